@@ -39,7 +39,7 @@ const below: Record<string, string[]> = {
 const floors: Record<string, string[][]> = {
   'packages/core/src': [
     ['error.ts'],
-    ['validation.ts', 'operations.ts', 'turns.ts', 'thread-priority.ts'],
+    ['validation.ts', 'operations.ts', 'thread-priority.ts'],
     ['json', 'projects'],
     ['events', 'maps'],
     ['store.ts'],

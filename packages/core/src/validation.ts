@@ -68,13 +68,22 @@ export function textOrIntegerIssue(
   return integerIssue(value, path, Number.MIN_SAFE_INTEGER)
 }
 
-/** The issue of a number that is not an integer from `minimum` to the largest safe one. */
-export function integerIssue(value: number, path: string, minimum: number): Issue | undefined {
+/** The issue of a value that is not an integer from `min` to `max`. */
+export function integerIssue(
+  value: unknown,
+  path: string,
+  min: number,
+  max: number = Number.MAX_SAFE_INTEGER,
+): Issue | undefined {
   if (!Number.isInteger(value)) return { code: 'invalid_type', path, message: 'Expected an integer.' }
-  if (value < minimum || value > Number.MAX_SAFE_INTEGER) {
-    return { code: 'out_of_range', path, message: `Expected an integer from ${minimum} to ${Number.MAX_SAFE_INTEGER}.` }
-  }
-  return undefined
+  if ((value as number) >= min && (value as number) <= max) return undefined
+  return { code: 'out_of_range', path, message: `Expected an integer from ${min} to ${max}.` }
+}
+
+/** @throws {IngestError} `invalid-argument` for a limit of a page that is not 1 to `max` items */
+export function checkLimit(limit: number, max: number, items: string): void {
+  if (Number.isInteger(limit) && limit >= 1 && limit <= max) return
+  throw new IngestError('invalid-argument', `limit must be a number of ${items} from 1 to ${max}.`)
 }
 
 /** A UTF-16 code unit takes at most 3 bytes of UTF-8. */

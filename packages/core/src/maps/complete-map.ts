@@ -36,23 +36,15 @@ export function createMapVerifier(store: MapStore, now: () => number): MapVerifi
   return {
     complete(key, manifest, { admit, signal }) {
       const { projectId, placeId, buildId } = key
-      const verification = {
-        projectId,
-        name: JSON.stringify(['complete', placeId, buildId, manifest]),
-        admit: () => admit?.(manifest.size),
-        work: (signal: AbortSignal) => completeMap(store, key, manifest, { now, signal, nextTurn: takeTurn }),
-      }
-      return queue.run(verification, signal)
+      const name = JSON.stringify(['complete', placeId, buildId, manifest])
+      const work = (signal: AbortSignal) => completeMap(store, key, manifest, { now, signal, nextTurn: takeTurn })
+      return queue.run({ projectId, name, admit: () => admit?.(manifest.size), work }, signal)
     },
 
     verify(projectId, manifest, { admit, signal }) {
-      const verification = {
-        projectId,
-        name: JSON.stringify(['verify', manifest]),
-        admit: () => admit?.(manifest.size),
-        work: (signal: AbortSignal) => verifyManifest(store, projectId, manifest, { signal, nextTurn: takeTurn }),
-      }
-      return queue.run(verification, signal)
+      const name = JSON.stringify(['verify', manifest])
+      const work = (signal: AbortSignal) => verifyManifest(store, projectId, manifest, { signal, nextTurn: takeTurn })
+      return queue.run({ projectId, name, admit: () => admit?.(manifest.size), work }, signal)
     },
 
     isBusy: queue.isBusy,
@@ -66,10 +58,6 @@ export interface VerifyOptions {
   signal: AbortSignal
 }
 
-export interface CompleteOptions extends VerifyOptions {
-  now: () => number
-}
-
 /**
  * Verifies a pending manifest whose chunks are all stored, and makes it the complete map; drops it, with `issues` in the
  * result, if the chunks do not match. Undefined if it is no longer pending.
@@ -78,7 +66,7 @@ export async function completeMap(
   store: MapStore,
   key: MapKey,
   manifest: Manifest,
-  { now, ...options }: CompleteOptions,
+  { now, ...options }: VerifyOptions & { now: () => number },
 ): Promise<PublishedMap | undefined> {
   const issues = await verifyManifest(store, key.projectId, manifest, options)
   if (issues === undefined) return undefined

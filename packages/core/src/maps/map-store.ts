@@ -57,10 +57,10 @@ export interface PendingTotals {
 }
 
 export interface MapSelection {
-  placeId?: string
-  buildId?: string
+  placeId?: string | undefined
+  buildId?: string | undefined
   /** Only maps after this one. */
-  after?: MapId
+  after?: MapId | undefined
   /** At most this many. */
   limit: number
 }
@@ -90,7 +90,7 @@ export type HashedChunks = { digest: Digest } | { index: number; size: number }
 
 export interface BuildSelection {
   /** Only builds after this one. */
-  after?: string
+  after?: string | undefined
   /** At most this many. */
   limit: number
 }

@@ -1,5 +1,5 @@
 import { IngestError } from '../error.ts'
-import { createTurns } from '../turns.ts'
+import { createTurns } from '../operations.ts'
 import { createMapVerifier } from './complete-map.ts'
 import type { LatePublish } from './decide-publication.ts'
 import { digestIssue } from './digest.ts'

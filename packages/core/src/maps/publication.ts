@@ -1,7 +1,7 @@
 import type { TSchema } from 'typebox'
 import { IngestError, type Issue } from '../error.ts'
 import { canonicalJson } from '../json/canonical-json.ts'
-import { isObject, issuesMax, nameIssue, textOrIntegerIssue } from '../validation.ts'
+import { integerIssue, isObject, issuesMax, nameIssue, textOrIntegerIssue } from '../validation.ts'
 import { digestIssue, digestOf, digestPattern } from './digest.ts'
 import type { ChunkRef, ChunkUpload, Manifest, MapId } from './map.ts'
 
@@ -197,9 +197,7 @@ function chunkIssues(chunk: unknown, path: string, sizes: Map<unknown, unknown>)
 
 function sizeIssue(value: unknown, path: string, min: number, max: number): Issue | undefined {
   if (value === undefined) return { code: 'required', path, message: 'Expected a number of bytes.' }
-  if (!Number.isInteger(value)) return { code: 'invalid_type', path, message: 'Expected an integer.' }
-  if ((value as number) >= min && (value as number) <= max) return undefined
-  return { code: 'out_of_range', path, message: `Expected an integer from ${min} to ${max}.` }
+  return integerIssue(value, path, min, max)
 }
 
 /** Drops unknown members of a manifest. */

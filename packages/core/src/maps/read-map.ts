@@ -1,6 +1,7 @@
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import { IngestError } from '../error.ts'
 import { decodeListCursor, encodeListCursor } from '../json/cursor.ts'
+import { checkLimit } from '../validation.ts'
 import type { DecidedPublication } from './decide-publication.ts'
 import type {
   ChunkRef,
@@ -13,7 +14,7 @@ import type {
   MapStatus,
   PublishedMap,
 } from './map.ts'
-import type { MapEntry, MapSlot, MapStore } from './map-store.ts'
+import type { MapSlot, MapStore } from './map-store.ts'
 import { parseMapId } from './publication.ts'
 
 const pageMax = 1_000
@@ -66,18 +67,16 @@ function outlineOf({ digest, size, contentType, chunks }: Manifest) {
 
 /** @throws {IngestError} `invalid-cursor`, `invalid-argument` */
 export async function listMaps(store: MapStore, projectId: string, options: MapPageOptions): Promise<MapPage> {
-  const { cursor, limit = pageDefault, placeId = 'any', buildId = 'any' } = options
-  if (!(Number.isInteger(limit) && limit >= 1 && limit <= pageMax)) {
-    throw new IngestError('invalid-argument', `limit must be a number of maps from 1 to ${pageMax}.`)
-  }
+  const { cursor, limit = pageDefault, placeId, buildId } = options
+  checkLimit(limit, pageMax, 'maps')
   // what is longer than an id may be is too long for the keys of a store
-  parseMapId({ placeId, buildId })
+  parseMapId({ placeId: placeId ?? 'any', buildId: buildId ?? 'any' })
   let last = cursor === undefined ? undefined : decodeListCursor('maps', projectId, cursor, parseListedId)
   const maps: MapStatus[] = []
   let chunks = 0
   while (maps.length < limit && chunks < pageChunksMax) {
     const count = Math.min(turnMapsMax, limit - maps.length)
-    const entries = await nextEntries(store, projectId, options, last, count + 1)
+    const entries = await store.maps(projectId, { placeId, buildId, after: last, limit: count + 1 })
     const some = entries.slice(0, count)
     maps.push(...some.flatMap(({ slot, ...id }) => mapStatus(id, slot) ?? []))
     if (entries.length === some.length) return { maps, next: null }
@@ -86,21 +85,6 @@ export async function listMaps(store: MapStore, projectId: string, options: MapP
     await nextTurn()
   }
   return { maps, next: last ? encodeListCursor('maps', projectId, [last.placeId, last.buildId]) : null }
-}
-
-function nextEntries(
-  store: MapStore,
-  projectId: string,
-  { placeId, buildId }: MapPageOptions,
-  after: MapId | undefined,
-  limit: number,
-): Promise<MapEntry[]> {
-  return store.maps(projectId, {
-    ...(placeId !== undefined && { placeId }),
-    ...(buildId !== undefined && { buildId }),
-    ...(after && { after }),
-    limit,
-  })
 }
 
 function parseListedId([placeId, buildId]: readonly unknown[]): MapId {

@@ -1,4 +1,5 @@
 import { IngestError } from '../error.ts'
+import { createTurns } from '../operations.ts'
 
 /** The most verifications of one project that wait for the one that is running. */
 export const verificationsWaitingMax = 16
@@ -30,53 +31,48 @@ interface Job {
   name: string
   callers: number
   result: Promise<unknown>
-  start(): void
   cancel(reason: unknown): void
 }
 
 export function createVerificationQueue(): VerificationQueue {
+  const runInTurn = createTurns()
   /** By project: the first one is running. */
-  const jobsByProject = new Map<string, Job[]>()
+  const jobsByProject = new Map<string, Set<Job>>()
 
   /** The job that a verification can join; throws if there is none and no other can wait. */
   function findJob({ projectId, name }: Verification<unknown>): Job | undefined {
-    const jobs = jobsByProject.get(projectId) ?? []
+    const jobs = [...(jobsByProject.get(projectId) ?? [])]
     const job = jobs.find((each) => each.name === name)
     if (!job && jobs.length > verificationsWaitingMax) throw tooMany()
     return job
   }
 
   function enqueue<T>({ projectId, name, work }: Verification<T>): Job {
-    const jobs = jobsByProject.get(projectId) ?? []
+    const jobs = jobsByProject.get(projectId) ?? new Set()
     const canceller = new AbortController()
-    const { promise, resolve, reject } = deferred<T>()
-    let isStarted = false
     const job: Job = {
       name,
       callers: 0,
-      result: promise,
-      start() {
-        isStarted = true
-        work(canceller.signal).then(resolve, reject).finally(leave)
-      },
+      result: runInTurn(projectId, async () => {
+        canceller.signal.throwIfAborted()
+        return work(canceller.signal)
+      }),
       cancel(reason) {
         // no later call may join it
         job.name = ''
         canceller.abort(reason)
-        if (isStarted) return
-        reject(reason)
-        leave()
+        // a running one leaves once it has ended
+        const [running] = jobs
+        if (job !== running) leave()
       },
     }
     function leave(): void {
-      jobs.splice(jobs.indexOf(job), 1)
-      if (jobs.length === 0) jobsByProject.delete(projectId)
-      else if (isStarted) jobs[0]?.start()
+      jobs.delete(job)
+      if (jobs.size === 0) jobsByProject.delete(projectId)
     }
     // callers handle the rejection; a cancelled job has none
-    promise.catch(() => {})
-    jobsByProject.set(projectId, jobs)
-    if (jobs.push(job) === 1) job.start()
+    job.result.then(leave, leave)
+    jobsByProject.set(projectId, jobs.add(job))
     return job
   }
 
@@ -100,14 +96,16 @@ export function createVerificationQueue(): VerificationQueue {
 /** Waits for a job until it is done, or until `signal` is aborted. */
 async function join<T>(job: Job, signal: AbortSignal | undefined): Promise<T> {
   job.callers++
-  const { promise, reject } = deferred<never>()
-  function leave(): void {
-    reject(signal?.reason)
-    if (--job.callers === 0) job.cancel(signal?.reason)
-  }
+  let leave = () => {}
+  const left = new Promise<never>((_, reject) => {
+    leave = () => {
+      reject(signal?.reason)
+      if (--job.callers === 0) job.cancel(signal?.reason)
+    }
+  })
   signal?.addEventListener('abort', leave, { once: true })
   try {
-    return (await Promise.race([job.result, promise])) as T
+    return (await Promise.race([job.result, left])) as T
   } finally {
     signal?.removeEventListener('abort', leave)
   }
@@ -116,15 +114,4 @@ async function join<T>(job: Job, signal: AbortSignal | undefined): Promise<T> {
 function tooMany(): IngestError {
   const message = `${verificationsWaitingMax} maps of the project wait to be verified: try again later.`
   return new IngestError('overloaded', message, { retryAfterSeconds: 1 })
-}
-
-// Promise.withResolvers is not in Node 20
-function deferred<T>() {
-  let resolve: (value: T) => void = () => {}
-  let reject: (reason: unknown) => void = () => {}
-  const promise = new Promise<T>((onResolve, onReject) => {
-    resolve = onResolve
-    reject = onReject
-  })
-  return { promise, resolve, reject }
 }

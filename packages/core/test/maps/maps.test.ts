@@ -1,10 +1,12 @@
 import { mock } from 'node:test'
 import t, { type Test } from 'tap'
 import { type ErrorCode, IngestError } from '../../src/error.ts'
-import { createIngest, type IngestOptions } from '../../src/ingest.ts'
+import { createIngest, type Ingest, type IngestOptions } from '../../src/ingest.ts'
+import { completeMap, verifyManifest } from '../../src/maps/complete-map.ts'
 import { digestOf } from '../../src/maps/digest.ts'
 import type { Digest, Manifest } from '../../src/maps/map.ts'
 import { openMemoryStore } from '../../src/memory/memory-store.ts'
+import type { Store } from '../../src/store.ts'
 
 const id = { placeId: '1', buildId: 'b' }
 const minute = 60_000
@@ -15,12 +17,17 @@ function setUp(options: Partial<IngestOptions> = {}) {
   const store = openMemoryStore()
   const clock = { now: 1_000 }
   const ingest = createIngest({ store, now: () => clock.now, ...options })
-  return {
-    store,
-    clock,
-    ingest,
-    freeze: () => ingest.project('p').submitBatch({ events: [{ projectId: 'p', eventId: 'e', buildId: 'b' }] }),
-  }
+  const project = ingest.project('p')
+  return { store, clock, ingest, project, freeze: () => freeze(project) }
+}
+
+/** The same project in another process, whose store differs in these operations. */
+function projectOn(store: Store, changes: Partial<Store> = {}): Ingest {
+  return createIngest({ store: { ...store, ...changes }, now: () => 2_000 }).project('p')
+}
+
+function freeze(project: Ingest) {
+  return project.submitBatch({ events: [{ projectId: 'p', eventId: 'e', buildId: 'b' }] })
 }
 
 function manifestOf(...texts: string[]): Manifest {
@@ -40,12 +47,13 @@ function mockTimers(t: Test): (ms: number) => Promise<void> {
 }
 
 const chunk = (text: string): [Digest, Buffer] => [digestOf(Buffer.from(text)), Buffer.from(text)]
+const upload = (text: string) => ({ digest: chunk(text)[0], bytes: chunk(text)[1] })
 
 t.test('latePublish: reject refuses a first map for a frozen build', async (t) => {
-  const { ingest, freeze } = setUp({ maps: { latePublish: 'reject' } })
+  const { project, freeze } = setUp({ maps: { latePublish: 'reject' } })
   await freeze()
-  await t.rejects(ingest.project('p').publishMap({ ...id, map: 1 }), { code: 'map-frozen' })
-  t.equal(await ingest.project('p').getMap(id), undefined)
+  await t.rejects(project.publishMap({ ...id, map: 1 }), { code: 'map-frozen' })
+  t.equal(await project.getMap(id), undefined)
 })
 
 t.test(
@@ -81,134 +89,122 @@ t.test(
 
 t.test('an incomplete manifest that was idle for 7 days is dropped', async (t) => {
   const pass = mockTimers(t)
-  const { ingest, clock } = setUp()
-  await ingest.project('p').publishMap({ ...id, manifest: manifestOf('a', 'b', 'c') })
+  const { project, clock } = setUp()
+  await project.publishMap({ ...id, manifest: manifestOf('a', 'b', 'c') })
   clock.now += 6 * day
-  await ingest.project('p').putChunk(...chunk('a'))
+  await project.putChunk(...chunk('a'))
   clock.now += 6 * day
-  await ingest.project('p').publishMap({ ...id, manifest: manifestOf('a', 'b', 'c') })
+  await project.publishMap({ ...id, manifest: manifestOf('a', 'b', 'c') })
   clock.now += 7 * day
   await pass(minute)
-  t.match(await ingest.project('p').getMap(id), { state: 'incomplete' }, 'touched at that time is not before it')
+  t.match(await project.getMap(id), { state: 'incomplete' }, 'touched at that time is not before it')
   clock.now += 1
   await pass(hour)
-  t.equal(await ingest.project('p').getMap(id), undefined)
-  await t.rejects(ingest.project('p').putChunk(...chunk('b')), { code: 'chunk-undeclared' })
+  t.equal(await project.getMap(id), undefined)
+  await t.rejects(project.putChunk(...chunk('b')), { code: 'chunk-undeclared' })
 })
 
 t.test('a pending map that a freeze has pinned does not expire', async (t) => {
   const pass = mockTimers(t)
-  const { ingest, clock, freeze } = setUp()
-  await ingest.project('p').publishMap({ ...id, manifest: manifestOf('a', 'b') })
+  const { project, clock, freeze } = setUp()
+  await project.publishMap({ ...id, manifest: manifestOf('a', 'b') })
   await freeze()
   clock.now += 700 * day
   await pass(minute)
-  t.match(await ingest.project('p').getMap(id), { state: 'incomplete', frozen: true })
+  t.match(await project.getMap(id), { state: 'incomplete', frozen: true })
 })
 
 t.test('a map that a crash kept from completing is completed by the next chunk, or by its manifest', async (t) => {
   for (const finish of ['chunk', 'chunk of another map', 'manifest']) {
-    const { ingest, store } = setUp()
+    const { project, store } = setUp()
     const manifest = manifestOf('a', 'b')
-    await ingest.project('p').publishMap({ ...id, manifest })
+    await project.publishMap({ ...id, manifest })
     for (const text of ['a', 'b']) {
       const [digest, bytes] = chunk(text)
       await store.putChunk('p', { digest, bytes, receivedAt: 1 })
     }
-    t.match(await ingest.project('p').getMap(id), { state: 'incomplete', missing: [] })
-    if (finish === 'chunk')
-      t.match(await ingest.project('p').putChunk(...chunk('a')), { outcome: 'existing', completed: [id] })
-    else if (finish === 'manifest')
-      t.match(await ingest.project('p').publishMap({ ...id, manifest }), { outcome: 'created' })
+    t.match(await project.getMap(id), { state: 'incomplete', missing: [] })
+    if (finish === 'chunk') t.match(await project.putChunk(...chunk('a')), { outcome: 'existing', completed: [id] })
+    else if (finish === 'manifest') t.match(await project.publishMap({ ...id, manifest }), { outcome: 'created' })
     else {
-      await ingest.project('p').publishMap({ ...id, placeId: 'other', manifest: manifestOf('c', 'd') })
-      t.match(await ingest.project('p').putChunk(...chunk('c')), { outcome: 'stored', completed: [id] })
+      await project.publishMap({ ...id, placeId: 'other', manifest: manifestOf('c', 'd') })
+      t.match(await project.putChunk(...chunk('c')), { outcome: 'stored', completed: [id] })
     }
-    t.match(await ingest.project('p').getMap(id), { state: 'complete' })
+    t.match(await project.getMap(id), { state: 'complete' })
   }
 })
 
 t.test('the last chunks of a map, sent at once, verify it once', async (t) => {
-  const { ingest, store } = setUp()
+  const { project, store } = setUp()
   const texts = ['a', 'b', 'c', 'd']
-  await ingest.project('p').publishMap({ ...id, manifest: manifestOf(...texts) })
+  await project.publishMap({ ...id, manifest: manifestOf(...texts) })
   let reads = 0
-  const counting = createIngest({
-    now: () => 1_000,
-    store: {
-      ...store,
-      readChunk: (...args) => {
-        reads++
-        return store.readChunk(...args)
-      },
-    },
-  })
-  const results = await Promise.all(texts.map((text) => counting.project('p').putChunk(...chunk(text))))
+  const readChunk: Store['readChunk'] = (...args) => {
+    reads++
+    return store.readChunk(...args)
+  }
+  const counting = projectOn(store, { readChunk })
+  const results = await Promise.all(texts.map((text) => counting.putChunk(...chunk(text))))
   t.ok(results.some(({ completed }) => completed.length === 1))
   t.equal(reads, texts.length)
 })
 
 t.test('reading a map that is replaced meanwhile is refused with map-replaced', async (t) => {
-  const { ingest } = setUp()
+  const { project } = setUp()
   const texts = ['a', 'b', 'c']
-  await ingest.project('p').publishMap({ ...id, manifest: manifestOf(...texts) })
-  for (const text of texts) await ingest.project('p').putChunk(...chunk(text))
-  const reading = (await ingest.project('p').getMapContent(id))?.bytes()[Symbol.asyncIterator]()
+  await project.publishMap({ ...id, manifest: manifestOf(...texts) })
+  for (const text of texts) await project.putChunk(...chunk(text))
+  const reading = (await project.getMapContent(id))?.bytes()[Symbol.asyncIterator]()
   t.strictSame(await reading?.next(), { done: false, value: Buffer.from('a') })
-  await ingest.project('p').publishMap({ ...id, map: 'other' })
+  await project.publishMap({ ...id, map: 'other' })
   await t.rejects(Promise.resolve(reading?.next()), { code: 'map-replaced', retryable: true })
 })
 
 t.test('a map that is republished unchanged is not written', async (t) => {
-  const { store } = setUp()
-  const refuse = async () => {
-    throw new Error('written')
-  }
-  const updateMap: typeof store.updateMap = (key, chunks, decide) =>
+  const { project, store } = setUp()
+  await project.publishMap({ ...id, map: { a: 1 } })
+  const updateMap: Store['updateMap'] = (key, chunks, decide) =>
     store.updateMap(key, chunks, (slot, present) => {
       const decision = decide(slot, present)
       if (decision.contents) throw new Error('written')
       return decision
     })
-  const ingest = createIngest({ store })
-  await ingest.project('p').publishMap({ ...id, map: { a: 1 } })
-  const reader = createIngest({ store: { ...store, updateMap, putChunk: refuse } })
-  t.match(await reader.project('p').publishMap({ ...id, map: { a: 1 } }), { outcome: 'unchanged' })
-  await t.rejects(reader.project('p').publishMap({ ...id, map: { a: 2 } }), { message: 'written' })
+  const reader = projectOn(store, { updateMap, putChunk: () => Promise.reject(new Error('written')) })
+  t.match(await reader.publishMap({ ...id, map: { a: 1 } }), { outcome: 'unchanged' })
+  await t.rejects(reader.publishMap({ ...id, map: { a: 2 } }), { message: 'written' })
 })
 
 t.test('a publication is decided again after a lost race', async (t) => {
-  const { store, freeze } = setUp()
-  await createIngest({ store })
-    .project('p')
-    .publishMap({ ...id, map: 'first' })
-  const updateMap: typeof store.updateMap = async (key, chunks, decide) => {
+  const { store, project, freeze } = setUp()
+  await project.publishMap({ ...id, map: 'first' })
+  const updateMap: Store['updateMap'] = async (key, chunks, decide) => {
     decide(await store.map(key), new Set())
     await freeze()
     return store.updateMap(key, chunks, decide)
   }
-  const ingest = createIngest({ store: { ...store, updateMap } })
-  await t.rejects(ingest.project('p').publishMap({ ...id, map: 'second' }), { code: 'map-frozen' })
+  await t.rejects(projectOn(store, { updateMap }).publishMap({ ...id, map: 'second' }), { code: 'map-frozen' })
 })
 
 t.test('invalid arguments are refused with invalid-argument', async (t) => {
-  const { ingest } = setUp()
-  const invalid = { code: 'invalid-argument' }
+  const { project } = setUp()
   const digest = digestOf()
-  for (const projectId of ['', 'a b', '../p']) t.throws(() => ingest.project(projectId), invalid)
-  await t.rejects(ingest.project('p').getMap({ placeId: '', buildId: 'b' }), invalid)
-  await t.rejects(ingest.project('p').getMapContent({ placeId: '1', buildId: 'a\n' }), invalid)
-  await t.rejects(ingest.project('p').getChunk('abc'), invalid)
-  await t.rejects(ingest.project('p').putChunk('abc', Buffer.of(1)), invalid)
-  await t.rejects(ingest.project('p').putChunk(digest, Buffer.of()), invalid)
-  await t.rejects(ingest.project('p').putChunk(digest, 'abc' as never), invalid)
-  for (const limit of [0, 1_001, 1.5, Number.NaN]) await t.rejects(ingest.project('p').listMaps({ limit }), invalid)
   const long = 'a'.repeat(2_000)
-  for (const filter of [{ buildId: long }, { placeId: long }])
-    await t.rejects(ingest.project('p').listMaps(filter), invalid)
-  await t.rejects(ingest.project('p').publishMap({ ...id, map: 1 }, { ifMatch: 'abc' }), invalid)
-  await t.rejects(ingest.project('p').publishMap({ ...id, map: 1 }, { ifNoneMatch: 'abc' as never }), invalid)
-  const { rejected } = await ingest.project('p').putChunks([5 as never, { digest: 5 as never, bytes: Buffer.of(1) }])
+  const calls: (() => Promise<unknown>)[] = [
+    () => project.getMap({ placeId: '', buildId: 'b' }),
+    () => project.getMapContent({ placeId: '1', buildId: 'a\n' }),
+    () => project.getChunk('abc'),
+    () => project.putChunk('abc', Buffer.of(1)),
+    () => project.putChunk(digest, Buffer.of()),
+    () => project.putChunk(digest, 'abc' as never),
+    () => project.listMaps({ buildId: long }),
+    () => project.listMaps({ placeId: long }),
+    () => project.publishMap({ ...id, map: 1 }, { ifMatch: 'abc' }),
+    () => project.publishMap({ ...id, map: 1 }, { ifNoneMatch: 'abc' as never }),
+  ]
+  for (const call of calls) {
+    await t.rejects(call(), { code: 'invalid-argument' }, String(call))
+  }
+  const { rejected } = await project.putChunks([5 as never, { digest: 5 as never, bytes: Buffer.of(1) }])
   t.match(rejected, [
     { index: 0, digest: null, issues: [{ code: 'not_object' }] },
     { index: 1, digest: null, issues: [{ code: 'invalid_type' }] },
@@ -216,40 +212,31 @@ t.test('invalid arguments are refused with invalid-argument', async (t) => {
 })
 
 t.test('chunks of a request are stored even if the store refuses another one, which is reported', async (t) => {
-  const { store, ingest } = setUp()
-  await ingest.project('p').publishMap({ ...id, manifest: manifestOf('a', 'b') })
-  const failing = createIngest({
-    now: () => 1_000,
-    store: {
-      ...store,
-      putChunk: (projectId, each) =>
-        each.digest === chunk('a')[0] ? Promise.reject(new RangeError('full')) : store.putChunk(projectId, each),
-    },
-  })
-  const uploads = ['a', 'b'].map((text) => ({ digest: chunk(text)[0], bytes: chunk(text)[1] }))
-  await t.rejects(failing.project('p').putChunks(uploads), { message: 'full' })
-  t.match(await ingest.project('p').getMap(id), { missing: [chunk('a')[0]] })
+  const { store, project } = setUp()
+  await project.publishMap({ ...id, manifest: manifestOf('a', 'b') })
+  const putChunk: Store['putChunk'] = (projectId, each) =>
+    each.digest === chunk('a')[0] ? Promise.reject(new RangeError('full')) : store.putChunk(projectId, each)
+  await t.rejects(projectOn(store, { putChunk }).putChunks(['a', 'b'].map(upload)), { message: 'full' })
+  t.match(await project.getMap(id), { missing: [chunk('a')[0]] })
 })
 
 t.test('an immediate refusal of large chunks rejects the call', async (t) => {
-  const { ingest } = setUp()
+  const { project, store } = setUp()
   const bytes = Buffer.alloc(100_000)
   const digest = digestOf(bytes)
-  await ingest.close()
-  await t.rejects(ingest.project('p').putChunk(digest, bytes), { code: 'store-closed' })
-  const uploads = [1, 2, 3].map(() => ({ digest, bytes }))
-  await t.rejects(ingest.project('p').putChunks(uploads), { code: 'store-closed' })
+  await store.close()
+  await t.rejects(project.putChunk(digest, bytes), { code: 'store-closed' })
+  await t.rejects(project.putChunks([1, 2, 3].map(() => ({ digest, bytes }))), { code: 'store-closed' })
 })
 
 t.test('a page ends early after very many chunks, and the next one continues', async (t) => {
-  const { ingest } = setUp()
+  const { project } = setUp()
   const chunks = Array.from({ length: 2_500 }, (_, i) => ({ digest: digestOf(Buffer.from(`${i}`)), size: 1 }))
   const manifest = { contentType: 'a/b', size: chunks.length, digest: digestOf(Buffer.from('all')), chunks }
   const ids = Array.from({ length: 25 }, (_, i) => ({ placeId: String(10 + i), buildId: 'b' }))
-  for (const each of ids) await ingest.project('p').publishMap({ ...each, manifest })
-  const pages = [await ingest.project('p').listMaps()]
-  for (let next = pages[0]?.next; next; next = pages.at(-1)?.next)
-    pages.push(await ingest.project('p').listMaps({ cursor: next }))
+  for (const each of ids) await project.publishMap({ ...each, manifest })
+  const pages = [await project.listMaps()]
+  for (let next = pages[0]?.next; next; next = pages.at(-1)?.next) pages.push(await project.listMaps({ cursor: next }))
   t.ok(pages.length > 1, `${pages.length} pages`)
   const maps = pages.flatMap((page) => page.maps)
   t.match(maps, ids)
@@ -258,15 +245,15 @@ t.test('a page ends early after very many chunks, and the next one continues', a
 })
 
 /** A manifest of these texts and one of its own for each place. */
-async function recordAll(ingest: ReturnType<typeof createIngest>, places: number, ...texts: string[]) {
+async function recordAll(project: Ingest, places: number, ...texts: string[]) {
   for (let i = 0; i < places; i++) {
-    await ingest.project('p').publishMap({ placeId: `${i}`, buildId: 'b', manifest: manifestOf(...texts, `${i}`) })
-    await ingest.project('p').putChunk(...chunk(`${i}`))
+    await project.publishMap({ placeId: `${i}`, buildId: 'b', manifest: manifestOf(...texts, `${i}`) })
+    await project.putChunk(...chunk(`${i}`))
   }
 }
 
-/** A store whose chunk reads resolve after `open`, and the digests that were read. */
-function gated(store: ReturnType<typeof openMemoryStore>) {
+/** A project whose chunk reads resolve after `open`, and the digests that were read. */
+function gated(store: Store) {
   let open = () => {}
   const opened = new Promise<void>((resolve) => {
     open = resolve
@@ -276,34 +263,34 @@ function gated(store: ReturnType<typeof openMemoryStore>) {
   const begun = new Promise<void>((resolve) => {
     begin = resolve
   })
-  return {
-    open: () => open(),
-    /** Resolves once a chunk is read. */
-    begun,
-    reads,
-    store: {
-      ...store,
-      async readChunk(projectId: string, digest: Digest) {
-        reads.push(digest)
-        begin()
-        await opened
-        return store.readChunk(projectId, digest)
-      },
-    },
+  async function readChunk(projectId: string, digest: Digest) {
+    reads.push(digest)
+    begin()
+    await opened
+    return store.readChunk(projectId, digest)
   }
+  /** `begun` resolves once a chunk is read. */
+  return { open, begun, reads, project: projectOn(store, { readChunk }) }
 }
 
 /** A pending manifest that misses no chunk. */
-async function recordReady(store: ReturnType<typeof openMemoryStore>, placeId: string, ...texts: string[]) {
+async function recordReady(store: Store, placeId: string, ...texts: string[]) {
   const manifest = manifestOf(...texts)
-  await createIngest({ store, now: () => 1_000 })
-    .project('p')
-    .publishMap({ placeId, buildId: 'b', manifest })
-  for (const text of texts) {
-    const [digest, bytes] = chunk(text)
-    await store.putChunk('p', { digest, bytes, receivedAt: 1 })
-  }
+  await projectOn(store).publishMap({ placeId, buildId: 'b', manifest })
+  for (const text of texts) await store.putChunk('p', { ...upload(text), receivedAt: 1 })
   return { placeId, buildId: 'b', manifest }
+}
+
+/** A pending manifest of many times the same chunk, which is stored. */
+async function recordSame(store: Store, projectId: string, size: number, times: number) {
+  const bytes = Buffer.alloc(size)
+  const ref = { digest: digestOf(bytes), size }
+  const chunks = Array.from({ length: times }, () => ref)
+  const digest = digestOf(...chunks.map(() => bytes))
+  const publication = { ...id, manifest: { contentType: 'a/b', size: size * times, digest, chunks } }
+  await createIngest({ store }).project(projectId).publishMap(publication)
+  await store.putChunk(projectId, { digest: ref.digest, bytes, receivedAt: 1 })
+  return publication
 }
 
 const refuse = () => {
@@ -316,74 +303,68 @@ t.test(
     for (const dryRun of [false, true]) {
       const { store } = setUp()
       const publication = await recordReady(store, '1', 'a', 'bb', 'a')
-      const { reads, open, ...gate } = gated(store)
+      const { reads, open, project } = gated(store)
       open()
-      const ingest = createIngest({ store: gate.store, now: () => 2_000 })
-      await t.rejects(ingest.project('p').publishMap(publication, { dryRun, admit: refuse }), {
+      await t.rejects(project.publishMap(publication, { dryRun, admit: refuse }), {
         code: 'rate-limited',
         retryAfterSeconds: 7,
       })
       t.strictSame(reads, [])
-      t.match(await ingest.project('p').getMap(publication), { state: 'incomplete', missing: [] })
+      t.match(await project.getMap(publication), { state: 'incomplete', missing: [] })
       const charged: number[] = []
       const admit = (bytes: number) => void charged.push(bytes)
-      t.match(await ingest.project('p').publishMap(publication, { dryRun, admit }), {
+      t.match(await project.publishMap(publication, { dryRun, admit }), {
         outcome: 'created',
         state: 'complete',
       })
       t.strictSame(charged, [4])
       t.equal(reads.length, 3)
-      if (!dryRun) await ingest.project('p').publishMap(publication, { admit: refuse })
+      if (!dryRun) await project.publishMap(publication, { admit: refuse })
     }
   },
 )
 
 t.test('only verifications are charged', async (t) => {
-  const { ingest } = setUp()
+  const { project } = setUp()
   const admit = refuse
-  await ingest.project('p').publishMap({ ...id, map: 'whole' }, { admit })
-  await ingest.project('p').publishMap({ ...id, map: 'other' }, { admit, dryRun: true })
+  await project.publishMap({ ...id, map: 'whole' }, { admit })
+  await project.publishMap({ ...id, map: 'other' }, { admit, dryRun: true })
   const manifest = manifestOf('a', 'b')
-  await ingest.project('p').publishMap({ ...id, manifest }, { admit })
-  await ingest.project('p').publishMap({ ...id, manifest }, { admit, dryRun: true })
-  t.match(await ingest.project('p').putChunk(...chunk('a'), { admit }), { outcome: 'stored', completed: [] })
+  await project.publishMap({ ...id, manifest }, { admit })
+  await project.publishMap({ ...id, manifest }, { admit, dryRun: true })
+  t.match(await project.putChunk(...chunk('a'), { admit }), { outcome: 'stored', completed: [] })
 })
 
 t.test('a last chunk is stored if its verification is not admitted, and the manifest completes its map', async (t) => {
-  const { ingest } = setUp()
+  const { project } = setUp()
   const manifest = manifestOf('a', 'b')
-  await ingest.project('p').publishMap({ ...id, manifest })
-  await ingest.project('p').putChunk(...chunk('a'))
-  t.strictSame(await ingest.project('p').putChunk(...chunk('b'), { admit: refuse }), {
+  await project.publishMap({ ...id, manifest })
+  await project.putChunk(...chunk('a'))
+  t.strictSame(await project.putChunk(...chunk('b'), { admit: refuse }), {
     outcome: 'stored',
     completed: [],
   })
-  t.match(await ingest.project('p').getMap(id), { state: 'incomplete', missing: [] })
-  const uploads = [{ digest: chunk('b')[0], bytes: chunk('b')[1] }]
-  t.match(await ingest.project('p').putChunks(uploads, { admit: refuse }), { existing: 1, completed: [] })
-  t.match(await ingest.project('p').publishMap({ ...id, manifest }), { outcome: 'created' })
+  t.match(await project.getMap(id), { state: 'incomplete', missing: [] })
+  t.match(await project.putChunks([upload('b')], { admit: refuse }), { existing: 1, completed: [] })
+  t.match(await project.publishMap({ ...id, manifest }), { outcome: 'created' })
 })
 
 t.test('maps of a project are verified one at a time, and the same one once', async (t) => {
   const { store } = setUp()
   const first = await recordReady(store, '1', 'a')
   const second = await recordReady(store, '2', 'b')
-  const { reads, open, begun, ...gate } = gated(store)
-  const ingest = createIngest({ store: gate.store, now: () => 2_000 })
+  const { reads, open, begun, project } = gated(store)
   const charged: number[] = []
   const admit = (bytes: number) => void charged.push(bytes)
   const done: string[] = []
   const publish = (publication: typeof first) =>
-    ingest
-      .project('p')
-      .publishMap(publication, { admit })
-      .then(({ placeId }) => done.push(placeId))
+    project.publishMap(publication, { admit }).then(({ placeId }) => done.push(placeId))
   const publishing = [publish(first), publish(second), publish(first)]
   await begun
   await new Promise((resolve) => setImmediate(resolve))
   t.equal(reads.length, 1)
   t.strictSame(charged, [1, 1], 'the same map is charged once')
-  const other = await ingest.project('p').putChunk(...chunk('b'))
+  const other = await project.putChunk(...chunk('b'))
   t.strictSame(other.completed, [], 'a chunk does not wait for its turn')
   open()
   await Promise.all(publishing)
@@ -394,9 +375,8 @@ t.test('maps of a project are verified one at a time, and the same one once', as
 t.test('an asynchronous admit is awaited: its rejection refuses the verification', async (t) => {
   const { store } = setUp()
   const publication = await recordReady(store, '1', 'a')
-  const { reads, open, ...gate } = gated(store)
+  const { reads, open, project } = gated(store)
   open()
-  const project = createIngest({ store: gate.store, now: () => 2_000 }).project('p')
   const admit = async () => {
     await new Promise((resolve) => setImmediate(resolve))
     refuse()
@@ -409,96 +389,63 @@ t.test('an asynchronous admit is awaited: its rejection refuses the verification
   t.match(await project.putChunk(...chunk('a'), { admit: async () => {} }), { completed: [{ placeId: '1' }] })
 })
 
-t.test('calls that are admitted asynchronously share one verification, and are refused above its queue', async (t) => {
-  const { store } = setUp()
-  const publications: Awaited<ReturnType<typeof recordReady>>[] = []
-  for (let i = 0; i < 18; i++) publications.push(await recordReady(store, `${i}`, `text ${i}`))
-  const { reads, open, ...gate } = gated(store)
-  const project = createIngest({ store: gate.store, now: () => 2_000 }).project('p')
-  const admit = () => new Promise<void>((resolve) => setImmediate(resolve))
-  const [first] = publications as [(typeof publications)[0]]
-  const publishing = [first, ...publications].map((each) => project.publishMap(each, { admit }))
-  const leaving = new AbortController()
-  const left = project.publishMap(first, {
-    admit: async () => leaving.abort(new RangeError('left')),
-    signal: leaving.signal,
-  })
-  await t.rejects(left, RangeError)
-  open()
-  const settled = await Promise.allSettled(publishing)
-  const refused = settled.filter(({ status }) => status === 'rejected')
-  t.match(refused, [{ reason: { code: 'overloaded' } }])
-  t.equal(reads.length, 17)
-})
-
-t.test('a verification above the queue limit is refused, and not charged', async (t) => {
-  const { store } = setUp()
-  const publications: Awaited<ReturnType<typeof recordReady>>[] = []
-  for (let i = 0; i < 18; i++) publications.push(await recordReady(store, `${i}`, `text ${i}`))
-  const { open, begun, ...gate } = gated(store)
-  const ingest = createIngest({ store: gate.store, now: () => 2_000 })
-  let charged = 0
-  const publish = (publication: (typeof publications)[0]) =>
-    ingest.project('p').publishMap(publication, {
-      admit() {
-        charged++
-      },
-    })
-  const publishing = publications.slice(0, 17).map(publish)
-  await begun
-  await t.rejects(publish(publications[17] as (typeof publications)[0]), { code: 'overloaded', retryAfterSeconds: 1 })
-  t.equal(charged, 17)
-  open()
-  await Promise.all(publishing)
+t.test('calls for one map share a verification, and those above the limit of the queue are refused', async (t) => {
+  for (const isLater of [false, true]) {
+    const { store } = setUp()
+    const places = Array.from({ length: 18 }, (_, i) => `${i}`)
+    const publications = await Promise.all(places.map((place) => recordReady(store, place, `text ${place}`)))
+    const [first] = publications as [(typeof publications)[0]]
+    const { reads, open, project } = gated(store)
+    let charged = 0
+    const admit = () => {
+      charged++
+      if (isLater) return new Promise<void>((resolve) => setImmediate(resolve))
+    }
+    const publishing = [first, ...publications].map((each) => project.publishMap(each, { admit }))
+    const leaving = new AbortController()
+    const leave = async () => leaving.abort(new RangeError('left'))
+    if (isLater) await t.rejects(project.publishMap(first, { admit: leave, signal: leaving.signal }), RangeError)
+    open()
+    const settled = await Promise.allSettled(publishing)
+    const refused = settled.filter(({ status }) => status === 'rejected')
+    t.match(refused, [{ reason: { code: 'overloaded', retryAfterSeconds: 1 } }])
+    t.equal(reads.length, 17)
+    if (!isLater) t.equal(charged, 17, 'neither a shared one nor a refused one is charged')
+  }
 })
 
 t.test('a verification is cancelled when its last caller aborts, and not before', async (t) => {
-  const { store } = setUp()
-  const bytes = Buffer.alloc(262_144)
-  const ref = { digest: digestOf(bytes), size: bytes.length }
-  const chunks = Array.from({ length: 1_000 }, () => ref)
-  const digest = digestOf(...chunks.map(() => bytes))
-  const publication = {
-    ...id,
-    manifest: { contentType: 'a/b', size: ref.size * chunks.length, digest, chunks },
-  }
-  await createIngest({ store, now: () => 1_000 })
-    .project('p')
-    .publishMap(publication)
-  await store.putChunk('p', { digest: ref.digest, bytes, receivedAt: 1 })
+  const { store, project } = setUp()
+  const publication = await recordSame(store, 'p', 262_144, 1_000)
   const callers = [new AbortController(), new AbortController()]
   const [first, second] = callers as [AbortController, AbortController]
   let reads = 0
-  const counting = {
-    ...store,
-    readChunk: ((...args) => {
-      reads++
-      if (reads === 10) first.abort(new RangeError('first left'))
-      if (reads === 20) second.abort(new RangeError('second left'))
-      return store.readChunk(...args)
-    }) as typeof store.readChunk,
+  const readChunk: Store['readChunk'] = (...args) => {
+    reads++
+    if (reads === 10) first.abort(new RangeError('first left'))
+    if (reads === 20) second.abort(new RangeError('second left'))
+    return store.readChunk(...args)
   }
-  const ingest = createIngest({ store: counting, now: () => 2_000 })
-  const results = callers.map(({ signal }) => ingest.project('p').publishMap(publication, { signal }))
-  await Promise.all([
-    t.rejects(results[0] as Promise<unknown>, { message: 'first left' }),
-    t.rejects(results[1] as Promise<unknown>, { message: 'second left' }),
+  const counting = projectOn(store, { readChunk })
+  const results = callers.map(({ signal }) => counting.publishMap(publication, { signal }))
+  t.match(await Promise.allSettled(results), [
+    { reason: { message: 'first left' } },
+    { reason: { message: 'second left' } },
   ])
   t.equal(reads, 20)
-  t.match(await ingest.project('p').getMap(id), { state: 'incomplete', missing: [] })
-  t.match(await ingest.project('p').publishMap(publication), { outcome: 'created' }, 'and can be begun again')
+  t.match(await project.getMap(id), { state: 'incomplete', missing: [] })
+  t.match(await counting.publishMap(publication), { outcome: 'created' }, 'and can be begun again')
 })
 
 t.test('a queued verification is cancelled with its caller', async (t) => {
   const { store } = setUp()
   const first = await recordReady(store, '1', 'a')
   const second = await recordReady(store, '2', 'b')
-  const { reads, open, begun, ...gate } = gated(store)
-  const ingest = createIngest({ store: gate.store, now: () => 2_000 })
-  const publishing = ingest.project('p').publishMap(first)
+  const { reads, open, begun, project } = gated(store)
+  const publishing = project.publishMap(first)
   await begun
   const leaving = new AbortController()
-  const waiting = ingest.project('p').publishMap(second, {
+  const waiting = project.publishMap(second, {
     signal: leaving.signal,
     admit: () => void setImmediate(() => leaving.abort(new RangeError('left'))),
   })
@@ -506,73 +453,56 @@ t.test('a queued verification is cancelled with its caller', async (t) => {
   open()
   t.match(await publishing, { outcome: 'created' })
   t.strictSame(reads, [chunk('a')[0]])
-  t.match(await ingest.project('p').publishMap(second), { outcome: 'created' })
+  t.match(await project.publishMap(second), { outcome: 'created' })
   t.strictSame(reads, [chunk('a')[0], chunk('b')[0]], 'the first one ran once')
 })
 
 t.test('each turn of the event loop hashes a map of one project', async (t) => {
   const { store } = setUp()
-  const projects = ['p', 'q', 'r']
-  const bytes = Buffer.alloc(65_536)
-  const ref = { digest: digestOf(bytes), size: bytes.length }
-  const chunks = Array.from({ length: 20 }, () => ref)
-  const digest = digestOf(...chunks.map(() => bytes))
-  const publication = { ...id, manifest: { contentType: 'a/b', size: ref.size * chunks.length, digest, chunks } }
-  const recording = createIngest({ store, now: () => 1_000 })
-  for (const projectId of projects) {
-    await recording.project(projectId).publishMap(publication)
-    await store.putChunk(projectId, { digest: ref.digest, bytes, receivedAt: 1 })
-  }
+  const projectIds = ['p', 'q', 'r']
+  const publications = await Promise.all(projectIds.map((projectId) => recordSame(store, projectId, 65_536, 20)))
   const readsByTurn = [0]
   let isOver = false
   function countTurns(): void {
     readsByTurn.push(0)
     if (!isOver) setImmediate(countTurns)
   }
-  const counting = {
-    ...store,
-    readChunk: ((...args) => {
-      readsByTurn[readsByTurn.length - 1] = (readsByTurn.at(-1) ?? 0) + 1
-      return store.readChunk(...args)
-    }) as typeof store.readChunk,
+  const readChunk: Store['readChunk'] = (...args) => {
+    readsByTurn.push((readsByTurn.pop() ?? 0) + 1)
+    return store.readChunk(...args)
   }
-  const ingest = createIngest({ store: counting, now: () => 2_000 })
+  const ingest = createIngest({ store: { ...store, readChunk } })
   setImmediate(countTurns)
-  await Promise.all(projects.map((projectId) => ingest.project(projectId).publishMap(publication)))
+  await Promise.all(projectIds.map((projectId, i) => ingest.project(projectId).publishMap(publications[i] as never)))
   isOver = true
   t.equal(
     readsByTurn.reduce((sum, reads) => sum + reads),
-    projects.length * chunks.length,
+    3 * 20,
   )
   t.equal(Math.max(...readsByTurn), 1)
 })
 
 t.test('a chunk whose caller has aborted is stored, and completes nothing', async (t) => {
-  const { ingest } = setUp()
-  await ingest.project('p').publishMap({ ...id, manifest: manifestOf('a') })
+  const { project } = setUp()
+  await project.publishMap({ ...id, manifest: manifestOf('a') })
   const signal = AbortSignal.abort(new RangeError('left'))
-  t.strictSame(await ingest.project('p').putChunk(...chunk('a'), { signal }), { outcome: 'stored', completed: [] })
-  t.match(await ingest.project('p').publishMap({ ...id, manifest: manifestOf('a') }), { outcome: 'created' })
+  t.strictSame(await project.putChunk(...chunk('a'), { signal }), { outcome: 'stored', completed: [] })
+  t.match(await project.publishMap({ ...id, manifest: manifestOf('a') }), { outcome: 'created' })
 })
 
 t.test('a map that a chunk completes is charged once, and not after its caller aborted', async (t) => {
   for (const leaves of [false, true]) {
-    const { ingest, store } = setUp()
-    await recordAll(ingest, 3, 'shared')
+    const { project, store } = setUp()
+    await recordAll(project, 3, 'shared')
     const leaving = new AbortController()
-    const watched = createIngest({
-      now: () => 1_000,
-      store: {
-        ...store,
-        readChunk: (...args) => {
-          if (leaves) leaving.abort(new RangeError('left'))
-          return store.readChunk(...args)
-        },
-      },
-    })
+    const readChunk: Store['readChunk'] = (...args) => {
+      if (leaves) leaving.abort(new RangeError('left'))
+      return store.readChunk(...args)
+    }
     const charged: number[] = []
     const admit = (bytes: number) => void charged.push(bytes)
-    const { completed } = await watched.project('p').putChunk(...chunk('shared'), { signal: leaving.signal, admit })
+    const watched = projectOn(store, { readChunk })
+    const { completed } = await watched.putChunk(...chunk('shared'), { signal: leaving.signal, admit })
     t.equal(completed.length, leaves ? 0 : 3)
     t.strictSame(charged, leaves ? [7] : [7, 7, 7])
   }
@@ -581,71 +511,110 @@ t.test('a map that a chunk completes is charged once, and not after its caller a
 t.test(
   'a chunk completes 16 maps at most; the others are completed by the next one, or by their manifest',
   async (t) => {
-    const { ingest } = setUp()
-    await recordAll(ingest, 40, 'shared')
-    const { completed } = await ingest.project('p').putChunk(...chunk('shared'))
+    const { project } = setUp()
+    await recordAll(project, 40, 'shared')
+    const { completed } = await project.putChunk(...chunk('shared'))
     t.equal(completed.length, 16)
-    const states = async () => (await ingest.project('p').listMaps()).maps.map(({ state }) => state)
+    const states = async () => (await project.listMaps()).maps.map(({ state }) => state)
     t.equal((await states()).filter((state) => state === 'complete').length, 16)
-    const [left] = (await ingest.project('p').listMaps()).maps.filter(({ state }) => state === 'incomplete')
+    const [left] = (await project.listMaps()).maps.filter(({ state }) => state === 'incomplete')
     const { placeId = '' } = left ?? {}
     const manifest = manifestOf('shared', placeId)
-    t.match(await ingest.project('p').publishMap({ placeId, buildId: 'b', manifest }), { outcome: 'created' })
+    t.match(await project.publishMap({ placeId, buildId: 'b', manifest }), { outcome: 'created' })
     for (const count of [16, 7, 0]) {
-      t.equal((await ingest.project('p').putChunk(...chunk('shared'))).completed.length, count)
+      t.equal((await project.putChunk(...chunk('shared'))).completed.length, count)
     }
     t.notOk((await states()).includes('incomplete'))
   },
 )
 
 t.test('a chunk completes no further map once 64 MiB were hashed for it', async (t) => {
-  const { ingest } = setUp()
-  const bytes = Buffer.alloc(1_048_576)
-  const ref = { digest: digestOf(bytes), size: bytes.length }
-  const chunks = Array.from({ length: 33 }, () => ref)
-  const manifest = { size: 33 * ref.size, digest: digestOf(...chunks.map(() => bytes)), chunks }
+  const { project, store } = setUp()
+  const { manifest } = await recordSame(store, 'other', 1_048_576, 33)
   for (let i = 0; i < 3; i++) {
-    await ingest
-      .project('p')
-      .publishMap({ placeId: `${i}`, buildId: 'b', manifest: { ...manifest, contentType: `a/${i}` } })
+    await project.publishMap({ placeId: `${i}`, buildId: 'b', manifest: { ...manifest, contentType: `a/${i}` } })
   }
-  t.equal((await ingest.project('p').putChunk(ref.digest, bytes)).completed.length, 2)
-  t.equal((await ingest.project('p').putChunk(ref.digest, bytes)).completed.length, 1)
+  const put = () => project.putChunk(manifest.chunks[0]?.digest as Digest, Buffer.alloc(1_048_576))
+  t.equal((await put()).completed.length, 2)
+  t.equal((await put()).completed.length, 1)
+})
+
+/** The turns that verifying chunks of one size takes, and its issues. */
+async function countTurns(manifest: Manifest, store: Store) {
+  let turns = 0
+  const { signal } = new AbortController()
+  const issues = await verifyManifest(store, 'p', manifest, { signal, nextTurn: async () => ++turns })
+  return { turns, issues }
+}
+
+t.test('a turn hashes at most 64 KiB and 64 chunks, whatever their sizes', async (t) => {
+  for (const [size, times, turns] of [
+    [1_048_576, 3, 48],
+    [65_536, 5, 5],
+    [60_000, 5, 5],
+    [200_000, 5, 20],
+    [65_537, 2, 4],
+    [30_000, 6, 3],
+    [1, 641, 11],
+  ] as const) {
+    const { store } = setUp()
+    const { manifest } = await recordSame(store, 'p', size, times)
+    t.strictSame(await countTurns(manifest, store), { turns, issues: [] }, `${times} chunks of ${size} bytes`)
+  }
+})
+
+t.test('a chunk of another size than the manifest says is not hashed, and a missing one is no issue', async (t) => {
+  const { store } = setUp()
+  const { manifest } = await recordSame(store, 'p', 1_048_576, 1)
+  const chunks = manifest.chunks.map((chunk) => ({ ...chunk, size: 1 }))
+  t.match(await countTurns({ ...manifest, size: 1, chunks }, store), {
+    turns: 1,
+    issues: [{ code: 'out_of_range', path: '/manifest/chunks/0/size' }],
+  })
+  t.match(await countTurns(manifestOf('a'), store), { issues: undefined })
+})
+
+t.test('a manifest that does not match is dropped if it is still pending', async (t) => {
+  const { store } = setUp()
+  const key = { projectId: 'p', ...id }
+  const right = await recordReady(store, '1', 'a')
+  const wrong = { ...right.manifest, digest: digestOf() }
+  const { signal } = new AbortController()
+  const complete = () => completeMap(store, key, wrong, { signal, nextTurn: async () => {}, now: () => 1 })
+  t.equal(await complete(), undefined)
+  t.match(await store.map(key), { pending: { manifest: right.manifest } })
+  await projectOn(store)
+    .publishMap({ ...id, manifest: wrong })
+    .catch(() => {})
+  t.strictSame(await store.map(key), {})
 })
 
 t.test('a map that is replaced, frozen or dropped while it is verified is decided again', async (t) => {
-  for (const [what, meddle, expected] of [
-    ['a whole map', (i) => i.project('p').publishMap({ ...id, map: 1 }), { outcome: 'replaced' }],
-    ['a map again', (i) => i.project('p').publishMap({ ...id, manifest: manifestOf('c') }), { outcome: 'created' }],
-    [
-      'a freeze',
-      (i) => i.project('p').submitBatch({ events: [{ projectId: 'p', eventId: 'e', buildId: 'b' }] }),
-      { outcome: 'created', frozen: true },
-    ],
+  const cases: [what: string, meddle: (project: Ingest) => Promise<unknown>, expected: object][] = [
+    ['a whole map', (other) => other.publishMap({ ...id, map: 1 }), { outcome: 'replaced' }],
+    ['a map again', (other) => other.publishMap({ ...id, manifest: manifestOf('c') }), { outcome: 'created' }],
+    ['a freeze', freeze, { outcome: 'created', frozen: true }],
     [
       'a whole map that freezes',
-      async (i) => {
-        await i.project('p').publishMap({ ...id, map: 1 })
-        await i.project('p').submitBatch({ events: [{ projectId: 'p', eventId: 'e', buildId: 'b' }] })
+      async (other) => {
+        await other.publishMap({ ...id, map: 1 })
+        await freeze(other)
       },
       { code: 'map-frozen' },
     ],
-  ] as [string, (ingest: ReturnType<typeof createIngest>) => Promise<unknown>, object][]) {
+  ]
+  for (const [what, meddle, expected] of cases) {
     const { store } = setUp()
     const publication = await recordReady(store, '1', 'a', 'b')
-    const { open, begun, ...gate } = gated(store)
-    const ingest = createIngest({ store: gate.store, now: () => 2_000 })
-    const publishing = ingest
-      .project('p')
-      .publishMap(publication)
-      .catch((error) => error)
+    const { open, begun, project } = gated(store)
+    const publishing = project.publishMap(publication).catch((error) => error)
     await begun
-    await meddle(createIngest({ store, now: () => 2_000 }))
+    await meddle(projectOn(store))
     open()
     const result = await publishing
     if ('missing' in result && result.missing.length > 0) {
-      for (const text of ['a', 'b']) await ingest.project('p').putChunk(...chunk(text))
-      t.match(await ingest.project('p').getMap(id), { state: 'complete', digest: publication.manifest.digest }, what)
+      for (const text of ['a', 'b']) await project.putChunk(...chunk(text))
+      t.match(await project.getMap(id), { state: 'complete', digest: publication.manifest.digest }, what)
     } else t.match(result, expected, what)
   }
 })
