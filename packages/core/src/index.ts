@@ -19,11 +19,10 @@ export { checkEvent } from './events/classify-events.ts'
 export type { ErasedTotals, EraseSelection, ErasureOptions } from './events/erase-events.ts'
 export type { IngestEvent } from './events/event.ts'
 export { EventSchema, eventDepthMax } from './events/event.ts'
-export { eventLine } from './events/event-line.ts'
 export type { EventOf, EventSchemas } from './events/event-schemas.ts'
 export { eventIdBytesMax } from './events/known-fields.ts'
 export type { EventFilter, FollowOptions, ReadEventsOptions } from './events/read-events.ts'
-export { followEvents } from './events/read-events.ts'
+export { eventLine, followEvents } from './events/read-events.ts'
 export type {
   Activity,
   ActivityMinute,

@@ -12,9 +12,15 @@ import { eventIdIssue, type IngestEvent } from './events/event.ts'
 import { createEventNotifier } from './events/event-notifier.ts'
 import { compileEventSchemas, type EventOf, type EventSchemas } from './events/event-schemas.ts'
 import type { Cursor, StoredEvent } from './events/event-store.ts'
-import { checkReadEventsOptions, createReadArrivals, type ReadEventsOptions, readEvents } from './events/read-events.ts'
+import {
+  checkReadEventsOptions,
+  createReadArrivals,
+  type ReadContext,
+  type ReadEventsOptions,
+  readEvents,
+} from './events/read-events.ts'
 import { createRecentOutcomes, type RecentOutcomesReader } from './events/recent-outcomes.ts'
-import { type SubmitOptions, type SubmitReport, submitBatch } from './events/submit-batch.ts'
+import { type SubmitContext, type SubmitOptions, type SubmitReport, submitBatch } from './events/submit-batch.ts'
 import type { Maps } from './maps/map.ts'
 import { createMaps, type MapRules } from './maps/maps.ts'
 import { createProjectStats, hasProject, type ProjectStatsReader } from './project-stats.ts'
@@ -178,21 +184,8 @@ export function createIngest<const Schemas extends EventSchemas = EventSchemas>(
     throw new IngestError('invalid-argument', 'createIngest needs an open store: { store: await openLmdbStore(…) }.')
   }
   const now = () => checkTime(clock())
-  const hashKey = store.hashKey ?? randomBytes(16)
-  let checkBySchema = compileEventSchemas(schemas)
   const keys = createKeyring(store, now)
   const notifier = createEventNotifier(store.watch?.bind(store))
-  const observers = new Set<IngestObserver>()
-  const mapsOf = createMaps({
-    store,
-    rules,
-    now,
-    onSweepError(error) {
-      for (const { onError } of observers) onError?.(error)
-    },
-  })
-  const statsOf = createProjectStats(store, now)
-  let checking: Promise<void> | undefined
   let serverCount: (() => number) | undefined
   const recent = createRecentOutcomes({
     now,
@@ -201,80 +194,37 @@ export function createIngest<const Schemas extends EventSchemas = EventSchemas>(
     serverCount: () => serverCount?.() ?? 1,
     keepEvents: rejected.keepEvents ?? false,
   })
-  const tally: Tally = { accepted: 0, duplicates: 0, rejected: 0, conflicts: 0 }
-
-  const readArrivals = createReadArrivals(store)
-
-  function project(projectId: string): Ingest<EventOf<Schemas>> {
-    checkProjectId(projectId)
-    return {
-      projectId,
-
-      async submitBatch(body, options = {}) {
-        const startedAt = performance.now()
-        const report = await submitBatch({ store, hashKey, checkBySchema, now, recent }, projectId, body, options)
-        const { result, conflicts } = report
-        tally.accepted += result.accepted
-        tally.duplicates += result.duplicates
-        tally.rejected += result.rejected.length
-        tally.conflicts += conflicts
-        if (result.accepted > 0) notifier.notify(projectId)
-        if (observers.size > 0) {
-          const batch = { ...report, projectId, durationMs: performance.now() - startedAt }
-          for (const { onBatch } of observers) onBatch?.(batch)
-        }
-        return result
-      },
-
-      async *readEvents(options = {}) {
-        checkReadEventsOptions(options)
-        yield* readEvents({ store, readArrivals, notifier, now }, projectId, options)
-      },
-
-      lastCursor: () => store.lastCursor(projectId),
-
-      async findEvent(eventId) {
-        const issue = eventIdIssue(eventId)
-        if (issue) throw new IngestError('invalid-argument', issue.message, { issues: [issue] })
-        return store.find(projectId, eventId)
-      },
-
-      ...mapsOf(projectId),
-      ...statsOf(projectId),
-      ...recent.readerOf(projectId),
-    }
-  }
+  const checkBySchema = compileEventSchemas(schemas)
+  const submitting: SubmitContext = { store, hashKey: store.hashKey ?? randomBytes(16), checkBySchema, now, recent }
+  const reading: ReadContext = { store, readArrivals: createReadArrivals(store), notifier, now }
+  const reports = createReports(store)
+  const mapsOf = createMaps({ store, rules, now, onSweepError: reports.reportError })
+  const statsOf = createProjectStats(store, now)
 
   return {
-    project,
+    project(projectId) {
+      checkProjectId(projectId)
+      return {
+        ...eventsOf(projectId, submitting, reading, reports.reportBatch),
+        ...mapsOf(projectId),
+        ...statsOf(projectId),
+        ...recent.readerOf(projectId),
+      }
+    },
     keys,
     authenticate: authenticate ?? keys.authenticate,
     listProjects: () => store.projects(),
     hasProject: (projectId) => hasProject(store, projectId),
-    checkReady() {
-      // a load balancer that asks often must not fill a store's queue
-      checking ??= checkReady(store).finally(() => {
-        checking = undefined
-      })
-      return checking
-    },
+    checkReady: createReadyCheck(store),
     registerServer() {
       serverCount ??= store.registerServer?.() ?? (() => 1)
       return serverCount
     },
     setSchemas(schemas) {
-      checkBySchema = compileEventSchemas(schemas)
+      submitting.checkBySchema = compileEventSchemas(schemas)
     },
-    tally: () => ({ ...tally }),
-    observe(observer) {
-      observers.add(observer)
-      const { onCommit } = observer
-      const unwatch = onCommit ? store.watchCommits?.(onCommit) : undefined
-      return () => {
-        observers.delete(observer)
-        unwatch?.()
-      }
-    },
+    tally: reports.tally,
+    observe: reports.observe,
     async eraseEvents(projectId, selection, options = {}) {
       checkProjectId(projectId)
       return eraseEvents(store, projectId, selection, options)
@@ -289,6 +239,82 @@ export function createIngest<const Schemas extends EventSchemas = EventSchemas>(
       notifier.close()
       return store.close()
     },
+  }
+}
+
+/** The events of one project. `onBatch` receives what happened to each of its batches. */
+function eventsOf(
+  projectId: string,
+  submitting: SubmitContext,
+  reading: ReadContext,
+  onBatch: (report: BatchReport) => void,
+): Pick<Ingest<never>, 'projectId' | 'submitBatch' | 'readEvents' | 'lastCursor' | 'findEvent'> {
+  const { store, notifier } = reading
+  return {
+    projectId,
+
+    async submitBatch(body, options = {}) {
+      const startedAt = performance.now()
+      const report = await submitBatch(submitting, projectId, body, options)
+      if (report.result.accepted > 0) notifier.notify(projectId)
+      onBatch({ ...report, projectId, durationMs: performance.now() - startedAt })
+      return report.result
+    },
+
+    async *readEvents(options = {}) {
+      checkReadEventsOptions(options)
+      yield* readEvents(reading, projectId, options)
+    },
+
+    lastCursor: () => store.lastCursor(projectId),
+
+    async findEvent(eventId) {
+      const issue = eventIdIssue(eventId)
+      if (issue) throw new IngestError('invalid-argument', issue.message, { issues: [issue] })
+      return store.find(projectId, eventId)
+    },
+  }
+}
+
+/** Counts outcomes, and passes on to the observers what an Ingest does. */
+function createReports(store: Store) {
+  const observers = new Set<IngestObserver>()
+  const tally: Tally = { accepted: 0, duplicates: 0, rejected: 0, conflicts: 0 }
+  return {
+    tally: () => ({ ...tally }),
+
+    observe(observer: IngestObserver) {
+      observers.add(observer)
+      const unwatch = observer.onCommit && store.watchCommits?.(observer.onCommit)
+      return () => {
+        observers.delete(observer)
+        unwatch?.()
+      }
+    },
+
+    reportBatch(report: BatchReport) {
+      const { accepted, duplicates, rejected } = report.result
+      tally.accepted += accepted
+      tally.duplicates += duplicates
+      tally.rejected += rejected.length
+      tally.conflicts += report.conflicts
+      for (const { onBatch } of observers) onBatch?.(report)
+    },
+
+    reportError(error: unknown) {
+      for (const { onError } of observers) onError?.(error)
+    },
+  }
+}
+
+/** Concurrent calls share one check: a load balancer that asks often must not fill a store's queue. */
+function createReadyCheck(store: Store): () => Promise<void> {
+  let checking: Promise<void> | undefined
+  return () => {
+    checking ??= checkReady(store).finally(() => {
+      checking = undefined
+    })
+    return checking
   }
 }
 

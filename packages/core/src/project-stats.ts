@@ -4,6 +4,7 @@ import { decodeListCursor, encodeListCursor } from './json/cursor.ts'
 import type { BuildEntry, MapStore } from './maps/map-store.ts'
 import { buildIdIssue } from './maps/publication.ts'
 import type { Store } from './store.ts'
+import { checkLimit } from './validation.ts'
 
 /** Totals of a project. */
 export interface ProjectStats {
@@ -74,22 +75,13 @@ export function createProjectStats(
   store: EventStore & MapStore,
   now: () => number,
 ): (projectId: string) => ProjectStatsReader {
-  async function* allBuilds(projectId: string): AsyncGenerator<BuildEntry> {
-    for (let after: string | undefined; ; ) {
-      const page = await store.builds(projectId, { ...(after !== undefined && { after }), limit: pageMax })
-      yield* page
-      if (page.length < pageMax) return
-      after = page.at(-1)?.buildId
-    }
-  }
-
   return (projectId) => ({
     async getStats() {
       const at = now()
       const { events, batches, bytes, firstAt, lastAt } = await store.totals(projectId)
       const recent = await store.countSince(projectId, at - rateMs, rateBatchesMax)
       const counts = { builds: 0, frozenBuilds: 0, maps: 0 }
-      for await (const { frozenAt, maps } of allBuilds(projectId)) {
+      for await (const { frozenAt, maps } of eachBuild(store, projectId)) {
         counts.builds++
         if (frozenAt !== undefined) counts.frozenBuilds++
         counts.maps += maps
@@ -106,11 +98,9 @@ export function createProjectStats(
     },
 
     async listBuilds({ cursor, limit = pageDefault } = {}) {
-      if (!(Number.isInteger(limit) && limit >= 1 && limit <= pageMax)) {
-        throw new IngestError('invalid-argument', `limit must be a number of builds from 1 to ${pageMax}.`)
-      }
+      checkLimit(limit, pageMax, 'builds')
       const after = cursor === undefined ? undefined : decodeListCursor('builds', projectId, cursor, parseBuildName)
-      const entries = await store.builds(projectId, { ...(after !== undefined && { after }), limit: limit + 1 })
+      const entries = await store.builds(projectId, { after, limit: limit + 1 })
       const page = entries.slice(0, limit)
       const last = page.at(-1)
       return {
@@ -119,6 +109,16 @@ export function createProjectStats(
       }
     },
   })
+}
+
+/** All builds of a project. */
+export async function* eachBuild(store: Pick<MapStore, 'builds'>, projectId: string): AsyncGenerator<BuildEntry> {
+  for (let after: string | undefined; ; ) {
+    const page = await store.builds(projectId, { after, limit: pageMax })
+    yield* page
+    if (page.length < pageMax) return
+    after = page.at(-1)?.buildId
+  }
 }
 
 /** Whether the project has an event, a map or a key, without listing the projects. */

@@ -5,23 +5,31 @@ import t from 'tap'
 import { Type } from 'typebox'
 import { errorCodes, IngestError, type IssueCode } from '../src/error.ts'
 import type { BatchResult } from '../src/events/batch.ts'
-import type { ReadOptions } from '../src/events/event-store.ts'
 import { createIngest, type IngestOptions } from '../src/ingest.ts'
 import { openMemoryStore } from '../src/memory/memory-store.ts'
 import type { Store } from '../src/store.ts'
 
 function setUp(options: Partial<IngestOptions> = {}) {
   const store = openMemoryStore()
-  const ingest = createIngest({ store, now: () => 1_000, ...options })
+  const clock = { now: 1_000_000 }
+  const ingest = createIngest({ store, now: () => clock.now, ...options })
+  const project = ingest.project('p')
+  const submit = (...events: unknown[]) => project.submitBatch(bodyOf(events))
+  let count = 0
   return {
     store,
+    clock,
     ingest,
-    submit: (...events: unknown[]) => ingest.project('p').submitBatch(bodyOf(events)),
-    async read(options?: ReadOptions): Promise<string[]> {
+    project,
+    submit,
+    /** Submits a batch of so many new events. */
+    submitNew: (events: number) => submit(...Array.from({ length: events }, () => event(`new-${count++}`))),
+    async read(): Promise<string[]> {
       const texts: string[] = []
-      for await (const { bytes } of ingest.project('p').readEvents(options)) texts.push(Buffer.from(bytes).toString())
+      for await (const { bytes } of project.readEvents()) texts.push(Buffer.from(bytes).toString())
       return texts
     },
+    rate: async () => (await project.getStats()).eventsPerSecond,
   }
 }
 
@@ -30,35 +38,16 @@ const event = (eventId: string, members: object = {}) => ({ projectId: 'p', even
 const turn = () => new Promise((resolve) => setImmediate(resolve))
 const invalidProjectIds = ['', 'a b', 'é', 'x'.repeat(65), 'a/b', '../p']
 
-t.test('a submitted event is found and read as it was sent, with the time at which it was received', async (t) => {
-  const { ingest, read } = setUp()
-  const text = '{"projectId":"p", "eventId":"a","n":12345678901234567890}'
-  t.strictSame(await ingest.project('p').submitBatch(Buffer.from(`{"events":[${text}]}`)), {
-    accepted: 1,
-    duplicates: 0,
-    rejected: [],
-  })
-  const found = await ingest.project('p').findEvent('a')
-  t.equal(Buffer.from(found?.bytes ?? '').toString(), text)
-  t.equal(found?.receivedAt, 1_000)
-  t.strictSame(await read(), [text])
-  t.equal(await ingest.project('p').findEvent('b'), undefined)
-})
-
-t.test('events are read in pages', async (t) => {
+t.test('an event is stored with the time of the clock, which is the real one unless another is given', async (t) => {
   const { ingest, submit, read } = setUp()
-  await submit(event('a'), event('b'), event('c'))
-  const cursor = (await ingest.project('p').findEvent('a'))?.cursor as string
-  t.strictSame(await read({ after: cursor, limit: 1 }), ['{"projectId":"p","eventId":"b"}'])
-  t.strictSame(await read({ limit: 0 }), [])
-  await t.rejects(read({ after: 'x' }), { code: 'invalid-cursor' })
-})
-
-t.test('projects do not see each other', async (t) => {
-  const { ingest, submit } = setUp()
   await submit(event('a'))
-  t.equal(await ingest.project('q').findEvent('a'), undefined)
-  t.match(await ingest.project('q').submitBatch({ events: [{ projectId: 'q', eventId: 'a' }] }), { accepted: 1 })
+  t.match(await ingest.project('p').findEvent('a'), { receivedAt: 1_000_000 })
+  t.strictSame(await read(), [JSON.stringify(event('a'))])
+  const real = createIngest({ store: openMemoryStore() }).project('p')
+  const before = Date.now()
+  await real.submitBatch({ events: [event('a')] })
+  const { receivedAt = 0 } = (await real.findEvent('a')) ?? {}
+  t.ok(receivedAt >= before && receivedAt <= Date.now())
 })
 
 t.test('an invalid project id, event id or limit is an invalid argument', async (t) => {
@@ -68,8 +57,15 @@ t.test('an invalid project id, event id or limit is an invalid argument', async 
   t.throws(() => ingest.project(undefined as never), invalid)
   for (const eventId of ['', 'a\n', '\ud800', 'x'.repeat(257)])
     await t.rejects(ingest.project('p').findEvent(eventId), invalid)
-  for (const limit of [-1, 1.5, Number.NaN, Number.POSITIVE_INFINITY])
-    await t.rejects(first(ingest.project('p').readEvents({ limit })), invalid)
+  const project = ingest.project('p')
+  for (const limit of [-1, 1.5, Number.NaN, Number.POSITIVE_INFINITY]) {
+    await t.rejects(first(project.readEvents({ limit })), invalid)
+  }
+  type List = (options: { limit: number }) => Promise<unknown>
+  for (const list of [project.listBuilds, project.listMaps, project.listRejected] as List[]) {
+    for (const limit of [0, 1_001, 1.5, Number.NaN, '5' as never]) await t.rejects(list({ limit }), invalid)
+    for (const limit of [1, 1_000]) await list({ limit })
+  }
   t.match(await store.totals('p'), { events: 0 })
 })
 
@@ -84,64 +80,53 @@ function first(events: AsyncIterable<unknown>): Promise<unknown> {
   return events[Symbol.asyncIterator]().next()
 }
 
-t.test('a schema checks the events of its type', async (t) => {
-  const { submit } = setUp({ schemas: { kill: Type.Object({ weapon: Type.String() }) } })
-  const result = await submit(event('a', { type: 'kill' }), event('b', { type: 'kill', weapon: 'x' }), event('c'))
-  t.match(result, {
-    accepted: 2,
-    duplicates: 0,
-    rejected: [{ index: 0, issues: [{ code: 'required', path: '/weapon' }] }],
-  })
-})
-
 t.test('createIngest throws for a schema that does not compile', async (t) => {
   t.throws(() => setUp({ schemas: { kill: { pattern: '(' } } }), { code: 'invalid-argument' })
 })
 
-t.test('a batch that is not admitted stores nothing and is not tallied', async (t) => {
-  const { ingest, read } = setUp()
-  const counts: number[] = []
+t.test('a batch that is not admitted, at once or later, stores nothing and is not tallied', async (t) => {
+  const { ingest, submit, read } = setUp()
   const error = new IngestError('rate-limited', 'Too fast.', { retryAfterSeconds: 1 })
-  const admit = (count: number) => {
+  const counts: number[] = []
+  const refuseAtOnce = (count: number) => {
     counts.push(count)
     throw error
   }
-  const submitted = ingest.project('p').submitBatch(bodyOf([event('a'), 5]), { admit })
-  t.equal(await submitted.catch((thrown: unknown) => thrown), error)
-  t.strictSame(counts, [2])
+  const refuseLater = async (count: number) => {
+    await turn()
+    refuseAtOnce(count)
+  }
+  for (const admit of [refuseAtOnce, refuseLater]) {
+    for (const body of [bodyOf([event('a')]), bodyOf([event('a'), 5])]) {
+      const submitted = ingest.project('p').submitBatch(body, { admit })
+      t.equal(await submitted.catch((thrown: unknown) => thrown), error)
+    }
+  }
+  t.strictSame(counts, [1, 2, 1, 2])
   t.strictSame(await read(), [])
   t.strictSame(ingest.tally(), { accepted: 0, duplicates: 0, rejected: 0, conflicts: 0 })
+  t.match(await ingest.project('p').submitBatch(bodyOf([event('a')]), { admit: async () => {} }), { accepted: 1 })
+  t.match(await submit(event('a')), { duplicates: 1 })
 })
 
-t.test('the tally counts the outcomes of the events of all projects', async (t) => {
+t.test('the tally counts the outcomes of the events of all projects, and a returned one does not change', async (t) => {
   const { ingest, submit } = setUp()
   await submit(event('a'), event('a'), event('b', { buildId: 5 }), 1)
-  t.strictSame(ingest.tally(), { accepted: 1, duplicates: 1, rejected: 2, conflicts: 0 })
+  const before = ingest.tally()
+  t.strictSame(before, { accepted: 1, duplicates: 1, rejected: 2, conflicts: 0 })
   await submit(event('a', { other: 1 }))
   await ingest.project('q').submitBatch({ events: [{ projectId: 'q', eventId: 'a' }] })
   t.strictSame(ingest.tally(), { accepted: 2, duplicates: 2, rejected: 2, conflicts: 1 })
+  t.equal(before.accepted, 1)
 })
 
-t.test('a returned tally does not change', async (t) => {
-  const { ingest, submit } = setUp()
-  const before = ingest.tally()
-  await submit(event('a'))
-  t.equal(before.accepted, 0)
-  t.equal(ingest.tally().accepted, 1)
-})
-
-t.test('the keyring checks credentials', async (t) => {
-  const { ingest } = setUp()
-  const { key } = await ingest.keys.create('p')
-  t.equal(await ingest.authenticate({ projectId: 'p', key, scope: 'read' }), true)
-  t.equal(await ingest.authenticate({ projectId: 'q', key, scope: 'read' }), false)
-})
-
-t.test('the option authenticate replaces the keyring', async (t) => {
-  const { ingest } = setUp({ authenticate: ({ key }) => key === 'mine' })
-  t.equal(await ingest.authenticate({ projectId: 'p', key: 'mine', scope: 'read' }), true)
-  const { key } = await ingest.keys.create('p')
-  t.equal(await ingest.authenticate({ projectId: 'p', key, scope: 'read' }), false)
+t.test('the keyring checks credentials, unless the option authenticate replaces it', async (t) => {
+  for (const authenticate of [undefined, ({ key }: { key: string }) => key === 'mine']) {
+    const { ingest } = setUp(authenticate && { authenticate })
+    const { key } = await ingest.keys.create('p')
+    const opens = (key: string, projectId = 'p') => ingest.authenticate({ projectId, key, scope: 'read' })
+    t.strictSame([await opens(key), await opens(key, 'q'), await opens('mine')], [!authenticate, false, !!authenticate])
+  }
 })
 
 t.test('checkReady resolves until the store is closed', async (t) => {
@@ -151,60 +136,6 @@ t.test('checkReady resolves until the store is closed', async (t) => {
   await t.rejects(ingest.checkReady(), { code: 'store-closed' })
   await t.rejects(submit(event('a')), { code: 'store-closed' })
   await ingest.close()
-})
-
-t.test('a long poll is woken by new events of its project, and by nothing else', async (t) => {
-  const memory = openMemoryStore()
-  let reads = 0
-  const store: Store = {
-    ...memory,
-    read(...args) {
-      reads++
-      return memory.read(...args)
-    },
-  }
-  const ingest = createIngest({ store })
-  const turns = () => new Promise((resolve) => setTimeout(resolve, 0))
-  const found = first(ingest.project('p').readEvents({ waitMs: 60_000, type: 'a' }))
-  await turns()
-  const before = reads
-  await ingest.project('p').submitBatch({ events: [event('b')] })
-  await turns()
-  t.equal(reads, before + 1)
-  await ingest.project('p').submitBatch({ events: [event('b')] })
-  await ingest.project('q').submitBatch({ events: [{ projectId: 'q', eventId: 'a' }] })
-  await turns()
-  t.equal(reads, before + 1, 'not by duplicates or other projects')
-  await ingest.project('p').submitBatch({ events: [event('c', { type: 'a' })] })
-  t.match(await found, { done: false })
-})
-
-t.test('a scan continues when its charge resolves', async (t) => {
-  const { ingest, submit } = setUp()
-  await submit(event('a'), event('b'))
-  const steps: string[] = []
-  const onScan = async () => {
-    steps.push('scan')
-    await turn()
-    steps.push('charged')
-  }
-  for await (const _ of ingest.project('p').readEvents({ onScan })) steps.push('event')
-  t.strictSame(steps, ['scan', 'charged', 'event', 'scan', 'charged', 'event'])
-  const refuse = () => Promise.reject(new RangeError('no'))
-  await t.rejects(first(ingest.project('p').readEvents({ onScan: refuse })), RangeError)
-})
-
-t.test('a batch waits for an asynchronous admit, and is not stored if that rejects', async (t) => {
-  const { ingest, read } = setUp()
-  const refuse = async () => {
-    await turn()
-    throw new IngestError('rate-limited', 'Too fast.')
-  }
-  for (const body of [bodyOf([event('a')]), bodyOf([event('a'), 5])]) {
-    await t.rejects(ingest.project('p').submitBatch(body, { admit: refuse }), { code: 'rate-limited' })
-  }
-  t.strictSame(await read(), [])
-  t.match(await ingest.project('p').submitBatch(bodyOf([event('a')]), { admit: async () => {} }), { accepted: 1 })
 })
 
 t.test('checkReady rejects with store-unavailable when the store does not respond for 2 s', async (t) => {
@@ -235,14 +166,6 @@ t.test('a process is announced once as a server; a store that counts none has on
   const ingest = createIngest({ store })
   t.strictSame([ingest.registerServer()(), ingest.registerServer()()], [1, 2])
   t.equal(ingest.registerServer(), ingest.registerServer())
-})
-
-t.test('the clock is the real one unless another is given', async (t) => {
-  const ingest = createIngest({ store: openMemoryStore() })
-  const before = Date.now()
-  await ingest.project('p').submitBatch({ events: [event('a')] })
-  const { receivedAt = 0 } = (await ingest.project('p').findEvent('a')) ?? {}
-  t.ok(receivedAt >= before && receivedAt <= Date.now())
 })
 
 t.test('any batch has one outcome for each of its events', async (t) => {
@@ -356,4 +279,69 @@ t.test('an invalid time of the clock is an internal-error, and nothing is stored
   }
   t.equal((await store.totals('p')).events, 0)
   t.strictSame(await store.projects(), [])
+})
+
+t.test('the rate is that of the last minute', async (t) => {
+  const { clock, submitNew, rate } = setUp()
+  t.equal(await rate(), 0)
+  await submitNew(60)
+  t.equal(await rate(), 1)
+  clock.now += 30_000
+  await submitNew(30)
+  t.equal(await rate(), 1.5)
+  clock.now += 30_000
+  t.equal(await rate(), 1.5, 'a minute has both of its ends')
+  clock.now += 1
+  t.equal(await rate(), 0.5)
+  clock.now += 30_000
+  t.equal(await rate(), 0)
+})
+
+t.test('of more than 10,000 batches in a minute, the rate is that of the newest', async (t) => {
+  const { clock, submitNew, rate } = setUp()
+  await submitNew(100)
+  clock.now += 1_000
+  for (let i = 0; i < 9_998; i++) await submitNew(1)
+  clock.now += 4_000
+  t.equal(await rate(), 10_098 / 60)
+  await submitNew(1)
+  await submitNew(1)
+  t.equal(await rate(), 10_000 / 4, 'the batch of 100 is not among them')
+})
+
+t.test('a clock that goes backwards does not raise the rate beyond one second', async (t) => {
+  const { clock, submitNew, rate } = setUp()
+  for (let i = 0; i < 10_000; i++) await submitNew(1)
+  clock.now -= 500_000
+  t.equal(await rate(), 10_000)
+})
+
+t.test('builds are counted beyond one page', async (t) => {
+  const { project, submit } = setUp()
+  for (let i = 0; i < 25; i++) {
+    const names = Array.from({ length: 100 }, (_, n) => `${i}-${n}`)
+    await submit(...names.map((name) => event(name, { buildId: name })))
+  }
+  await project.publishMap({ placeId: '1', buildId: 'open', map: 1 })
+  t.match(await project.getStats(), { builds: 2_501, frozenBuilds: 2_500, maps: 1 })
+})
+
+t.test('hasProject finds a project with an event, a map or a key, and lists none', async (t) => {
+  const store = openMemoryStore()
+  const ingest = createIngest({ store: { ...store, projects: () => Promise.reject(new Error('listed')) } })
+  await ingest.project('events').submitBatch({ events: [{ projectId: 'events', eventId: 'e' }] })
+  await ingest.project('maps').publishMap({ placeId: '1', buildId: 'b', map: {} })
+  await ingest.keys.create('keys')
+  for (const projectId of ['events', 'maps', 'keys']) t.equal(await ingest.hasProject(projectId), true, projectId)
+  t.equal(await ingest.hasProject('other'), false)
+})
+
+t.test('the memory store keeps copies of the bytes of events, and counts them', async (t) => {
+  const { store, ingest } = setUp()
+  const texts = ['{"projectId":"p","eventId":"a", "text":"é"}', '{"projectId":"p","eventId":"b"}']
+  const body = Buffer.from(`{"events":[${texts}]}`)
+  await ingest.project('p').submitBatch(body)
+  body.fill(0)
+  t.equal(Buffer.from((await store.find('p', 'a'))?.bytes ?? '').toString(), texts[0])
+  t.match(await store.totals('p'), { events: 2, batches: 1, bytes: Buffer.byteLength(texts.join('')) })
 })

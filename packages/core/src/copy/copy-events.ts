@@ -1,9 +1,11 @@
 import { createHash, type Hash } from 'node:crypto'
+import { IngestError } from '../error.ts'
+import type { IngestEvent } from '../events/event.ts'
 import type { AppendBatch, Cursor, StoredEvent } from '../events/event-store.ts'
-import type { BuildEntry } from '../maps/map-store.ts'
+import { parseJson } from '../json/parse-json.ts'
+import { eachBuild } from '../project-stats.ts'
 import { settleAll } from '../projects/map-projects.ts'
 import type { Store } from '../store.ts'
-import { copyRefused, copyWrong } from './copy-errors.ts'
 import { groupEvents, toBatch } from './event-batches.ts'
 
 /** The stores of a copy. */
@@ -43,8 +45,10 @@ export async function compareEvents(
   onEvents: OnEvents,
 ): Promise<EventCopy> {
   const [{ events: end }, { events: begin }] = await Promise.all([source.totals(projectId), target.totals(projectId)])
-  const differs = (event: string) =>
-    copyRefused(`The project ${projectId} has other events in the target: ${event} differs from the source's.`)
+  const differs = (event: string) => {
+    const message = `The project ${projectId} has other events in the target: ${event} differs from the source's.`
+    return new IngestError('precondition-failed', message)
+  }
   if (begin > end) throw differs(`number ${end + 1}`)
   const sourceHash = createHash('sha256')
   const copy: EventCopy = { projectId, begin, end, sourceHash, targetHash: sourceHash }
@@ -70,11 +74,7 @@ export async function compareEvents(
 function isSameEvent(event: StoredEvent, own: StoredEvent): boolean {
   if (event.receivedAt !== own.receivedAt) return false
   if (event.erased === undefined) return own.erased === undefined && Buffer.compare(event.bytes, own.bytes) === 0
-  return event.erased === (own.erased ?? idOf(own))
-}
-
-function idOf({ bytes }: StoredEvent): string {
-  return JSON.parse(Buffer.from(bytes).toString()).eventId
+  return event.erased === (own.erased ?? (parseJson(own.bytes) as IngestEvent).eventId)
 }
 
 /** A line of `ingest export` without its cursor, but with the exact bytes of the event. */
@@ -90,9 +90,8 @@ function hashEvent(hash: Hash, { receivedAt, bytes, erased }: StoredEvent): void
 
 /** The events of the source that the target lacks. */
 async function* readMissing({ source }: Pick<CopyStores, 'source'>, copy: EventCopy): AsyncGenerator<StoredEvent> {
-  const { projectId, begin, end, sourceAfter: after } = copy
-  if (begin < end)
-    yield* source.read(projectId, { limit: end - begin, erased: true, ...(after !== undefined && { after }) })
+  const { projectId, begin, end, sourceAfter } = copy
+  if (begin < end) yield* source.read(projectId, { limit: end - begin, erased: true, after: sourceAfter })
 }
 
 /** The first event of the source that the target lacks. */
@@ -243,26 +242,15 @@ export async function appendMissing(
 /** The builds that froze at each time. */
 async function listFreezes(source: Store, projectId: string): Promise<Map<number, string[]>> {
   const builds = new Map<number, string[]>()
-  for await (const { buildId, frozenAt } of listFrozen(source, projectId)) {
+  for await (const { buildId, frozenAt } of eachBuild(source, projectId)) {
     if (frozenAt !== undefined) builds.set(frozenAt, [...(builds.get(frozenAt) ?? []), buildId])
   }
   return builds
 }
 
-const buildsPageSize = 1000
-
-/** The frozen builds of a project. */
-export async function* listFrozen(store: Store, projectId: string): AsyncGenerator<BuildEntry> {
-  for (let after: string | undefined; ; ) {
-    const page = await store.builds(projectId, { limit: buildsPageSize, ...(after !== undefined && { after }) })
-    for (const build of page) if (build.frozenAt !== undefined) yield build
-    if (page.length < buildsPageSize) return
-    after = page.at(-1)?.buildId
-  }
-}
-
 function writtenMeanwhile(projectId: string): Error {
-  return copyRefused(`Another process stores events of the project ${projectId} in the target: stop it.`)
+  const message = `Another process stores events of the project ${projectId} in the target: stop it.`
+  return new IngestError('precondition-failed', message)
 }
 
 /**
@@ -280,10 +268,7 @@ export async function verifyEvents(
   if (events > end) throw writtenMeanwhile(projectId)
   let count = begin
   if (begin < end) {
-    for await (const event of target.read(projectId, {
-      erased: true,
-      ...(targetAfter !== undefined && { after: targetAfter }),
-    })) {
+    for await (const event of target.read(projectId, { erased: true, after: targetAfter })) {
       signal.throwIfAborted()
       hashEvent(targetHash, event)
       count++
@@ -292,7 +277,8 @@ export async function verifyEvents(
   }
   const digest = `sha256:${sourceHash.digest('hex')}`
   if (events !== end || count !== end || digest !== `sha256:${targetHash.digest('hex')}`) {
-    throw copyWrong(`The events of the project ${projectId} differ: ${count} of ${end} events are in the target.`)
+    const message = `The events of the project ${projectId} differ: ${count} of ${end} events are in the target.`
+    throw new IngestError('digest-mismatch', message)
   }
   return digest
 }

@@ -1,11 +1,11 @@
 import { createHash } from 'node:crypto'
 import { isDeepStrictEqual } from 'node:util'
+import { IngestError } from '../error.ts'
 import { digestOf } from '../maps/digest.ts'
 import type { Digest, Manifest, MapId } from '../maps/map.ts'
 import type { MapEntry, MapSlot } from '../maps/map-store.ts'
 import { digestsOf } from '../maps/pending-map.ts'
 import type { Store } from '../store.ts'
-import { copyRefused, copyWrong, sourceChanges } from './copy-errors.ts'
 import type { CopyStores } from './copy-events.ts'
 
 /** What a project has of maps. */
@@ -32,13 +32,13 @@ export async function copyMaps(stores: CopyStores, projectId: string): Promise<C
     let isChanged = false
     const copied: CopiedMaps = { maps: 0, bytes: 0 }
     const names = new Set<string>()
-    for await (const entry of listMaps(stores.source, projectId)) {
+    for await (const entry of eachMap(stores.source, projectId)) {
       names.add(mapKeyOf(entry))
       copied.maps++
       copied.bytes += entry.slot.complete?.manifest.size ?? 0
       if (await copyMap(stores, projectId, entry)) isChanged = true
     }
-    for await (const entry of listMaps(stores.target, projectId)) {
+    for await (const entry of eachMap(stores.target, projectId)) {
       if (names.has(mapKeyOf(entry))) continue
       if (entry.slot.complete) throw hasOwnMap(projectId, entry)
       await dropPending(stores, projectId, entry)
@@ -46,12 +46,12 @@ export async function copyMaps(stores: CopyStores, projectId: string): Promise<C
     }
     if (!isChanged) return copied
   }
-  throw sourceChanges(`The maps of the project ${projectId} change in the source: run it again.`)
+  throw new IngestError('source-changed', `The maps of the project ${projectId} change in the source: run it again.`)
 }
 
-async function* listMaps(store: Store, projectId: string): AsyncGenerator<MapEntry> {
+async function* eachMap(store: Store, projectId: string): AsyncGenerator<MapEntry> {
   for (let after: MapId | undefined; ; ) {
-    const page = await store.maps(projectId, { limit: pageSize, ...(after && { after }) })
+    const page = await store.maps(projectId, { limit: pageSize, after })
     yield* page
     if (page.length < pageSize) return
     after = page.at(-1) as MapId
@@ -97,7 +97,8 @@ async function copyMap(stores: CopyStores, projectId: string, { placeId, buildId
 }
 
 function hasOwnMap(projectId: string, { placeId, buildId }: MapId): Error {
-  return copyRefused(
+  return new IngestError(
+    'precondition-failed',
     `The project ${projectId} has a map in the target for place "${placeId}" in build "${buildId}" that the source does not have.`,
   )
 }
@@ -134,7 +135,10 @@ async function uploadChunks(
     for (const digest of left) {
       signal.throwIfAborted()
       const bytes = await source.readChunk(projectId, digest)
-      if (bytes && digestOf(bytes) !== digest) throw damaged(`The chunk ${digest} of the project ${projectId}`)
+      if (bytes && digestOf(bytes) !== digest) {
+        const message = `The chunk ${digest} of the project ${projectId} does not match its digest in the source.`
+        throw new IngestError('digest-mismatch', message)
+      }
       const put = bytes && (await target.putChunk(projectId, { digest, bytes, receivedAt: Date.now() }))
       if (!put || put.outcome === 'undeclared') isCurrent = false
       if (!isCurrent) return
@@ -142,10 +146,6 @@ async function uploadChunks(
   }
   await Promise.all(Array.from({ length: concurrency }, upload))
   return isCurrent
-}
-
-function damaged(what: string): Error {
-  return copyWrong(`${what} does not match its digest in the source.`)
 }
 
 /** Drops an upload that the source no longer has: it expired, or a freeze ended it. */
@@ -166,7 +166,7 @@ export async function verifyMaps(
   projectId: string,
   onBytes: (bytes: number) => void,
 ): Promise<void> {
-  for await (const { placeId, buildId, slot } of listMaps(target, projectId)) {
+  for await (const { placeId, buildId, slot } of eachMap(target, projectId)) {
     if (!slot.complete) continue
     const { chunks, digest } = slot.complete.manifest
     const hash = createHash('sha256')
@@ -177,8 +177,7 @@ export async function verifyMaps(
       onBytes(chunk.size)
     }
     if (`sha256:${hash.digest('hex')}` === digest) continue
-    throw copyWrong(
-      `The map of place "${placeId}" in build "${buildId}" of the project ${projectId} does not match its digest.`,
-    )
+    const map = `The map of place "${placeId}" in build "${buildId}" of the project ${projectId}`
+    throw new IngestError('digest-mismatch', `${map} does not match its digest.`)
   }
 }

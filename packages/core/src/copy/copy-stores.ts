@@ -1,14 +1,15 @@
 import { isDeepStrictEqual } from 'node:util'
+import { IngestError } from '../error.ts'
+import { aheadMsMax } from '../events/event-store.ts'
+import { eachBuild } from '../project-stats.ts'
 import { mapProjects } from '../projects/map-projects.ts'
 import type { Store } from '../store.ts'
-import { copyRefused, copyWrong } from './copy-errors.ts'
 import {
   appendMissing,
   type CopyStores,
   compareEvents,
   type EventCopy,
   firstMissing,
-  listFrozen,
   verifyEvents,
 } from './copy-events.ts'
 import { copyMaps, verifyMaps } from './copy-maps.ts'
@@ -112,11 +113,9 @@ async function copyRest(
   return { projectId, events: end, copied: end - begin, builds, maps, mapBytes: bytes, keys }
 }
 
-/** A database takes times that are a second ahead of its clock, and lowers later ones. */
-const aheadMsMax = 1000
-
 /**
- * Checks that the target will keep the times of the source.
+ * Checks that the target will keep the times of the source: one without one order lowers those that are ahead of its
+ * clock by more than {@link aheadMsMax}.
  *
  * @throws {IngestError} `precondition-failed`
  */
@@ -135,13 +134,15 @@ async function checkTimes(stores: CopyStores, copies: readonly EventCopy[], hasO
     copies.map(({ projectId }) => projectId),
   )
   if (newest <= Date.now() + aheadMsMax) return
-  throw copyRefused(
+  throw new IngestError(
+    'precondition-failed',
     `The source has events that were received at ${new Date(newest).toISOString()}, which is in the future, and a database does not take such times: check the clock.`,
   )
 }
 
 function isTooOld(projectId: string, receivedAt: number): Error {
-  return copyRefused(
+  return new IngestError(
+    'precondition-failed',
     `The project ${projectId} has events of ${new Date(receivedAt).toISOString()}, and the target has later ones: a directory keeps the events of all projects in the order of their receipt, so copy all projects at once to an empty directory.`,
   )
 }
@@ -160,27 +161,31 @@ async function newestOf(store: Store, projectIds: readonly string[]): Promise<nu
  * @throws {IngestError} `digest-mismatch`
  */
 async function compareBuilds({ source, target }: CopyStores, projectId: string, end: number): Promise<number> {
-  const frozen = new Map<string, number | undefined>()
-  for await (const { buildId, frozenAt } of listFrozen(source, projectId)) frozen.set(buildId, frozenAt)
+  const frozen = new Map<string, number>()
+  for await (const { buildId, frozenAt } of eachBuild(source, projectId)) {
+    if (frozenAt !== undefined) frozen.set(buildId, frozenAt)
+  }
+  const differs = (buildId: string, what: string) =>
+    new IngestError('digest-mismatch', `The build "${buildId}" of the project ${projectId} ${what}.`)
   let count = 0
-  for await (const { buildId, frozenAt } of listFrozen(target, projectId)) {
+  for await (const { buildId, frozenAt } of eachBuild(target, projectId)) {
+    if (frozenAt === undefined) continue
     count++
-    if (frozen.get(buildId) !== frozenAt) throw copyWrong(`The build "${buildId}" of the project ${projectId} differs.`)
+    if (frozen.get(buildId) !== frozenAt) throw differs(buildId, 'differs')
     frozen.delete(buildId)
   }
   const [left] = frozen.keys()
   if (left === undefined || (await source.totals(projectId)).events > end) return count
-  throw copyWrong(`The build "${left}" of the project ${projectId} is not frozen in the target.`)
+  throw differs(left, 'is not frozen in the target')
 }
 
 /** @throws {IngestError} `precondition-failed` for a key that was created in the target: copying would lose it */
 async function checkKeys({ source, target }: CopyStores, projectId: string): Promise<void> {
   const [project, found] = await Promise.all([source.project(projectId), target.project(projectId)])
   const own = found?.keys.find(({ keyId }) => !project?.keys.some((each) => each.keyId === keyId))
-  if (own)
-    throw copyRefused(
-      `The project ${projectId} has the key ${own.keyId} in the target, which the source does not have.`,
-    )
+  if (!own) return
+  const message = `The project ${projectId} has the key ${own.keyId} in the target, which the source does not have.`
+  throw new IngestError('precondition-failed', message)
 }
 
 /** Returns how many keys there are. */

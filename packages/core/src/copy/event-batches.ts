@@ -3,6 +3,7 @@ import { batchBytesMax, batchEventsMax } from '../events/batch.ts'
 import { type AppendEvent, encodeEvents } from '../events/batch-events.ts'
 import type { AppendBatch, StoredEvent } from '../events/event-store.ts'
 import { sliceMember } from '../json/json-scanner.ts'
+import { parseJson } from '../json/parse-json.ts'
 
 const bodyStart = Buffer.from('{"events":[')
 const comma = Buffer.from(',')
@@ -62,22 +63,19 @@ export function toBatch(
 function toAppendEvent(bytes: Uint8Array, start: number): AppendEvent {
   const id = sliceMember(bytes, 'eventId') as Uint8Array
   const idStart = start + id.byteOffset - bytes.byteOffset
-  const event = { eventId: parse(id), start, end: start + bytes.length, idStart, idEnd: idStart + id.length }
+  const eventId = parseJson(id) as string
+  const event = { eventId, start, end: start + bytes.length, idStart, idEnd: idStart + id.length }
   const buildId = buildOf(bytes)
   return buildId === undefined ? event : { ...event, buildId }
 }
 
 function buildOf(bytes: Uint8Array): string | undefined {
   const build = sliceMember(bytes, 'buildId')
-  const buildId = build && parse(build)
+  const buildId = build && parseJson(build)
   return typeof buildId === 'string' ? buildId : undefined
 }
 
 function toTombstone(eventId: string, { length }: Uint8Array, start: number, buildId: string | undefined): AppendEvent {
   const [idStart, end] = [start, start + length]
   return { eventId, start, end, idStart, idEnd: end, ...(buildId !== undefined && { buildId }) }
-}
-
-function parse(json: Uint8Array) {
-  return JSON.parse(Buffer.from(json.buffer, json.byteOffset, json.length).toString())
 }

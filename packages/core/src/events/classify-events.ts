@@ -64,7 +64,7 @@ export function classifyEvents(
 }
 
 /** Separates the first event of each id from those that repeat it. */
-export function splitRepeats(events: readonly AppendEvent[]): Pick<ClassifiedEvents, 'valid' | 'repeated'> {
+function splitRepeats(events: readonly AppendEvent[]): Pick<ClassifiedEvents, 'valid' | 'repeated'> {
   const eventIds = new Set<string>()
   const valid: AppendEvent[] = []
   const repeated: AppendEvent[] = []

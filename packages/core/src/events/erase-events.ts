@@ -3,6 +3,8 @@ import { isDeepStrictEqual } from 'node:util'
 import { IngestError } from '../error.ts'
 import { backslash, openBrace, openBracket } from '../json/bytes.ts'
 import { skipElements, skipMembers, skipValue } from '../json/json-scanner.ts'
+import { parseJson } from '../json/parse-json.ts'
+import type { IngestEvent } from './event.ts'
 import type { EventStore, StoredEvent } from './event-store.ts'
 import { knownFields } from './known-fields.ts'
 
@@ -52,7 +54,7 @@ export async function eraseEvents(
   let found: StoredEvent[] = []
 
   async function eraseFound(): Promise<void> {
-    const ids = found.map(({ bytes }) => parse(bytes).eventId as string)
+    const ids = found.map(({ bytes }) => (parseJson(bytes) as IngestEvent).eventId)
     const bytes = found.reduce((sum, event) => sum + event.bytes.length, 0)
     found = []
     const startedAt = performance.now()
@@ -143,7 +145,7 @@ function parsePointer(path: string): string[] {
 
 /** The values at a path of a JSON value: several if an object has members of one name, all of which are stored. */
 function valuesAt(json: Buffer, [name, ...names]: readonly string[]): unknown[] {
-  if (name === undefined) return [JSON.parse(json.toString())]
+  if (name === undefined) return [parseJson(json)]
   const found: Buffer[] = []
   if (json[0] === openBrace) {
     const literal = Buffer.from(`"${name}"`)
@@ -163,8 +165,4 @@ function valuesAt(json: Buffer, [name, ...names]: readonly string[]): unknown[] 
     })
   }
   return found.flatMap((each) => valuesAt(each, names))
-}
-
-function parse(bytes: Uint8Array): Record<string, unknown> {
-  return JSON.parse(Buffer.from(bytes.buffer, bytes.byteOffset, bytes.length).toString())
 }

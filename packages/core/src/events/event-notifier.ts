@@ -65,10 +65,14 @@ export function createEventNotifier(watch: Watch = () => () => {}): EventNotifie
       return {
         async next(timeoutMs, signal) {
           if (!isNotified && !isClosed && !signal?.aborted) {
-            await sleep(timeoutMs, signal, (resolve) => {
-              wake = resolve
+            let timer: NodeJS.Timeout | undefined
+            await new Promise<void>((resolve) => {
+              wake = () => resolve()
+              timer = setTimeout(wake, timeoutMs)
+              signal?.addEventListener('abort', wake)
             })
-            wake = () => {}
+            clearTimeout(timer)
+            signal?.removeEventListener('abort', wake)
           }
           if (isClosed) throw new IngestError('store-closed', 'The Ingest was closed during a long poll.')
           isNotified = false
@@ -91,22 +95,4 @@ export function createEventNotifier(watch: Watch = () => () => {}): EventNotifie
       }
     },
   }
-}
-
-/** Resolves after `timeoutMs`, when the signal aborts, or when the function that `expose` receives is called. */
-function sleep(
-  timeoutMs: number,
-  signal: AbortSignal | undefined,
-  expose: (resolve: () => void) => void,
-): Promise<void> {
-  return new Promise((resolve) => {
-    const timer = setTimeout(settle, timeoutMs)
-    signal?.addEventListener('abort', settle)
-    expose(settle)
-    function settle(): void {
-      clearTimeout(timer)
-      signal?.removeEventListener('abort', settle)
-      resolve()
-    }
-  })
 }

@@ -46,11 +46,11 @@ export interface StoredEvent {
 
 export interface ReadOptions {
   /** Start after this event; default: the beginning. */
-  after?: Cursor
+  after?: Cursor | undefined
   /** At most this many events; default: all. */
   limit?: number
   /** Only events received at this time or later, in milliseconds since 1970: earlier ones are not read. */
-  from?: number
+  from?: number | undefined
   /** Whether to read erased events too. Default: false. */
   erased?: boolean
 }

@@ -1,4 +1,4 @@
-import { backslash, closeBrace, closeBracket, comma, openBrace, openBracket, quote } from '../json/bytes.ts'
+import { backslash, openBrace, openBracket } from '../json/bytes.ts'
 import {
   type Depth,
   isAt,
@@ -7,7 +7,6 @@ import {
   skipElements,
   skipMembers,
   skipSpace,
-  skipString,
   skipValue,
   unicodeEscapeBytes,
 } from '../json/json-scanner.ts'
@@ -82,18 +81,17 @@ function parseEvent(body: Buffer, start: number): ParsedEvent {
   /** Start and end of the value of each known member, the last of its name. */
   const values = new Int32Array(2 * names.length)
   const depth: Depth = { levelsMost: 0 }
-  let deepFrom = -1
   const end = skipMembers(body, start, (keyStart, keyEnd, valueStart) => {
     const known = knownIndex(body, keyStart, keyEnd)
     const valueEnd = skipValue(body, valueStart, depth)
     if (known !== -1) values.set([valueStart, valueEnd], 2 * known)
-    // the event itself is the first level
-    if (deepFrom === -1 && depth.levelsMost >= eventDepthMax) deepFrom = valueStart
     return valueEnd
   })
   const [idStart, idEnd] = values.subarray(2 * eventIdIndex) as unknown as [number, number]
   const parsed = { event: parseValues(body, values), start, end, idStart, idEnd }
-  return deepFrom === -1 ? parsed : { ...parsed, tooDeepAt: tooDeepPath(body, start, deepFrom) }
+  // the event itself is the first level
+  const tooDeepAt = depth.levelsMost < eventDepthMax ? undefined : tooDeepPath(body, start)
+  return tooDeepAt === undefined ? parsed : { ...parsed, tooDeepAt }
 }
 
 function parseValues(body: Buffer, values: Int32Array): JsonObject {
@@ -134,37 +132,35 @@ function hasEscape(body: Buffer, start: number, end: number): boolean {
   return false
 }
 
-/** A JSON Pointer to the first value behind `from` that is one level too deep, in an event that is valid JSON. */
-function tooDeepPath(body: Buffer, start: number, from: number): string {
-  /** The index of the element or the range of the key in each open container. */
+/** A JSON Pointer to the first value of an event that is one level too deep. The event is valid JSON. */
+function tooDeepPath(body: Buffer, start: number): string | undefined {
+  /** The index of the element or the range of the key of each value that is being read, but the event. */
   const steps: (number | Slice)[] = []
-  let isKeyNext = false
-  for (let at = start; ; ) {
-    const byte = body[at]
-    if (byte === openBrace || byte === openBracket) {
-      if (steps.length === eventDepthMax && at >= from) break
-      steps.push(byte === openBracket ? 0 : { start: 0, end: 0 })
-      isKeyNext = byte === openBrace
-      at++
-    } else if (byte === closeBrace || byte === closeBracket) {
-      steps.pop()
-      isKeyNext = false
-      at++
-    } else if (byte === comma) {
-      const last = steps.length - 1
-      const step = steps[last]
-      isKeyNext = typeof step !== 'number'
-      if (typeof step === 'number') steps[last] = step + 1
-      at++
-    } else if (byte === quote) {
-      const end = skipString(body, at)
-      if (isKeyNext) steps[steps.length - 1] = { start: at, end }
-      isKeyNext = false
-      at = end
-    } else at++
+  let found: string | undefined
+
+  // recursive, but no deeper than an event may nest
+  function walk(at: number): number {
+    const isObject = body[at] === openBrace
+    if (found !== undefined || (!isObject && body[at] !== openBracket)) return skipValue(body, at)
+    if (steps.length === eventDepthMax) {
+      const tokens = steps.map((step) =>
+        typeof step === 'number' ? step : JSON.parse(body.toString('utf8', step.start, step.end)),
+      )
+      found = pointerOf(tokens)
+      return skipValue(body, at)
+    }
+    let index = 0
+    if (!isObject) return skipElements(body, at, (elementStart) => walkBehind(index++, elementStart))
+    return skipMembers(body, at, (start, end, valueStart) => walkBehind({ start, end }, valueStart))
   }
-  const tokens = steps.map((step) =>
-    typeof step === 'number' ? step : JSON.parse(body.toString('utf8', step.start, step.end)),
-  )
-  return pointerOf(tokens)
+
+  function walkBehind(step: number | Slice, at: number): number {
+    steps.push(step)
+    const end = walk(at)
+    steps.pop()
+    return end
+  }
+
+  walk(start)
+  return found
 }

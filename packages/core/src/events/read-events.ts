@@ -1,6 +1,6 @@
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import { IngestError } from '../error.ts'
-import { backslash } from '../json/bytes.ts'
+import { backslash, carriageReturn, lineFeed, space } from '../json/bytes.ts'
 import type { EventNotifier } from './event-notifier.ts'
 import type { Cursor, EventStore, StoredEvent } from './event-store.ts'
 import { parseKnownMembers } from './parse-batch.ts'
@@ -74,8 +74,7 @@ export function createReadArrivals(store: Pick<EventStore, 'read'>): ReadArrival
   async function read(projectId: string, after: Cursor | undefined): Promise<Arrivals> {
     const events: StoredEvent[] = []
     let bytes = 0
-    const range = { ...(after !== undefined && { after }), limit: arrivalsMax.events }
-    for await (const event of store.read(projectId, range)) {
+    for await (const event of store.read(projectId, { after, limit: arrivalsMax.events })) {
       events.push(event)
       bytes += event.bytes.length
       if (bytes >= arrivalsMax.bytes) break
@@ -97,7 +96,7 @@ export function createReadArrivals(store: Pick<EventStore, 'read'>): ReadArrival
 }
 
 export interface ReadContext {
-  store: Pick<EventStore, 'read' | 'watch'>
+  store: EventStore
   readArrivals: ReadArrivals
   notifier: EventNotifier
   /** Milliseconds since 1970. */
@@ -128,12 +127,9 @@ export async function* readEvents(
   try {
     for (;;) {
       signal?.throwIfAborted()
-      const range = {
-        ...(after !== undefined && { after }),
-        ...(from !== undefined && { from }),
-        // a filter needs an unknown number of events
-        ...((isWanted === everything || limit === 0) && { limit: limit - yielded }),
-      }
+      // a filter needs an unknown number of events
+      const mostRead = isWanted === everything || limit === 0 ? limit - yielded : Number.POSITIVE_INFINITY
+      const range = { after, from, limit: mostRead }
       // only the store finds the first event of a time that is to come
       const arrivals = hasWaited && from === undefined ? await readArrivals(projectId, after) : undefined
       for await (const event of arrivals?.events ?? store.read(projectId, range)) {
@@ -215,3 +211,25 @@ export async function* followEvents(
     yield* ingest.readEvents({ ...options, ...position, waitMs: followWaitMs, onProgress })
   }
 }
+
+/**
+ * One line of NDJSON: `{"cursor":"…","receivedAt":1795203225083,"event":{…}}` and a line feed. The event has the bytes
+ * that were sent, except that line breaks between its tokens become spaces. An erased event has `"erased":"<eventId>"` in
+ * place of `event`.
+ */
+export function eventLine({ cursor, receivedAt, bytes, erased }: StoredEvent): Buffer {
+  if (erased !== undefined) return Buffer.from(`${JSON.stringify({ cursor, receivedAt, erased })}\n`)
+  const start = Buffer.from(`{"cursor":${JSON.stringify(cursor)},"receivedAt":${receivedAt},"event":`)
+  const line = Buffer.concat([start, bytes, lineEnd])
+  if (!hasLineBreak(bytes)) return line
+  for (let at = start.length; at < line.length - lineEnd.length; at++) {
+    if (line[at] === lineFeed || line[at] === carriageReturn) line[at] = space
+  }
+  return line
+}
+
+function hasLineBreak(bytes: Uint8Array): boolean {
+  return bytes.includes(lineFeed) || bytes.includes(carriageReturn)
+}
+
+const lineEnd = Buffer.from('}\n')

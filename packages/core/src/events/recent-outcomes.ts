@@ -1,5 +1,6 @@
-import { IngestError, type IssueCode } from '../error.ts'
+import type { IssueCode } from '../error.ts'
 import type { Slice } from '../json/json-scanner.ts'
+import { checkLimit } from '../validation.ts'
 import type { BatchResult, RejectedEvent } from './batch.ts'
 
 /** Outcomes of the events of a project in one minute. */
@@ -75,14 +76,14 @@ export interface RecentOutcomesReader {
 /** Counts the outcomes of batches and keeps rejected events in memory, by project. */
 export interface RecentOutcomes {
   /** Copies the bytes of rejected events, if they are kept: the body may be transferred to another thread. */
-  copyEvents(body: Uint8Array, slices: readonly Slice[]): RejectedCopies
-  /** Adds the outcome of one batch, received at a time in milliseconds since 1970. */
-  record(projectId: string, receivedAt: number, result: BatchResult, copies: RejectedCopies): void
+  copyEvents(body: Uint8Array, slices: readonly Slice[]): readonly Uint8Array[]
+  /**
+   * Adds the outcome of one batch, received at a time in milliseconds since 1970. `copies` are the bytes of each rejected
+   * event; empty if they are not kept.
+   */
+  record(projectId: string, receivedAt: number, result: BatchResult, copies: readonly Uint8Array[]): void
   readerOf(projectId: string): RecentOutcomesReader
 }
-
-/** The bytes of each rejected event of a batch; empty if they are not kept. */
-export type RejectedCopies = readonly Uint8Array[]
 
 /** How much is kept in memory. */
 export interface RecentOutcomesBounds {
@@ -130,7 +131,8 @@ export function createRecentOutcomes({
   const projects = createRecentProjects(bounds.bytesMax, startedAt)
   return {
     copyEvents(body, slices) {
-      return keepEvents ? slices.map(({ start, end }) => copyOf(body, start, end)) : []
+      // in memory of their own: a small part of a shared pool would keep all of the pool
+      return keepEvents ? slices.map(({ start, end }) => new Uint8Array(body.subarray(start, end))) : []
     },
 
     record(projectId, receivedAt, { accepted, duplicates, rejected }, copies) {
@@ -142,8 +144,8 @@ export function createRecentOutcomes({
       minute.rejected += rejected.length
       recent.total += rejected.length
       const bytesBefore = recent.bytes
-      for (let i = 0; i < rejected.length; i++) {
-        keep(recent, toKept({ receivedAt, ...(rejected[i] as RejectedEvent) }, copies[i], bounds), bounds)
+      for (const [i, rejection] of rejected.entries()) {
+        keep(recent, { receivedAt, ...rejection }, copies[i], bounds)
       }
       projects.addBytes(recent.bytes - bytesBefore, receivedAt)
     },
@@ -155,9 +157,7 @@ export function createRecentOutcomes({
       },
 
       async listRejected({ limit = limitDefault } = {}) {
-        if (!(Number.isInteger(limit) && limit >= 1 && limit <= limitMax)) {
-          throw new IngestError('invalid-argument', `limit must be a number of events from 1 to ${limitMax}.`)
-        }
+        checkLimit(limit, limitMax, 'events')
         const { since, total, kept } = projects.find(projectId)
         // a batch that waits for its append is remembered later than batches after it
         const newestFirst = kept.toReversed().sort((a, b) => b.rejection.receivedAt - a.rejection.receivedAt)
@@ -198,7 +198,6 @@ interface RecentProjects {
 function createRecentProjects(bytesMax: number, startedAt: number): RecentProjects {
   /** The least recently used first. */
   const recentByProject = new Map<string, Recent>()
-  let newest: Recent | undefined
   let bytesTotal = 0
   /** When a project was last dropped: what was counted before may be missing for any project that is not in memory. */
   let droppedAt = startedAt
@@ -212,18 +211,15 @@ function createRecentProjects(bytesMax: number, startedAt: number): RecentProjec
 
     touch(projectId) {
       const recent = find(projectId)
-      if (recent === newest) return recent
       if (!recentByProject.delete(projectId)) bytesTotal += projectBytes
       recentByProject.set(projectId, recent)
-      newest = recent
       return recent
     },
 
     addBytes(bytes, time) {
       bytesTotal += bytes
-      if (bytesTotal <= bytesMax) return
       for (const [projectId, recent] of recentByProject) {
-        if (bytesTotal <= bytesMax || recent === newest) return
+        if (bytesTotal <= bytesMax) return
         recentByProject.delete(projectId)
         bytesTotal -= projectBytes + recent.bytes
         droppedAt = time
@@ -232,30 +228,23 @@ function createRecentProjects(bytesMax: number, startedAt: number): RecentProjec
   }
 }
 
-/** A copy in memory of its own: a small part of a shared pool would keep all of the pool. */
-function copyOf(body: Uint8Array, start: number, end: number): Uint8Array {
-  const copy = new Uint8Array(end - start)
-  copy.set(body.subarray(start, end))
-  return copy
-}
-
-/** Without the event if that is too large. */
-function toKept(
+/**
+ * Keeps a rejected event, without its bytes if these are too large; not one whose issues are too large alone, as it would
+ * displace all others.
+ */
+function keep(
+  recent: Recent,
   rejection: KeptRejection['rejection'],
   copy: Uint8Array | undefined,
-  { projectBytesMax }: RecentOutcomesBounds,
-): KeptRejection {
+  { projectEventsMax, projectBytesMax }: RecentOutcomesBounds,
+): void {
   let bytes = rejectionBytes + 2 * (rejection.eventId?.length ?? 0)
   for (const { path, message } of rejection.issues) bytes += issueBytes + 2 * (path.length + message.length)
-  if (!copy || bytes + copy.length > projectBytesMax) return { rejection, event: undefined, bytes }
-  return { rejection, event: copy, bytes: bytes + copy.length }
-}
-
-/** One that is too large alone is not kept, as it would displace all others. */
-function keep(recent: Recent, added: KeptRejection, { projectEventsMax, projectBytesMax }: RecentOutcomesBounds): void {
-  if (added.bytes > projectBytesMax) return
-  recent.kept.push(added)
-  recent.bytes += added.bytes
+  if (bytes > projectBytesMax) return
+  const event = copy && bytes + copy.length <= projectBytesMax ? copy : undefined
+  bytes += event?.length ?? 0
+  recent.kept.push({ rejection, event, bytes })
+  recent.bytes += bytes
   while (recent.kept.length > projectEventsMax || recent.bytes > projectBytesMax) {
     recent.bytes -= recent.kept.shift()?.bytes ?? 0
   }

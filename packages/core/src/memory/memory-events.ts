@@ -1,5 +1,6 @@
 import { crc32 } from 'node:zlib'
 import { decodeEvents } from '../events/batch-events.ts'
+import type { IngestEvent } from '../events/event.ts'
 import {
   type AppendBatch,
   type AppendResult,
@@ -7,7 +8,9 @@ import {
   type EventStore,
   type StoredEvent,
 } from '../events/event-store.ts'
+import { quote } from '../json/bytes.ts'
 import type { EventCursors } from '../json/cursor.ts'
+import { parseJson } from '../json/parse-json.ts'
 
 /** The events of one project. */
 export interface ProjectEvents {
@@ -31,8 +34,6 @@ export function createProjectEvents(cursors: EventCursors): ProjectEvents {
   return { cursors, log: [], byId: new Map(), frozenAt: new Map(), batches: [], bytes: 0, expired: 0 }
 }
 
-/** An event is an object and a tombstone is a string. */
-const quote = 0x22
 const expiryStepEvents = 100
 
 /** `eventsOf` throws once the store is closed. */
@@ -114,6 +115,7 @@ function append(kept: ProjectEvents, batch: AppendBatch): AppendResult {
   const receivedAt = Math.max(time, kept.log.at(-1)?.receivedAt ?? Number.NEGATIVE_INFINITY)
   const stored = decodeEvents(batch.body, batch.events).map(({ eventId, buildId, start, end }) => {
     const bytes = Buffer.from(batch.body.subarray(start, end))
+    // an event is an object and a tombstone is a string
     const isTombstone = bytes[0] === quote
     const existing = kept.byId.get(eventId)
     if (existing) {
@@ -156,7 +158,7 @@ function hasExpired({ log, expired }: ProjectEvents, before: number): boolean {
 }
 
 function idOf({ erased, bytes }: KeptEvent): string {
-  return erased ?? JSON.parse(Buffer.from(bytes).toString()).eventId
+  return erased ?? (parseJson(bytes) as IngestEvent).eventId
 }
 
 /** A copy, as erasing changes what is kept. */

@@ -1,219 +1,353 @@
+import { getEventListeners } from 'node:events'
+import { mock } from 'node:test'
 import fc from 'fast-check'
 import t from 'tap'
 import { batchOf, event } from '../../../checks/src/store/sample-events.ts'
 import { createEventNotifier } from '../../src/events/event-notifier.ts'
-import type { StoredEvent } from '../../src/events/event-store.ts'
-import {
-  compileEventFilter,
-  createReadArrivals,
-  type EventFilter,
-  followEvents,
-  type ReadEventsOptions,
-  readEvents,
-} from '../../src/events/read-events.ts'
+import type { ReadOptions, StoredEvent } from '../../src/events/event-store.ts'
+import { compileEventFilter, followEvents, type ReadEventsOptions } from '../../src/events/read-events.ts'
 import { createIngest } from '../../src/ingest.ts'
 import { openMemoryStore } from '../../src/memory/memory-store.ts'
 import type { Store } from '../../src/store.ts'
 
-/** Longer than any test. */
-const longMs = 2 ** 30
+/** Longer than any test, and than a timer of Node. */
+const longMs = 2 ** 40
+const turn = () => new Promise((resolve) => setImmediate(resolve))
 
-/** A store that records each read of it, and its reader. */
-function setUp() {
+/** An Ingest on a store that records its reads and watches, and to which other processes append. */
+function setUp({ isWatched = false, now = 0 } = {}) {
   const memory = openMemoryStore()
-  const notifier = createEventNotifier()
-  const reads: object[] = []
-  let onRead = () => {}
+  const reads: ReadOptions[] = []
+  const listeners = new Set<() => void>()
+  const hooks = { duringRead: async () => {} }
+  function watch(_: string, onAppend: () => void) {
+    const listen = () => onAppend()
+    listeners.add(listen)
+    return () => void listeners.delete(listen)
+  }
   const store: Store = {
     ...memory,
-    async *read(projectId, options) {
-      reads.push(options ?? {})
+    ...(isWatched && { watch }),
+    async *read(projectId, options = {}) {
+      reads.push(options)
       yield* memory.read(projectId, options)
-      onRead()
+      await hooks.duringRead()
     },
   }
-  const readArrivals = createReadArrivals(store)
+  const ingest = createIngest({ store, now: () => now })
+  const project = ingest.project('p')
   return {
-    notifier,
+    ingest,
+    project,
     reads,
-    /** Resolves when the next read of the store ends. */
-    readEnded: () =>
-      new Promise<void>((resolve) => {
-        onRead = resolve
-      }),
+    hooks,
+    watches: () => listeners.size,
     /** As another process does, without a notification. */
     async append(eventId: string, members: object = {}, receivedAt = 1_000) {
-      await store.append('p', batchOf([event(eventId, members)], { receivedAt }))
+      await memory.append('p', batchOf([event(eventId, members)], { receivedAt }))
     },
-    read: (options: ReadEventsOptions = {}, now = 0) =>
-      readEvents({ store, readArrivals, notifier, now: () => now }, 'p', options),
+    hint: () => {
+      for (const listen of listeners) listen()
+    },
+    submit: (eventId: string, type = 'none', projectId = 'p') =>
+      ingest.project(projectId).submitBatch({ events: [{ projectId, eventId, type }] }),
+    ids: async (options: ReadEventsOptions = {}) => (await all(project.readEvents(options))).map(idOf),
+    cursors: async () => (await all(project.readEvents())).map(({ cursor }) => cursor),
   }
 }
 
-const parseId = ({ bytes }: { bytes: Uint8Array }) => JSON.parse(String(Buffer.from(bytes))).eventId
+const idOf = ({ bytes }: StoredEvent): string => JSON.parse(String(Buffer.from(bytes))).eventId
 
-async function readIds(events: AsyncIterable<{ bytes: Uint8Array }>): Promise<string[]> {
-  const ids: string[] = []
-  for await (const event of events) ids.push(parseId(event))
-  return ids
+async function all(events: AsyncIterable<StoredEvent>): Promise<StoredEvent[]> {
+  const found: StoredEvent[] = []
+  for await (const event of events) found.push(event)
+  return found
+}
+
+function first(events: AsyncIterable<StoredEvent>): Promise<IteratorResult<StoredEvent>> {
+  return events[Symbol.asyncIterator]().next()
 }
 
 t.test('the limit counts matching events, and without a filter it is the limit of the store', async (t) => {
-  const { append, reads, read } = setUp()
+  const { append, reads, ids } = setUp()
   for (const id of ['a', 'b', 'c', 'd']) await append(id, { type: id < 'c' ? 'x' : 'y' })
-  t.strictSame(await readIds(read({ limit: 2 })), ['a', 'b'])
-  t.strictSame(await readIds(read({ limit: 1, type: 'y' })), ['c'])
-  t.strictSame(await readIds(read({ limit: 0, type: 'y' })), [])
-  t.strictSame(await readIds(read({ type: 'z' })), [])
-  t.strictSame(reads, [{ limit: 2 }, {}, { limit: 0 }, { limit: Number.POSITIVE_INFINITY }].slice(0, 3).concat({}))
-})
-
-t.test('reading ends at the first event received at `to` or later', async (t) => {
-  const { append, read } = setUp()
-  for (const [i, id] of ['a', 'b', 'c', 'd'].entries()) await append(id, {}, 1_000 + i)
-  const cursors: string[] = []
-  const onProgress = (cursor: string) => void cursors.push(cursor)
-  t.strictSame(await readIds(read({ from: 1_001, to: 1_003, onProgress })), ['b', 'c'])
-  t.strictSame(cursors, (await readCursors(read())).slice(1, 3))
-  t.strictSame(await readIds(read({ from: 1_003, to: 1_003 })), [])
+  t.strictSame(await ids({ limit: 2 }), ['a', 'b'])
+  t.strictSame(await ids({ limit: 1, type: 'y' }), ['c'])
+  t.strictSame(await ids({ limit: 0, type: 'y' }), [])
+  t.strictSame(await ids({ type: 'z' }), [])
+  const any = Number.POSITIVE_INFINITY
+  t.strictSame(
+    reads.map(({ limit }) => limit),
+    [2, any, 0, any],
+  )
 })
 
 t.test('onProgress reports events that are filtered out, and yielded ones when the next is requested', async (t) => {
-  const { append, read } = setUp()
-  for (const id of ['a', 'b', 'c']) await append(id, { type: id })
-  const cursors: string[] = []
-  const events = read({ type: 'b', onProgress: (cursor) => void cursors.push(cursor) })
-  t.equal(parseId((await events.next()).value as never), 'b')
-  t.strictSame(cursors, (await readCursors(read())).slice(0, 1))
+  const { append, project, ids, cursors } = setUp()
+  for (const [i, id] of ['a', 'b', 'c', 'd'].entries()) await append(id, { type: id }, 1_000 + i)
+  const progress: string[] = []
+  const onProgress = (cursor: string) => void progress.push(cursor)
+  const events = project.readEvents({ type: 'b', onProgress })[Symbol.asyncIterator]()
+  t.equal(idOf((await events.next()).value), 'b')
+  t.strictSame(progress, (await cursors()).slice(0, 1))
   t.equal((await events.next()).done, true)
-  t.strictSame(cursors, await readCursors(read()))
+  t.strictSame(progress.splice(0), await cursors())
+  t.strictSame(await ids({ from: 1_001, to: 1_003, onProgress }), ['b', 'c'])
+  t.strictSame(progress, (await cursors()).slice(1, 3), 'none from `to` on')
 })
 
-t.test('a long poll is woken by events of this process, and ends behind the last one', async (t) => {
-  const { append, notifier, readEnded, read } = setUp()
-  await append('old', { type: 'x' })
-  const found = readEnded()
-  const ids = readIds(read({ type: 'y', waitMs: longMs }))
-  await found
-  const again = readEnded()
-  await append('other', { type: 'x' })
-  notifier.notify('p')
-  await again
-  await append('a', { type: 'y' })
-  await append('b', { type: 'y' })
-  notifier.notify('p')
-  t.strictSame(await ids, ['a', 'b'])
+t.test('a long poll is woken by new events of its project, and by nothing else', async (t) => {
+  const { project, reads, submit } = setUp()
+  const found = all(project.readEvents({ waitMs: longMs, type: 'a' }))
+  const turns = () => new Promise((resolve) => setTimeout(resolve, 0))
+  await turns()
+  const before = reads.length
+  await submit('b')
+  await turns()
+  t.equal(reads.length, before + 1)
+  await submit('b')
+  await submit('a', 'a', 'q')
+  await turns()
+  t.equal(reads.length, before + 1, 'not by duplicates or other projects')
+  await submit('c', 'a')
+  t.match((await found).map(idOf), ['c'])
 })
 
-t.test('an event that is stored between a read and the wait wakes the long poll', async (t) => {
-  const { append, notifier, reads, read } = setUp()
-  await append('first', { type: 'x' })
-  const ids = readIds(
-    read({
-      type: 'y',
-      waitMs: longMs,
-      onProgress() {
-        // during the read, but behind its snapshot
-        if (reads.length === 1) notifier.notify('p')
-      },
-    }),
-  )
-  await append('a', { type: 'y' })
-  notifier.notify('p')
-  t.strictSame(await ids, ['a'])
-})
-
-t.test('events of other processes are found without a notification', async (t) => {
-  const { append, readEnded, read } = setUp()
-  const found = readEnded()
-  const ids = readIds(read({ waitMs: longMs }))
-  await found
-  await append('a')
-  t.strictSame(await ids, ['a'])
-})
+t.test(
+  'an event without a hint is found: after 5 minutes in a store that gives hints, otherwise in 0.5 s',
+  async (t) => {
+    mock.timers.enable({ apis: ['setTimeout'] })
+    t.teardown(() => mock.timers.reset())
+    for (const [isWatched, ms] of [
+      [true, 300_000],
+      [false, 500],
+    ] as const) {
+      const { append, project, reads } = setUp({ isWatched })
+      const found = first(project.readEvents({ waitMs: longMs }))
+      await turn()
+      await append('a')
+      mock.timers.tick(ms - 1)
+      await turn()
+      t.equal(reads.length, 1)
+      mock.timers.tick(1)
+      t.match(await found, { done: false })
+    }
+  },
+)
 
 t.test('a read with results does not wait, nor does one with a limit of 0 or a past `to`', async (t) => {
-  const { append, read } = setUp()
+  const { append, ids, cursors } = setUp({ now: 2_000 })
   await append('a')
-  t.strictSame(await readIds(read({ waitMs: longMs })), ['a'])
-  const [after = ''] = await readCursors(read())
-  t.strictSame(await readIds(read({ waitMs: longMs, after, limit: 0 })), [])
-  t.strictSame(await readIds(read({ waitMs: longMs, after, to: 2_000 }, 2_000)), [])
+  t.strictSame(await ids({ waitMs: longMs }), ['a'])
+  const [after = ''] = await cursors()
+  t.strictSame(await ids({ waitMs: longMs, after, limit: 0 }), [])
+  t.strictSame(await ids({ waitMs: longMs, after, to: 2_000 }), [])
 })
 
 t.test('a long poll ends after waitMs', async (t) => {
-  const { reads, read } = setUp()
+  const { reads, ids } = setUp()
   // longer than the first read takes on a busy machine
-  t.strictSame(await readIds(read({ waitMs: 200 })), [])
+  t.strictSame(await ids({ waitMs: 200 }), [])
   t.ok(reads.length > 1, 'with a last read')
 })
 
-t.test('a signal ends a long poll and a read with its reason', async (t) => {
-  const { append, readEnded, read } = setUp()
+t.test('a signal ends a read with its reason, behind the event that was yielded', async (t) => {
+  const { append, project, ids, cursors } = setUp()
   const reason = new Error('enough')
-  const controller = new AbortController()
-  const found = readEnded()
-  const waiting = readIds(read({ waitMs: longMs, signal: controller.signal }))
-  await found
-  controller.abort(reason)
-  await t.rejects(waiting, reason)
-  await t.rejects(readIds(read({ signal: controller.signal })), reason)
-
+  await t.rejects(ids({ signal: AbortSignal.abort(reason) }), reason)
   await append('a')
   await append('b')
-  const other = new AbortController()
-  const cursors: string[] = []
-  const events = read({ signal: other.signal, onProgress: (cursor) => void cursors.push(cursor) })
+  const leaving = new AbortController()
+  const progress: string[] = []
+  const onProgress = (cursor: string) => void progress.push(cursor)
+  const events = project.readEvents({ signal: leaving.signal, onProgress })[Symbol.asyncIterator]()
   await events.next()
-  other.abort(reason)
+  leaving.abort(reason)
   await t.rejects(events.next(), reason)
-  t.strictSame(cursors, (await readCursors(read())).slice(0, 1), 'the yielded event was taken')
+  t.strictSame(progress, (await cursors()).slice(0, 1), 'the yielded event was taken')
 })
 
-t.test('closing the notifier ends a long poll, also while the store is open', async (t) => {
-  const { notifier, readEnded, read } = setUp()
-  const found = readEnded()
-  const waiting = readIds(read({ waitMs: longMs }))
-  await found
-  notifier.close()
-  await t.rejects(waiting, { code: 'store-closed' })
+t.test('a scan continues when its charge resolves', async (t) => {
+  const { append, project } = setUp()
+  for (const id of ['a', 'b']) await append(id)
+  const steps: string[] = []
+  const onScan = async () => {
+    steps.push('scan')
+    await turn()
+    steps.push('charged')
+  }
+  for await (const _ of project.readEvents({ onScan })) steps.push('event')
+  t.strictSame(steps, ['scan', 'charged', 'event', 'scan', 'charged', 'event'])
+  const refuse = () => Promise.reject(new RangeError('no'))
+  await t.rejects(first(project.readEvents({ onScan: refuse })), RangeError)
 })
 
-async function readCursors(events: AsyncIterable<StoredEvent>): Promise<string[]> {
-  const cursors: string[] = []
-  for await (const { cursor } of events) cursors.push(cursor)
-  return cursors
+t.test('a hint of the store wakes a long poll for the events of another process', async (t) => {
+  const { append, hint, project, reads, watches } = setUp({ isWatched: true })
+  const found = first(project.readEvents({ waitMs: longMs }))
+  await turn()
+  t.equal(watches(), 1)
+  // too early: the read that it causes finds nothing
+  hint()
+  while (reads.length < 2) await turn()
+  await turn()
+  await append('a')
+  hint()
+  t.match(await found, { done: false })
+})
+
+t.test('an event behind the first read of a long poll is found if the hint comes during that read', async (t) => {
+  const { append, hint, project, hooks } = setUp({ isWatched: true })
+  hooks.duringRead = async () => {
+    hooks.duringRead = async () => {}
+    await append('a')
+    hint()
+  }
+  t.match(await first(project.readEvents({ waitMs: longMs })), { done: false })
+})
+
+t.test('a watch ends with its read, however that ends', async (t) => {
+  const { append, hint, watches, ingest, project } = setUp({ isWatched: true })
+  await append('a')
+  for await (const _ of project.readEvents()) t.equal(watches(), 0, 'a read that does not wait has none')
+  for await (const _ of project.readEvents({ waitMs: longMs })) t.equal(watches(), 1)
+  t.equal(watches(), 0, 'ended with the events')
+  for await (const _ of project.readEvents({ waitMs: longMs })) break
+  t.equal(watches(), 0, 'ended by its reader')
+  await t.rejects(first(project.readEvents({ waitMs: longMs, after: 'x' })), { code: 'invalid-cursor' })
+  t.equal(watches(), 0, 'ended by an error')
+
+  const after = await project.lastCursor()
+  const controller = new AbortController()
+  const aborted = first(project.readEvents({ waitMs: longMs, after, signal: controller.signal }))
+  await turn()
+  t.equal(watches(), 1)
+  controller.abort(new RangeError('left'))
+  await t.rejects(aborted, RangeError)
+  t.equal(watches(), 0, 'ended by its signal')
+
+  const followed = followEvents(project, { after })
+  const next = followed.next()
+  await turn()
+  await append('b')
+  hint()
+  t.match(await next, { done: false })
+  await followed.return(undefined as never)
+  t.equal(watches(), 0, 'of followEvents')
+
+  const closed = first(project.readEvents({ waitMs: longMs, after: await project.lastCursor() }))
+  const idle = project.readEvents({ waitMs: longMs })[Symbol.asyncIterator]()
+  await idle.next()
+  t.equal(watches(), 1, 'one for all polls of a project')
+  await ingest.close()
+  await t.rejects(closed, { code: 'store-closed' })
+  t.equal(watches(), 0, 'ended by close, also of a reader that never continues')
+})
+
+t.test('long polls that wake together share a read, and none misses what comes during it', async (t) => {
+  const { append, hint, reads, project, hooks } = setUp({ isWatched: true })
+  // slow, so that events are appended during the read
+  hooks.duringRead = async () => void (await turn())
+  const end = new AbortController()
+  const seen = Array.from({ length: 100 }, (): string[] => [])
+  const polls = seen.map(async (ids) => {
+    const wanted = { type: 'none', signal: end.signal, onProgress: () => void ids.push('') }
+    for await (const _ of followEvents(project, wanted));
+  })
+  for (const poll of polls) poll.catch(() => {})
+  for (let i = 0; i < 20; i++) await turn()
+  t.equal(reads.length, 100, 'each has read what there was')
+  for (let i = 0; i < 10; i++) {
+    await append(`e-${i}`)
+    hint()
+    for (let turns = 0; turns < i % 4; turns++) await turn()
+  }
+  while (seen.some((ids) => ids.length < 10)) await turn()
+  t.ok(reads.length <= 100 + 2 * 20, `${reads.length} reads`)
+  t.ok(seen.every((ids) => ids.length === 10))
+  end.abort(new Error('enough'))
+  await Promise.allSettled(polls)
+})
+
+/** A `watch` that records the watched projects. */
+function createWatch() {
+  const projects: string[] = []
+  const watch = (projectId: string) => {
+    projects.push(projectId)
+    return () => void projects.splice(projects.indexOf(projectId), 1)
+  }
+  return { watch, projects }
 }
 
-const matches = (filter: EventFilter, text: string) => compileEventFilter(filter)?.(Buffer.from(text))
-
-t.test('an empty filter is undefined', async (t) => {
-  t.equal(compileEventFilter({}), undefined)
+t.test('the subscriptions of a project share one watch, which ends with the last of them, or by close', async (t) => {
+  const { watch, projects } = createWatch()
+  const notifier = createEventNotifier(watch)
+  const [a, b, other] = [notifier.subscribe('p'), notifier.subscribe('p'), notifier.subscribe('q')]
+  t.strictSame(projects, ['p', 'q'])
+  a.end()
+  a.end()
+  t.strictSame(projects, ['p', 'q'])
+  const woken = b.next(2 ** 30, undefined)
+  notifier.notify('p')
+  await woken
+  b.end()
+  other.end()
+  t.strictSame(projects, [])
+  const again = notifier.subscribe('p')
+  t.strictSame(projects, ['p'], 'watched again')
+  notifier.close()
+  t.strictSame(projects, [])
+  again.end()
+  await t.rejects(notifier.subscribe('q').next(2 ** 30, undefined), { code: 'store-closed' })
+  t.strictSame(projects, [], 'a later subscription begins none')
 })
 
-t.test('a filter matches events with exactly its values', async (t) => {
-  const text = '{"projectId":"p","eventId":"e","type":"kill","buildId":"b1"}'
-  t.equal(matches({ type: 'kill' }, text), true)
-  t.equal(matches({ buildId: 'b1' }, text), true)
-  t.equal(matches({ type: 'kill', buildId: 'b1' }, text), true)
-  t.equal(matches({ type: 'kill', buildId: 'b2' }, text), false)
-  for (const type of ['Kill', 'kil', 'kill ', 'b1', 'e']) t.equal(matches({ type }, text), false, type)
+t.test('a subscription that was woken leaves no listener on its signal', async (t) => {
+  const notifier = createEventNotifier()
+  const leaving = new AbortController()
+  const { signal } = leaving
+  const subscription = notifier.subscribe('p')
+  const woken = subscription.next(2 ** 30, signal)
+  notifier.notify('p')
+  await woken
+  t.strictSame(getEventListeners(signal, 'abort'), [])
+  const aborted = subscription.next(2 ** 30, signal)
+  leaving.abort()
+  await aborted
+  t.strictSame(getEventListeners(signal, 'abort'), [])
+  await subscription.next(2 ** 30, signal)
 })
+
+t.test('a watch that throws is the error of the subscription, and the next one begins it again', async (t) => {
+  let isDown = true
+  const notifier = createEventNotifier(() => {
+    if (isDown) throw new RangeError('closed')
+    return () => {}
+  })
+  t.throws(() => notifier.subscribe('p'), RangeError)
+  isDown = false
+  notifier.subscribe('p').end()
+})
+
+const matches = (type: string, text: string) => compileEventFilter({ type })?.(Buffer.from(text))
 
 t.test('a filter decodes escapes, ignores nested members and takes the last of a name', async (t) => {
-  t.equal(matches({ type: 'kill' }, '{"ty\\u0070e":"\\u006bill"}'), true)
-  t.equal(matches({ type: 'a/"é' }, '{"type":"a\\/\\"\\u00e9"}'), true)
-  t.equal(matches({ type: 'kill' }, '{"a":"kill","b":{"type":"kill"},"c":"\\"type\\":\\"kill\\""}'), false)
-  t.equal(matches({ type: 'kill' }, '{"type":"kill","type":"other"}'), false)
-  t.equal(matches({ type: 'kill' }, '{"type":"other","type":"kill"}'), true)
-  t.equal(matches({ type: 'kill' }, '{"__proto__":{"type":"kill"}}'), false)
-  t.equal(matches({ type: '5' }, '{"type":5}'), false)
-})
-
-t.test('a filter reads an event inside a larger array', async (t) => {
-  const bytes = new Uint8Array(Buffer.from('"kill"{"type":"x"}"kill"'))
-  const isWanted = compileEventFilter({ type: 'kill' })
-  t.equal(isWanted?.(bytes.subarray(6, -6)), false)
+  t.equal(compileEventFilter({}), undefined)
+  const text = '{"projectId":"p","eventId":"e","type":"kill","buildId":"b1"}'
+  for (const type of ['Kill', 'kil', 'kill ', 'b1', 'e']) t.equal(matches(type, text), false, type)
+  for (const [type, text, isWanted] of [
+    ['kill', '{"ty\\u0070e":"\\u006bill"}', true],
+    ['a/"é', '{"type":"a\\/\\"\\u00e9"}', true],
+    ['kill', '{"a":"kill","b":{"type":"kill"},"c":"\\"type\\":\\"kill\\""}', false],
+    ['kill', '{"type":"kill","type":"other"}', false],
+    ['kill', '{"type":"other","type":"kill"}', true],
+    ['kill', '{"__proto__":{"type":"kill"}}', false],
+    ['5', '{"type":5}', false],
+  ] as const) {
+    t.equal(matches(type, text), isWanted, text)
+  }
+  const larger = new Uint8Array(Buffer.from('"kill"{"type":"x"}"kill"'))
+  t.equal(compileEventFilter({ type: 'kill' })?.(larger.subarray(6, -6)), false, 'a part of a larger array')
 })
 
 t.test('a filter agrees with the parsed event', async (t) => {
@@ -222,41 +356,31 @@ t.test('a filter agrees with the parsed event', async (t) => {
     fc.property(text, text, fc.boolean(), (wanted, actual, isEscaped) => {
       const json = JSON.stringify({ type: actual })
       const written = isEscaped ? json.replace('type', '\\u0074ype') : json
-      t.equal(matches({ type: wanted }, written), wanted === JSON.parse(json).type)
+      t.equal(matches(wanted, written), wanted === JSON.parse(json).type)
     }),
   )
 })
 
 t.test('followEvents continues each read behind the one before, also behind filtered events', async (t) => {
-  const ingest = createIngest({ store: openMemoryStore() })
-  const submit = (...types: string[]) =>
-    ingest.project('p').submitBatch({
-      events: types.map((type) => ({ projectId: 'p', eventId: `${type}-${Math.random()}`, type })),
-    })
+  const { project, submit, cursors } = setUp({ now: 1 })
   const reads: ReadEventsOptions[] = []
   const progress: string[] = []
-  let onSecondRead = () => {}
-  const secondRead = new Promise<void>((resolve) => {
-    onSecondRead = resolve
-  })
   const watched = {
     readEvents(options: ReadEventsOptions = {}) {
       reads.push(options)
-      if (reads.length === 2) onSecondRead()
-      return ingest.project('p').readEvents(options)
+      return project.readEvents(options)
     },
   }
-  await submit('x', 'y', 'x')
+  for (const [i, type] of ['x', 'y', 'x'].entries()) await submit(`${i}`, type)
   const events = followEvents(watched, { type: 'y', from: 1, onProgress: (cursor) => void progress.push(cursor) })
-  const first = (await events.next()).value?.cursor
+  const second = (await events.next()).value?.cursor
   const next = events.next()
-  await secondRead
-  await submit('x')
-  await submit('y')
+  while (reads.length < 2) await turn()
+  await submit('3', 'x')
+  await submit('4', 'y')
   const fifth = (await next).value?.cursor
-  const all: string[] = []
-  for await (const { cursor } of ingest.project('p').readEvents()) all.push(cursor)
-  t.strictSame([first, fifth], [all[1], all[4]])
+  const all = await cursors()
+  t.strictSame([second, fifth], [all[1], all[4]])
   t.strictSame(progress, all.slice(0, 4))
   t.match(reads, [
     { type: 'y', from: 1, waitMs: Number },
@@ -264,15 +388,4 @@ t.test('followEvents continues each read behind the one before, also behind filt
   ])
   t.notOk('after' in (reads[0] ?? {}))
   await events.return(undefined as never)
-  await ingest.close()
-})
-
-t.test('a signal ends followEvents with its reason', async (t) => {
-  const ingest = createIngest({ store: openMemoryStore() })
-  const controller = new AbortController()
-  const events = followEvents(ingest.project('p'), { signal: controller.signal })
-  const next = events.next()
-  controller.abort(new Error('enough'))
-  await t.rejects(next, { message: 'enough' })
-  await ingest.close()
 })

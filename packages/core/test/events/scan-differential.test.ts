@@ -46,40 +46,8 @@ let isSpaced = false
 const space = () => (isSpaced ? oneOf(spaces) : '')
 const digits = (length: number) => times(length, () => random(10)).join('')
 
-const characters = [
-  'a',
-  'Z',
-  '0',
-  ' ',
-  '/',
-  "'",
-  '{',
-  '}',
-  '[',
-  ']',
-  ',',
-  ':',
-  'é',
-  '日',
-  '🎮',
-  '\u0080',
-  '\u2028',
-  '\u007f',
-]
-const escapes = [
-  '\\"',
-  '\\\\',
-  '\\/',
-  '\\b',
-  '\\f',
-  '\\n',
-  '\\r',
-  '\\t',
-  '\\u0000',
-  '\\uD83C\\udfae',
-  '\\u00e9',
-  '\\ud800',
-]
+const characters = [..."aZ0 /'{}[],:é日🎮\u0080\u2028\u007f"]
+const escapes = '\\" \\\\ \\/ \\b \\f \\n \\r \\t \\u0000 \\uD83C\\udfae \\u00e9 \\ud800'.split(' ')
 const limits = [0, 1, 7, 8, 9, 14, 15, 16, 17, 31, 32, 33, 127, 128, 129, 199, 200, 201, 255, 256, 257]
 
 /** The text of a string, now and then with escapes or of a length at a limit. */
@@ -350,51 +318,5 @@ t.test('the scanner agrees with parseBatch, and parseBatch with JSON.parse', asy
   if (count >= 1000) {
     t.ok(results.accepted > count / 10, 'many are accepted')
     t.ok(results.refused > count / 10, 'many are refused')
-  }
-})
-
-const nested = (levels: number) => '['.repeat(levels) + ']'.repeat(levels)
-
-t.test('parseBatch reads an odd envelope as JSON.parse does', async () => {
-  for (const body of [
-    '',
-    ' ',
-    '1',
-    '"events"',
-    '[]',
-    '[',
-    '{}',
-    ' { } ',
-    '{"events":1}',
-    '{"events":[]}',
-    '{"events":[1],"events":[2,3]}',
-    '{"events":[1],"events":{}}',
-    '{"events":{},"\\u0065vents":[{}]}',
-    '{"event":[1],"a":{"events":[2]}}',
-    '{"events":[]}}',
-    '{"events":[],}',
-    '{"events":[1,]}',
-    '{"events":[,1]}',
-    '{"events":[1 2]}',
-    '{"events":[{"a":1,}]}',
-    '{"events":[{"a" 1}]}',
-    '{"events":[{a:1}]}',
-    '{"events":[01,-,1.,.5,1e]}',
-    '{"events":["\\x"]}',
-    '{"events":["\t"]}',
-    '{"events":["\\u00c4\\u00C4\\u00g0"]}',
-    '{"events":["\\u00c4\\uFFFF"]}',
-    '{"events":[tru]}',
-    '{"events":[]} x',
-    '{"events":[[}]}',
-    '{"events":[{]]}',
-    `{"events":[${new Array(100).fill(1)}]}`,
-    `{"events":[${new Array(101).fill(1)}]}`,
-    `{"events":[${new Array(101).fill(1)}],"x"}`,
-    `{"events":[${new Array(101).fill('{}')}],"events":[]}`,
-    nested(100_000),
-    '['.repeat(100_000),
-  ]) {
-    agrees(Buffer.from(body))
   }
 })

@@ -1,6 +1,8 @@
 import t from 'tap'
+import { Type } from 'typebox'
 import { batchOf } from '../../../checks/src/store/sample-events.ts'
 import type { BatchInput, BatchResult } from '../../src/events/batch.ts'
+import { checkEvent } from '../../src/events/classify-events.ts'
 import { compileEventSchemas, type EventSchemas } from '../../src/events/event-schemas.ts'
 import { createRecentOutcomes } from '../../src/events/recent-outcomes.ts'
 import { submitBatch } from '../../src/events/submit-batch.ts'
@@ -13,6 +15,7 @@ function setUp(schemas: EventSchemas = {}, store = openMemoryStore()) {
   const context = { store, hashKey: Buffer.alloc(16), checkBySchema, now: () => 1_000, recent }
   return {
     store,
+    context,
     /** Submits events, each as JSON or as a value, or a whole batch. */
     submit: (batch: readonly unknown[] | Uint8Array | BatchInput<unknown>, admit: (count: number) => void = () => {}) =>
       submitBatch(context, 'p', Array.isArray(batch) ? bodyOf(batch) : (batch as Uint8Array), { admit }),
@@ -29,94 +32,131 @@ function bodyOf(events: readonly unknown[]): Uint8Array {
 }
 
 const event = (eventId: string, members: object = {}) => JSON.stringify({ projectId: 'p', eventId, ...members })
-const invalid = (eventId: string) => event(eventId, { buildId: 5 })
 const outcome = ({ accepted, duplicates, rejected }: BatchResult) => [
   accepted,
   duplicates,
   rejected.map(({ index }) => index),
 ]
+const codesOf = (issues: readonly { code: string; path: string }[] = []) =>
+  issues.map(({ code, path }) => `${code} ${path}`)
 
-t.test('new events are accepted, and the same batch again is all duplicates', async (t) => {
-  const { submit, stored } = setUp()
-  const body = bodyOf([event('a'), event('b', { buildId: 'x' })])
-  t.match(await submit(body), { result: { accepted: 2, duplicates: 0, rejected: [] }, conflicts: 0, frozen: ['x'] })
-  t.match(await submit(body), { result: { accepted: 0, duplicates: 2, rejected: [] }, conflicts: 0, frozen: [] })
-  t.strictSame(await stored(), [event('a'), event('b', { buildId: 'x' })])
-})
+type Submitted = [events: string, accepted: number, duplicates: number, rejected: number[]]
 
-t.test('a member that nests too deep is an issue, also where a later one of its name replaces it', async (t) => {
-  const deep = `${'['.repeat(32)}${']'.repeat(32)}`
-  for (const schemas of [{}, { kill: { required: ['d'] } }]) {
-    const { submit, stored } = setUp(schemas)
-    const replaced = `{"projectId":"p","eventId":"a","type":"kill","d":${deep},"d":1}`
-    const { result } = await submit([replaced, event('b')])
-    t.strictSame(outcome(result), [1, 0, [0]])
-    t.match(result.rejected, [{ eventId: 'a', issues: [{ code: 'too_deep', path: `/d${'/0'.repeat(31)}` }] }])
-    const asValue = { projectId: 'p', eventId: 'c', d: JSON.parse(deep) }
-    t.match((await submit({ events: [asValue] })).result.rejected, [{ issues: [{ code: 'too_deep' }] }])
-    t.strictSame(await stored(), [event('b')])
+/** What is stored of batches: `a` is an event and `!a` an invalid one. */
+const histories: [fact: string, stored: string[], ...batches: Submitted[]][] = [
+  ['an empty batch is a result', [], ['', 0, 0, []]],
+  ['a batch of invalid events is a result', [], ['!a 1 {}', 0, 0, [0, 1, 2]]],
+  ['rejected events are in the order of the request', ['c'], ['!a 1 !b c null !d {}', 1, 0, [0, 1, 2, 4, 5, 6]]],
+  ['a retry has the same result', ['a', 'c'], ['a !b c 7', 2, 0, [1, 3]], ['a !b c 7', 0, 2, [1, 3]]],
+  ['a stored id is a duplicate', ['a', 'b', 'c'], ['a b', 2, 0, []], ['!a !new b c', 1, 2, [1]]],
+  ['a repeat is a duplicate', ['a', 'b'], ['a a b a', 2, 2, []]],
+  ['an invalid event before a valid one with its id is rejected', ['a'], ['!a a', 1, 0, [0]]],
+  ['behind one, too: only an earlier batch has stored it', ['a'], ['a !a', 1, 0, [1]], ['a !a', 0, 2, []]],
+  ['invalid events with one id are all rejected', [], ['!a !a', 0, 0, [0, 1]]],
+  ['similar ids are different', ['a', 'A', '\u00e9', 'e\u0301', '01'], ['a A \u00e9 e\u0301 01', 5, 0, []]],
+]
+
+t.test('each event of a batch is accepted, a duplicate or rejected', async (t) => {
+  for (const [fact, ids, ...batches] of histories) {
+    const { submit, store, stored } = setUp()
+    for (const [names, ...expected] of batches) {
+      const events = names.split(' ').map((name) => {
+        if (['', '1', '7', 'null', '{}'].includes(name)) return name
+        return name.startsWith('!') ? event(name.slice(1), { buildId: 5 }) : event(name)
+      })
+      t.strictSame(outcome((await submit(events)).result), expected, fact)
+    }
+    t.strictSame(
+      (await stored()).map((text) => JSON.parse(text).eventId),
+      ids,
+      fact,
+    )
+    if (ids.length === 0) t.match(await store.totals('p'), { events: 0, batches: 0 }, fact)
   }
 })
 
-t.test('an empty batch is a result of zeros', async (t) => {
-  const { submit, store } = setUp()
-  t.match(await submit([]), { result: { accepted: 0, duplicates: 0, rejected: [] }, conflicts: 0, appendMs: 0 })
-  t.match(await store.totals('p'), { events: 0, batches: 0 })
-})
-
-t.test('a batch of invalid events is a result, and stores nothing', async (t) => {
-  const { submit, store } = setUp()
-  const { result } = await submit([invalid('a'), 1, '{}'])
-  t.strictSame(outcome(result), [0, 0, [0, 1, 2]])
-  t.match(await store.totals('p'), { events: 0, batches: 0 })
-})
-
-t.test('an invalid event does not fail the batch', async (t) => {
+t.test('the first event of an id is stored, and another content in a later batch is a conflict', async (t) => {
   const { submit, stored } = setUp()
-  const { result } = await submit([event('a'), invalid('b'), event('c')])
-  t.strictSame(outcome(result), [2, 0, [1]])
-  t.strictSame(await stored(), [event('a'), event('c')])
+  const first = await submit([event('a', { n: 1 }), event('a', { n: 2 }), event('b')])
+  t.match(first, { conflicts: 0 }, 'a repeat within the batch is not compared')
+  t.match(await submit([event('a', { n: 1 }), event('b')]), { conflicts: 0, appendMs: Number })
+  t.match(await submit([event('a', { n: 2 }), event('b')]), { conflicts: 1, frozen: [] })
+  t.match(await submit([]), { appendMs: 0 })
+  t.strictSame(await stored(), [event('a', { n: 1 }), event('b')])
 })
 
-t.test('a rejected entry has its index, its eventId and its issues', async (t) => {
-  const { submit } = setUp()
-  const { result } = await submit([event('a'), event('e-17', { buildId: 5 }), { projectId: 'p' }])
-  t.strictSame(result.rejected, [
-    { index: 1, eventId: 'e-17', issues: [{ code: 'invalid_type', path: '/buildId', message: 'Expected a string.' }] },
+t.test('a rejected entry has its index, its eventId if that is valid, and its issues', async (t) => {
+  const rejected: [event: unknown, eventId: string | null, ...issues: string[]][] = [
+    [1, null, 'not_object '],
+    [null, null, 'not_object '],
+    [[], null, 'not_object '],
+    [{}, null, 'required /eventId', 'required /projectId'],
+    ['{"__proto__":{"projectId":"p","eventId":"a"}}', null, 'required /eventId', 'required /projectId'],
+    [{ projectId: 'p', eventId: 5 }, null, 'invalid_type /eventId'],
+    [{ eventId: 'b\n' }, null, 'invalid_format /eventId', 'required /projectId'],
+    // identity comes first: other rules are not checked, and what is stored does not matter
+    [{ projectId: 'q', eventId: 'stored', buildId: 5 }, 'stored', 'project_mismatch /projectId'],
+    [
+      { projectId: 'p', eventId: 'e', buildId: 5, placeId: true },
+      'e',
+      'invalid_type /buildId',
+      'invalid_type /placeId',
+    ],
+  ]
+  const { submit, store } = setUp()
+  for (const projectId of ['p', 'q']) await store.append(projectId, batchOf([event('stored')]))
+  const { result } = await submit(rejected.map(([event]) => event))
+  t.strictSame(
+    result.rejected.map(({ index, eventId, issues }) => [rejected[index]?.[0], eventId, ...codesOf(issues)]),
+    rejected,
+  )
+  t.strictSame((await submit([{ projectId: 'p' }])).result.rejected, [
     {
-      index: 2,
+      index: 0,
       eventId: null,
       issues: [{ code: 'required', path: '/eventId', message: 'Every event needs an eventId.' }],
     },
   ])
 })
 
-t.test('rejected entries are in the order of the request', async (t) => {
-  const { submit } = setUp()
-  const { result } = await submit([invalid('a'), 1, invalid('b'), event('c'), null, invalid('d'), '{}'])
-  t.strictSame(outcome(result), [1, 0, [0, 1, 2, 4, 5, 6]])
+t.test('an invalid event has the issues of its fields and then of its schema, at most 20', async (t) => {
+  const names = Array.from({ length: 30 }, (_, i) => `m${i}`)
+  const many = Type.Object(Object.fromEntries(names.map((name) => [name, Type.String()])))
+  const restricting = { required: ['buildId'], properties: { placeId: { type: 'string' } } }
+  const { submit } = setUp({ kill: Type.Object({ weapon: Type.String() }), many, restricting })
+  const { result } = await submit([
+    event('a', { type: 'kill', buildId: 1 }),
+    event('b', { type: 'kill', weapon: 'x' }),
+    event('c', { type: 'restricting', placeId: 1 }),
+    event('d', { type: 'many', buildId: 1, placeId: true }),
+  ])
+  t.strictSame(outcome(result), [1, 0, [0, 2, 3]])
+  const [a, c, d] = result.rejected.map(({ issues }) => codesOf(issues))
+  t.strictSame(a, ['invalid_type /buildId', 'required /weapon'])
+  t.strictSame(c?.sort(), ['invalid_type /placeId', 'required /buildId'])
+  t.equal(d?.length, 20)
+  t.strictSame(d?.slice(0, 3), ['invalid_type /buildId', 'invalid_type /placeId', 'required /m0'])
 })
 
-t.test('an event of another project is rejected, even if that project has it', async (t) => {
-  const { submit, store } = setUp()
-  await store.append('q', batchOf([event('a')]))
-  const { result } = await submit([event('a', { projectId: 'q' }), event('a')])
-  t.strictSame(outcome(result), [1, 0, [0]])
-  t.match(result.rejected, [{ eventId: 'a', issues: [{ code: 'project_mismatch', path: '/projectId' }] }])
-})
-
-t.test('a stored id with a foreign projectId is rejected: identity comes first', async (t) => {
-  const { submit } = setUp()
-  await submit([event('a')])
-  t.strictSame(outcome((await submit([event('a', { projectId: 'q' })])).result), [0, 0, [0]])
-})
-
-t.test('an event with a stored id is a duplicate, whatever else it has', async (t) => {
-  const { submit, stored } = setUp()
-  await submit([event('a'), event('b')])
-  const { result } = await submit([invalid('a'), invalid('new'), event('b', { type: '' }), event('c')])
-  t.strictSame(outcome(result), [1, 2, [1]])
-  t.strictSame(await stored(), [event('a'), event('b'), event('c')])
+t.test('an event that nests too deep is not checked by a schema, which may be recursive', async (t) => {
+  const node = { type: 'object', properties: { child: { $ref: 'node' } } }
+  const { submit, stored } = setUp({ tree: { $defs: { node: { $id: 'node', ...node } }, $ref: 'node' } })
+  const tree = (eventId: string, child: string) => `${event(eventId, { type: 'tree' }).slice(0, -1)},${child}}`
+  const deep = `${'{"child":'.repeat(32)}1${'}'.repeat(32)}`
+  const { result } = await submit([
+    tree('a', `"child":${'{"child":'.repeat(25_000)}1${'}'.repeat(25_000)}`),
+    tree('b', '"child":{"child":1}'),
+    tree('replaced', `"child":${deep},"child":{}`),
+    event('c'),
+  ])
+  const tooDeep = [`too_deep /child${'/child'.repeat(31)}`]
+  t.strictSame(
+    result.rejected.map(({ issues }) => codesOf(issues)),
+    [tooDeep, ['invalid_type /child/child'], tooDeep],
+  )
+  const asValue = { projectId: 'p', eventId: 'd', child: JSON.parse(deep) }
+  t.match((await submit({ events: [asValue] })).result.rejected, [{ issues: [{ code: 'too_deep' }] }])
+  t.strictSame(await stored(), [event('c')])
 })
 
 t.test('a retry has the same result after a schema became stricter', async (t) => {
@@ -128,60 +168,15 @@ t.test('a retry has the same result after a schema became stricter', async (t) =
   t.strictSame(outcome((await stricter.submit([event('b', { type: 'kill' })])).result), [0, 0, [0]])
 })
 
-t.test('a retry has duplicates for the stored events, and the same rejections', async (t) => {
-  const { submit } = setUp()
-  const batch = [event('a'), invalid('b'), event('c'), 7]
-  const first = await submit(batch)
-  const second = await submit(batch)
-  t.strictSame(outcome(first.result), [2, 0, [1, 3]])
-  t.strictSame(outcome(second.result), [0, 2, [1, 3]])
-  t.strictSame(second.result.rejected, first.result.rejected)
-})
-
-t.test('within a batch the first valid event of an id is stored, and later ones are duplicates', async (t) => {
-  const { submit, stored } = setUp()
-  const { result, conflicts } = await submit([
-    event('a', { n: 1 }),
-    event('a', { n: 2 }),
-    event('b'),
-    event('a', { n: 1 }),
-  ])
-  t.strictSame(outcome(result), [2, 2, []])
-  t.equal(conflicts, 0, 'a repeat within the batch is not compared')
-  t.strictSame(await stored(), [event('a', { n: 1 }), event('b')])
-})
-
-t.test('an invalid event before a valid one with its id is rejected, and the valid one is stored', async (t) => {
-  const { submit, stored } = setUp()
-  t.strictSame(outcome((await submit([invalid('a'), event('a')])).result), [1, 0, [0]])
-  t.strictSame(await stored(), [event('a')])
-})
-
-t.test(
-  'an invalid event behind a valid one with its id is rejected: only an earlier batch makes it a duplicate',
-  async (t) => {
-    const { submit, stored } = setUp()
-    t.strictSame(outcome((await submit([event('a'), invalid('a')])).result), [1, 0, [1]])
-    t.strictSame(await stored(), [event('a')])
-    t.strictSame(outcome((await submit([event('a'), invalid('a')])).result), [0, 2, []])
-  },
-)
-
 t.test('duplicates and rejected events freeze nothing, stored ones freeze their build', async (t) => {
   const { submit, store } = setUp()
   const frozen = (buildId: string) => store.map({ projectId: 'p', placeId: 'x', buildId })
   await submit([event('a'), event('a', { buildId: 'repeat' }), event('b', { buildId: 'rejected', type: '' })])
-  await submit([event('a', { buildId: 'duplicate' }), event('c', { buildId: 'stored' })])
+  t.match(await submit([event('a', { buildId: 'duplicate' }), event('c', { buildId: 'stored' })]), {
+    frozen: ['stored'],
+  })
   for (const buildId of ['repeat', 'rejected', 'duplicate']) t.strictSame(await frozen(buildId), {}, buildId)
   t.strictSame(await frozen('stored'), { frozenAt: 1_000 })
-})
-
-t.test('duplicates with other content are counted as conflicts, and change nothing', async (t) => {
-  const { submit, stored } = setUp()
-  await submit([event('a', { n: 1 }), event('b')])
-  t.equal((await submit([event('a', { n: 1 }), event('b')])).conflicts, 0)
-  t.equal((await submit([event('a', { n: 2 }), event('b')])).conflicts, 1)
-  t.strictSame(await stored(), [event('a', { n: 1 }), event('b')])
 })
 
 t.test('events are stored byte for byte, next to rejected ones and repeats', async (t) => {
@@ -190,32 +185,11 @@ t.test('events are stored byte for byte, next to rejected ones and repeats', asy
     '{ "projectId" : "p",\n"eventId":"a", "n":12345678901234567890, "x":1.0 }',
     '{"eventId":"\\u0062","projectId":"\\u0070","a":1,"a":2,"__proto__":{"eventId":"z"}}',
   ]
-  const { result } = await submit([invalid('x'), odd[0], event('a'), 'null', odd[1]])
+  const { result } = await submit([event('x', { type: 5 }), odd[0], event('a'), 'null', odd[1]])
   t.strictSame(outcome(result), [2, 1, [0, 3]])
-  t.strictSame(await stored(), odd)
-})
-
-t.test('members called __proto__ do not identify an event', async (t) => {
-  const { submit } = setUp()
-  const { result } = await submit([
-    '{"__proto__":{"projectId":"p","eventId":"a"}}',
-    '{"projectId":"p","eventId":"__proto__"}',
-  ])
-  t.strictSame(outcome(result), [1, 0, [0]])
-})
-
-t.test('a batch may be an object', async (t) => {
-  const { submit, stored } = setUp()
-  const { result } = await submit({ events: [{ projectId: 'p', eventId: 'a', at: new Date(0) }, undefined] })
-  t.strictSame(outcome(result), [1, 0, [1]])
-  t.strictSame(await stored(), ['{"projectId":"p","eventId":"a","at":"1970-01-01T00:00:00.000Z"}'])
-})
-
-t.test('a batch of 100 events is stored', async (t) => {
-  const { submit, stored } = setUp()
-  const events = Array.from({ length: 100 }, (_, i) => event(`e-${i}`))
-  t.strictSame(outcome((await submit(events)).result), [100, 0, []])
-  t.strictSame(await stored(), events)
+  const asObject = await submit({ events: [{ projectId: 'p', eventId: 'c', at: new Date(0) }, undefined] })
+  t.strictSame(outcome(asObject.result), [1, 0, [1]])
+  t.strictSame(await stored(), [...odd, '{"projectId":"p","eventId":"c","at":"1970-01-01T00:00:00.000Z"}'])
 })
 
 t.test('a batch that is not well-formed stores nothing and is not admitted', async (t) => {
@@ -240,49 +214,60 @@ t.test('a batch that is not well-formed stores nothing and is not admitted', asy
   t.match(await store.totals('p'), { events: 0 })
 })
 
-t.test('a batch is admitted with the number of its events, valid or not, before they are checked', async (t) => {
+t.test('a batch is admitted with the number of its events before they are checked, or not stored', async (t) => {
   const steps: unknown[] = []
-  const store = openMemoryStore()
-  const context = {
-    store,
-    hashKey: Buffer.alloc(16),
-    checkBySchema: () => {
-      steps.push('checked')
-      return []
-    },
-    now: () => 0,
-    recent,
+  const { context, submit, store } = setUp()
+  const checkBySchema = () => {
+    steps.push('checked')
+    return []
   }
-  await submitBatch(context, 'p', bodyOf([event('a'), 1]), { admit: (count) => void steps.push(count) })
+  const admit = (count: number) => void steps.push(count)
+  await submitBatch({ ...context, checkBySchema }, 'p', bodyOf([event('a'), 1]), { admit })
   t.strictSame(steps, [2, 'checked'])
-})
-
-t.test('a batch that is not admitted is not stored, and rejects with the error of admit', async (t) => {
-  const { submit, store } = setUp()
   const error = new Error('slow down')
-  const submitted = submit([event('a')], () => {
+  const refuse = () => {
     throw error
-  })
-  t.equal(await submitted.catch((thrown: unknown) => thrown), error)
-  t.match(await store.totals('p'), { events: 0 })
+  }
+  t.equal(await submit([event('b')], refuse).catch((thrown: unknown) => thrown), error)
+  t.match(await store.totals('p'), { events: 1 })
 })
 
 t.test('an error of the store is passed on', async (t) => {
   const { submit, store } = setUp()
   await store.close()
   await t.rejects(submit([event('a')]), { code: 'store-closed' })
-  await t.rejects(submit([invalid('a')]), { code: 'store-closed' })
+  await t.rejects(submit([event('a', { type: 5 })]), { code: 'store-closed' })
 })
 
 t.test('concurrent batches with one id accept it once', async (t) => {
   const { submit } = setUp()
-  const reports = await Promise.all(Array.from({ length: 16 }, () => submit([event('a'), invalid('b')])))
+  const reports = await Promise.all(Array.from({ length: 16 }, () => submit([event('a'), event('b', { type: 5 })])))
+  const sum = (count: (result: BatchResult) => number) => reports.reduce((sum, { result }) => sum + count(result), 0)
   t.equal(
-    reports.reduce((sum, { result }) => sum + result.accepted, 0),
+    sum(({ accepted }) => accepted),
     1,
   )
   t.equal(
-    reports.reduce((sum, { result }) => sum + result.duplicates, 0),
+    sum(({ duplicates }) => duplicates),
     15,
   )
+})
+
+t.test('checkEvent checks an event, as bytes or as a value, by the rules of Ingest', async (t) => {
+  const deep = `${'['.repeat(32)}${']'.repeat(32)}`
+  const cases: [event: unknown, eventId: string | null, isIdentified: boolean, ...issues: string[]][] = [
+    [{ projectId: 'p', eventId: 'e', buildId: 'b', anything: [1] }, 'e', true],
+    [{ projectId: 'p', eventId: 'e', timestamp: new Date(0), buildId: undefined }, 'e', true],
+    [{ projectId: 'p', eventId: 'e', buildId: 7 }, 'e', true, 'invalid_type /buildId'],
+    [Buffer.from(`{"projectId":"p","eventId":"e","d":${deep},"d":1}`), 'e', true, `too_deep /d${'/0'.repeat(31)}`],
+    [{ projectId: 'other', eventId: 'e' }, 'e', false, 'project_mismatch /projectId'],
+    [{ projectId: 'p' }, null, false, 'required /eventId'],
+    [5, null, false, 'not_object '],
+    [undefined, null, false, 'not_object '],
+  ]
+  for (const [event, ...expected] of cases) {
+    const { eventId, isIdentified, issues } = checkEvent('p', event)
+    t.strictSame([eventId, isIdentified, ...codesOf(issues)], expected)
+  }
+  t.throws(() => checkEvent('p', { n: 1n }), { code: 'malformed-body' })
 })
