@@ -620,51 +620,40 @@ t.test('a map that is replaced, frozen or dropped while it is verified is decide
 })
 
 t.test('unfinished uploads of a project are limited in bytes, and a refusal has limit and actual', async (t) => {
-  const { store, ingest, freeze } = setUp({ maps: { pendingBytesMax: 256 + 160 + 10 } })
+  const { store, project, freeze } = setUp({ maps: { pendingBytesMax: 256 + 160 + 10 } })
   const over = { code: 'map-quota-exceeded', limit: 426, retryable: false }
   const large = manifestOf('x'.repeat(10))
-  await ingest.project('p').publishMap({ ...id, manifest: large })
+  await project.publishMap({ ...id, manifest: large })
   const other = { placeId: '2', buildId: 'b', manifest: manifestOf('y') }
   const larger = { ...id, manifest: manifestOf('x'.repeat(11)) }
   for (const dryRun of [true, false]) {
-    await t.rejects(ingest.project('p').publishMap(other, { dryRun }), { ...over, actual: 426 + 417 })
-    await t.rejects(ingest.project('p').publishMap(larger, { dryRun }), { ...over, actual: 427 })
+    await t.rejects(project.publishMap(other, { dryRun }), { ...over, actual: 426 + 417 })
+    await t.rejects(project.publishMap(larger, { dryRun }), { ...over, actual: 427 })
   }
-  t.equal(await ingest.project('p').getMap(other), undefined)
-  const { ingest: smaller } = setUp({ store, maps: { pendingBytesMax: 1 } })
+  t.equal(await project.getMap(other), undefined)
+  const { project: smaller } = setUp({ store, maps: { pendingBytesMax: 1 } })
   for (const manifest of [large, manifestOf('x'.repeat(9))]) {
     const what = 'what does not raise the bytes may always be written'
-    t.match(await smaller.project('p').publishMap({ ...id, manifest }), { outcome: 'incomplete' }, what)
+    t.match(await smaller.publishMap({ ...id, manifest }), { outcome: 'incomplete' }, what)
   }
-  t.match(
-    await ingest.project('p').publishMap({ ...id, manifest: manifestOf('y') }),
-    { outcome: 'incomplete' },
-    'replaces it',
-  )
-  t.match(await ingest.project('p').putChunk(...chunk('y')), { completed: [{ outcome: 'created' }] })
-  t.match(
-    await ingest.project('p').publishMap({ ...other, manifest: large }),
-    { outcome: 'incomplete' },
-    'the quota is free again',
-  )
+  const incomplete = { outcome: 'incomplete' }
+  t.match(await project.publishMap({ ...id, manifest: manifestOf('y') }), incomplete, 'replaces it')
+  t.match(await project.putChunk(...chunk('y')), { completed: [{ outcome: 'created' }] })
+  t.match(await project.publishMap({ ...other, manifest: large }), incomplete, 'the quota is free again')
   await freeze()
-  t.match(
-    await ingest.project('p').publishMap({ ...larger, placeId: '3' }),
-    { outcome: 'incomplete' },
-    'a frozen build is not counted',
-  )
+  t.match(await project.publishMap({ ...larger, placeId: '3' }), incomplete, 'a frozen build is not counted')
 })
 
 t.test('a project has at most 1,000 unfinished uploads', async (t) => {
-  const { ingest } = setUp()
+  const { project } = setUp()
   const publish = (place: number, text: string) =>
-    ingest.project('p').publishMap({ buildId: 'b', placeId: `${place}`, manifest: manifestOf(text) })
+    project.publishMap({ buildId: 'b', placeId: `${place}`, manifest: manifestOf(text) })
   for (let place = 1; place < 1000; place++) await publish(place, 'a')
   const together = await Promise.allSettled([publish(1000, 'a'), publish(1001, 'a'), publish(1002, 'a')])
   const over = { reason: { code: 'map-quota-exceeded', limit: 1000, actual: 1001, retryable: false } }
   t.match(together, [{ value: { outcome: 'incomplete' } }, over, over])
   t.match(await publish(1000, 'bb'), { outcome: 'incomplete' }, 'one is replaced')
-  await ingest.project('p').publishMap({ buildId: 'b', placeId: '1', map: 1 })
+  await project.publishMap({ buildId: 'b', placeId: '1', map: 1 })
   t.match(await publish(1001, 'a'), { outcome: 'incomplete' }, 'one is complete')
 })
 
