@@ -2,7 +2,7 @@ import { makeBatch, newSeed, stampBatch } from '@ingest/bench/make-batch'
 import Fastify from 'fastify'
 
 /**
- * The HTTP side of every peer: Fastify, which parses the body, and answers with what `insert` says was new.
+ * The HTTP side of every peer: Fastify, which parses the body, and responds with the number of new events that `insert` returns.
  *
  * @param {(projectId: string, events: { eventId: string }[]) => number | Promise<number>} insert durable when it settles
  * @returns {Promise<import('fastify').FastifyInstance>}

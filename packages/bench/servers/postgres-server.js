@@ -19,7 +19,7 @@ let admin
 let serverUrl = ''
 let hasWalInspect = false
 
-// what pgtune and its like say for such a machine; everything about durability is as it comes
+// as pgtune and its like recommend for such a machine; durability keeps its defaults
 const settings = {
   shared_buffers: '2GB',
   max_wal_size: '8GB',

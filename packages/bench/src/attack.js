@@ -175,7 +175,7 @@ async function runPhase({ attack }, { server, attacks, senders, seconds }) {
   return { ...result, longestTurnMs: await server.longestTurn(), attacked: await attacks.call('end') }
 }
 
-/** Resolves to how long it took until /livez answers quickly several times. @param {number} port */
+/** Resolves to how long it took until /livez responds quickly several times. @param {number} port */
 async function untilSettled(port) {
   const start = performance.now()
   for (let quick = 0; quick < 5; ) {

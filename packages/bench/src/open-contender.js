@@ -23,18 +23,7 @@ import { startProgram } from './start-program.js'
  * @property {(line: string) => void} log
  */
 
-/**
- * A contender that runs and takes load.
- *
- * @typedef {object} Opened
- * @property {Contender} contender
- * @property {Program} program
- * @property {import('./processor-time.js').Watched} watched
- * @property {string} directory
- * @property {string} database its name, if it has one
- * @property {(load: Load & { seconds: number }) => Promise<LoadResult>} send the usual load, but for what is given
- * @property {() => Promise<void>} close
- */
+/** A contender that runs and takes load. @typedef {Awaited<ReturnType<typeof openContender>>} Opened */
 
 /**
  * Starts a contender on the store of this name, which is created if it is missing.
@@ -43,7 +32,6 @@ import { startProgram } from './start-program.js'
  * @param {Contender} contender
  * @param {{ store: string, isFresh?: boolean, isKept?: boolean }} options `isFresh` empties the store before; unless
  *   `isKept` it is removed afterwards
- * @returns {Promise<Opened>}
  */
 export async function openContender(context, contender, { store, isFresh = false, isKept = false }) {
   const directory = join(context.directory, `${contender.name}-${store}`)
@@ -64,7 +52,13 @@ export async function openContender(context, contender, { store, isFresh = false
     program,
     watched,
     directory,
+    /** Its name, if the contender has one. */
     database,
+    /**
+     * Sends the usual load, but for what is given.
+     *
+     * @param {Load & { seconds: number }} load @returns {Promise<LoadResult>}
+     */
     send: (load) => sender.call('send', { ...usualLoad, ...load, projectId, port, headers, watched }),
     async close() {
       await sender.kill()

@@ -1,32 +1,17 @@
 import { fork } from 'node:child_process'
 import { once } from 'node:events'
 import { fileURLToPath } from 'node:url'
-import { processorTimePerEvent, readProcessorTime, threadsOf } from './processor-time.js'
+import { threadsOf } from './processor-time.js'
 
-/** @typedef {import('./processor-time.js').ProcessorTime} ProcessorTime */
-
-/**
- * A child process that answers calls.
- *
- * @typedef {object} Program
- * @property {number} pid
- * @property {number[]} helpers its threads before `start`
- * @property {any} started what its `start` answered
- * @property {(events: number) => ProcessorTime | undefined} startTime of the processor, in microseconds an event
- * @property {(method: string, argument?: unknown) => Promise<any>} call
- * @property {() => Promise<void>} stop an orderly end
- * @property {() => Promise<void>} kill `kill -9`
- */
+/** A child process that serves calls. @typedef {Awaited<ReturnType<typeof startProgram>>} Program */
 
 /**
  * Starts a program of this package in a process of its own and calls its `start` with `options`.
  *
  * @param {string} file from the root of this package
  * @param {unknown} [options]
- * @param {(pid: number) => void} [prepare] called with the process before it starts anything
- * @returns {Promise<Program>}
  */
-export async function startProgram(file, options, prepare = () => {}) {
+export async function startProgram(file, options) {
   const path = fileURLToPath(new URL(`../${file}`, import.meta.url))
   const child = fork(path, { execArgv: ['--expose-gc'], stdio: ['ignore', 'inherit', 'inherit', 'ipc'] })
   /** @type {Map<number, { resolve: (result: any) => void, reject: (error: Error) => void }>} */
@@ -44,7 +29,7 @@ export async function startProgram(file, options, prepare = () => {}) {
     pending.clear()
   })
 
-  /** @type {Program['call']} */
+  /** @param {string} method @param {unknown} [argument] @returns {Promise<any>} */
   function call(method, argument) {
     return new Promise((resolve, reject) => {
       const id = ++lastId
@@ -63,21 +48,21 @@ export async function startProgram(file, options, prepare = () => {}) {
   try {
     await call('ready')
     const pid = /** @type {number} */ (child.pid)
-    prepare(pid)
     const helpers = threadsOf(pid)
-    const timeBefore = readProcessorTime({ pid, helpers })
     const started = await call('start', options)
-    const timeAfter = readProcessorTime({ pid, helpers })
     return {
       pid,
+      /** Its threads before `start`. */
       helpers,
+      /** The result of its `start`. */
       started,
-      startTime: (events) => processorTimePerEvent(timeBefore, timeAfter, events),
       call,
+      /** An orderly end. */
       async stop() {
         await call('stop')
         await end()
       },
+      /** `kill -9`. */
       async kill() {
         child.kill('SIGKILL')
         await ended

@@ -75,8 +75,8 @@ t.test('responses that do not add up, refusals and broken connections are found'
     [(_, response) => void response.writeHead(500).end(), /no response says that something is broken/],
     [(_, response) => void response.destroy(), /connections of a running server do not break/],
   ]
-  for (const [answer, check] of cases) {
-    const { site, server, batch } = await siteWith(t, answer)
+  for (const [respond, check] of cases) {
+    const { site, server, batch } = await siteWith(t, respond)
     await sendBatch(site, batch, { server, random: createRandom(1), purpose: 'test' })
     t.match(site.run.violations[0]?.check, check)
   }
@@ -115,11 +115,11 @@ const accepting: RequestListener = (request, response) => {
 }
 
 /** What a sender needs, a server with such responses, and a batch for it. */
-async function siteWith(t: Test, answer: RequestListener) {
+async function siteWith(t: Test, respond: RequestListener) {
   const directory = t.testdir()
   const run = createRun({ seed: 1, directory, print: () => {} })
   const ledger = openLedger({ seed: 1, path: join(directory, `ledger-${Math.random()}.ndjson`) })
-  const listener = createServer(answer).listen(0, '127.0.0.1')
+  const listener = createServer(respond).listen(0, '127.0.0.1')
   await once(listener, 'listening')
   t.teardown(() => listener.close())
   const { port } = listener.address() as AddressInfo
