@@ -32,9 +32,11 @@ export interface GameOptions {
   /** Whether the game runs in Roblox Studio. */
   isStudio?: boolean
   /** Sees a request before it is sent. */
-  onRequest?: (request: Received) => Promise<void> | void
+  onRequest?: ((request: Received) => Promise<void> | void) | undefined
   /** Sees an answer before the game does, which gets another one if this returns it. */
-  onAnswer?: (request: Received, answer: PlatformAnswer) => Promise<PlatformAnswer | undefined> | undefined
+  onAnswer?:
+    | ((request: Received, answer: PlatformAnswer) => Promise<PlatformAnswer | undefined> | undefined)
+    | undefined
 }
 
 const forever = 1e15
@@ -62,6 +64,12 @@ async function compile(source: string, name: string): Promise<number> {
   return code
 }
 
+/** Says something to a platform, which answers with JSON. */
+async function say(platform: number, what: object) {
+  const [text] = await callPlatform(platform, JSON.stringify(what))
+  return JSON.parse(text)
+}
+
 /**
  * A game server, whose scripts find the sender as `script.Parent.IngestSender`. Its time only goes by in `pass`, `until`
  * and `shutDown`, and never while a request is under way that is not held.
@@ -71,55 +79,20 @@ export async function openGame({ random, secrets, isStudio, onRequest, onAnswer 
   const IngestSender = await compile(fileOf('../IngestSender.luau'), 'IngestSender.luau')
   const received: Received[] = []
   const output: string[] = []
-  const flights = new Map<string, Flight>()
+  const air = createFlights({ received, onRequest, onAnswer })
   const scripts: Started[] = []
-  /** Called when an answer has come, or is no longer waited for. */
-  let notify = () => {}
   let now = 0
 
-  /** Says something to the platform, which answers with JSON. */
-  async function say(what: object) {
-    const [text] = await callPlatform(platform, JSON.stringify(what))
-    return JSON.parse(text)
-  }
+  const tell = (what: object) => say(platform, what)
+  const settle = () => air.settle((id, answer) => command({ answers: id, ...answer }))
 
   async function command(what: object): Promise<News> {
-    const news: News = await say(what)
+    const news: News = await tell(what)
     now = news.now
     output.push(...news.output)
     for (const { id, isFine, value } of news.ended) (scripts[id] as Started).end = { isFine, value }
-    for (const request of news.requests) takeOff(request)
+    for (const request of news.requests) air.takeOff(request)
     return news
-  }
-
-  function takeOff(request: News['requests'][number]): void {
-    const flight: Flight = { isHeld: false }
-    flights.set(request.id, flight)
-    received.push(request)
-    const fly = async () => {
-      await onRequest?.(request)
-      const answer = await sendRequest(request)
-      flight.answer = (await onAnswer?.(request, answer)) ?? answer
-      notify()
-    }
-    void fly()
-  }
-
-  /** Brings all answers home that come without a passing of time. */
-  async function settle(): Promise<void> {
-    for (;;) {
-      for (const [id, { answer }] of flights) {
-        if (!answer) continue
-        flights.delete(id)
-        await command({ answers: id, ...answer })
-      }
-      const open = [...flights.values()]
-      if (open.every(({ isHeld }) => isHeld)) return
-      if (open.some(({ answer }) => answer)) continue
-      await new Promise<void>((resolve) => {
-        notify = resolve
-      })
-    }
   }
 
   async function begin(what: object, count: number): Promise<Started[]> {
@@ -136,13 +109,6 @@ export async function openGame({ random, secrets, isStudio, onRequest, onAnswer 
     return started as Started
   }
 
-  function valueFrom({ end }: Started) {
-    if (!end) throw new Error('the script waits for something')
-    if (!end.isFine) throw new Error(`the script failed: ${end.value}`)
-    // biome-ignore lint/suspicious/noExplicitAny: whatever a script returns
-    return end.value as any
-  }
-
   async function until(started: Started) {
     for (;;) {
       await settle()
@@ -151,7 +117,7 @@ export async function openGame({ random, secrets, isStudio, onRequest, onAnswer 
     }
   }
 
-  await say({ open: true, random, secrets, isStudio, forever, modules: { IngestSender } })
+  await tell({ open: true, random, secrets, isStudio, forever, modules: { IngestSender } })
   return {
     received,
     /** What the console of the server says: errors and warnings. */
@@ -166,6 +132,64 @@ export async function openGame({ random, secrets, isStudio, onRequest, onAnswer 
       do await settle()
       while (!(await command({ to })).isOver)
     },
+    hold: air.hold,
+    release: air.release,
+    /** Calls what is bound to the close of the server, and tells how many seconds it took. */
+    async shutDown(boundCount = 1): Promise<number> {
+      const since = now
+      for (const bound of await begin({ shutdown: true }, boundCount)) await until(bound)
+      return now - since
+    },
+    /** Lets the interpreter forget it: it has little memory. */
+    close: () => tell({ close: true }),
+  }
+}
+
+function valueFrom({ end }: Started) {
+  if (!end) throw new Error('the script waits for something')
+  if (!end.isFine) throw new Error(`the script failed: ${end.value}`)
+  // biome-ignore lint/suspicious/noExplicitAny: whatever a script returns
+  return end.value as any
+}
+
+/** The requests that are under way. */
+function createFlights({
+  received,
+  onRequest,
+  onAnswer,
+}: Pick<GameOptions, 'onRequest' | 'onAnswer'> & { received: Received[] }) {
+  const flights = new Map<string, Flight>()
+  /** Called when an answer has come, or is no longer waited for. */
+  let notify = () => {}
+  return {
+    takeOff(request: News['requests'][number]): void {
+      const flight: Flight = { isHeld: false }
+      flights.set(request.id, flight)
+      received.push(request)
+      const fly = async () => {
+        await onRequest?.(request)
+        const answer = await sendRequest(request)
+        flight.answer = (await onAnswer?.(request, answer)) ?? answer
+        notify()
+      }
+      void fly()
+    },
+    /** Brings all answers home that come without a passing of time. */
+    async settle(land: (id: string, answer: PlatformAnswer) => Promise<unknown>): Promise<void> {
+      for (;;) {
+        for (const [id, { answer }] of flights) {
+          if (!answer) continue
+          flights.delete(id)
+          await land(id, answer)
+        }
+        const open = [...flights.values()]
+        if (open.every(({ isHeld }) => isHeld)) return
+        if (open.some(({ answer }) => answer)) continue
+        await new Promise<void>((resolve) => {
+          notify = resolve
+        })
+      }
+    },
     /** From now on time goes by although what is under way has no answer. */
     hold(): void {
       for (const flight of flights.values()) flight.isHeld = true
@@ -175,14 +199,6 @@ export async function openGame({ random, secrets, isStudio, onRequest, onAnswer 
     release(): void {
       for (const flight of flights.values()) flight.isHeld = false
     },
-    /** Calls what is bound to the close of the server, and tells how many seconds it took. */
-    async shutDown(boundCount = 1): Promise<number> {
-      const since = now
-      for (const bound of await begin({ shutdown: true }, boundCount)) await until(bound)
-      return now - since
-    },
-    /** Lets the interpreter forget it: it has little memory. */
-    close: () => say({ close: true }),
   }
 }
 

@@ -1,7 +1,7 @@
 import type { EmbeddedIngest } from '@ingest/core'
 import t from 'tap'
 import { faultNames, openFaultyServer } from './faulty-server.ts'
-import { openGame } from './open-game.ts'
+import { type Game, openGame } from './open-game.ts'
 
 // more on demand: INGEST_SEEDS=2000; the seed of a failure once more: INGEST_SEEDS=1 INGEST_FIRST_SEED=1234
 t.setTimeout(3_600_000)
@@ -88,14 +88,7 @@ async function run(seed: number): Promise<{ sent: number; dropped: number; store
     })
     let sent = 0
     for (let step = 2 + below(5); step > 0; step--) {
-      const events = Array.from({ length: 1 + below(80) }, () => {
-        const kind = below(40)
-        if (kind === 3 && below(8) === 0) return { character: 'x', length: 262_000 + below(300) }
-        if (kind === 0) return { kind: 'rejected', character: 'x', length: 1 }
-        if (kind === 1) return { kind: 'no event', character: 'x', length: 1 }
-        if (kind === 2) return { character: '€', length: below(20_000) }
-        return { character: 'ö', length: below(60) }
-      })
+      const events = makeEvents(below)
       sent += events.length
       await game.run(send, events)
       if (below(3) === 0) await game.until(await game.start('sender:flush()'))
@@ -103,31 +96,57 @@ async function run(seed: number): Promise<{ sent: number; dropped: number; store
     }
     const deadline = oneOf(0, 1, 25, 1_000_000)
     const last = await game.until(await game.start('return sender:close(...)', deadline))
-    const gone = Object.values<number>(last.dropped).reduce((sum, count) => sum + count, 0)
-    if (last.queuedEvents !== 0 || last.accepted + last.duplicates + gone !== sent) throw fail('counts do not add up')
     if (broken) throw fail(broken)
-    if (game.output.length > 0) throw fail(`the console says ${game.output[0]}`)
     const times = game.received.map(({ at }) => at)
     if (times.some((at, i) => (times[i + requestsPerMinute] ?? Number.POSITIVE_INFINITY) < at + 60 - 1e-6))
       throw fail('more requests than the budget has')
-
-    const drops: [string, number][] = await game.run('return drops')
-    if (drops.length !== gone) throw fail('onDrop missed a dropped event')
-    const dropped = new Set(drops.map(([, n]) => n))
     const stored = await numbersIn(server.ingest, projectId)
-    if (new Set(stored).size !== stored.length) throw fail('an event is stored twice')
-    if (stored.join() !== stored.toSorted((a, b) => a - b).join()) throw fail('events are out of order')
-    const there = new Set(stored)
-    const lost = Array.from({ length: sent }, (_, n) => n).filter((n) => !dropped.has(n) && !there.has(n))
-    if (lost.length > 0) throw fail(`${lost.length} events are lost without a reason, first ${lost[0]}`)
-    // only an answer that was lost, or that a proxy gave, makes that unknown
-    const never = drops.filter(([reason]) => reason === 'queue_overflow' || reason === 'rejected')
-    if (never.some(([, n]) => there.has(n))) throw fail('an event is stored that was dropped for good')
-    return { sent, dropped: drops.length, stored: stored.length, requests: times.length }
+    const dropped = await judge({ game, sent, stored, last, fail })
+    return { sent, dropped, stored: stored.length, requests: times.length }
   } finally {
     await game.close()
     await server.close()
   }
+}
+
+function makeEvents(below: (count: number) => number) {
+  return Array.from({ length: 1 + below(80) }, () => {
+    const kind = below(40)
+    if (kind === 3 && below(8) === 0) return { character: 'x', length: 262_000 + below(300) }
+    if (kind === 0) return { kind: 'rejected', character: 'x', length: 1 }
+    if (kind === 1) return { kind: 'no event', character: 'x', length: 1 }
+    if (kind === 2) return { character: '€', length: below(20_000) }
+    return { character: 'ö', length: below(60) }
+  })
+}
+
+interface Life {
+  game: Game
+  sent: number
+  /** The numbers of the stored events, in order. */
+  stored: readonly number[]
+  // biome-ignore lint/suspicious/noExplicitAny: the statistics of the sender
+  last: any
+  fail(message: string): Error
+}
+
+/** Compares what was stored with what was sent. Returns how many events were dropped. */
+async function judge({ game, sent, stored, last, fail }: Life): Promise<number> {
+  const gone = Object.values<number>(last.dropped).reduce((sum, count) => sum + count, 0)
+  if (last.queuedEvents !== 0 || last.accepted + last.duplicates + gone !== sent) throw fail('counts do not add up')
+  if (game.output.length > 0) throw fail(`the console says ${game.output[0]}`)
+  const drops: [string, number][] = await game.run('return drops')
+  if (drops.length !== gone) throw fail('onDrop missed a dropped event')
+  const dropped = new Set(drops.map(([, n]) => n))
+  if (new Set(stored).size !== stored.length) throw fail('an event is stored twice')
+  if (stored.join() !== stored.toSorted((a, b) => a - b).join()) throw fail('events are out of order')
+  const there = new Set(stored)
+  const lost = Array.from({ length: sent }, (_, n) => n).filter((n) => !dropped.has(n) && !there.has(n))
+  if (lost.length > 0) throw fail(`${lost.length} events are lost without a reason, first ${lost[0]}`)
+  // only an answer that was lost, or that a proxy gave, makes that unknown
+  const never = drops.filter(([reason]) => reason === 'queue_overflow' || reason === 'rejected')
+  if (never.some(([, n]) => there.has(n))) throw fail('an event is stored that was dropped for good')
+  return drops.length
 }
 
 async function numbersIn(ingest: EmbeddedIngest, projectId: string): Promise<number[]> {
