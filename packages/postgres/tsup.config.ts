@@ -1,14 +1,10 @@
 import { defineConfig } from 'tsup'
 
 export default defineConfig({
-  entry: {
-    index: 'src/index.ts',
-    internal: 'src/internal.ts',
-  },
+  entry: { index: 'src/index.ts' },
   format: 'esm',
   target: 'node20',
   sourcemap: true,
-  splitting: true,
   // `tsc -b` writes the declarations into the same folder
   clean: false,
   dts: false,

@@ -1,137 +1,141 @@
 import assert from 'node:assert/strict'
-import { type SharedStoreCheck, sharedStoreChecks, shareStore, storeChecks } from '@ingest/checks'
+import { storeChecks } from '@ingest/checks'
+import { digestOf, type Store } from '@ingest/core'
 import t, { type Test } from 'tap'
+import { eventKey } from '../src/events/event-key.ts'
 import { openPostgresStore } from '../src/open-postgres-store.ts'
+import { numberOf } from '../src/projects/project-numbers.ts'
 import { printMigrations } from '../src/schema/migrate.ts'
-import { createDatabase, dropDatabase, noPostgres, runSql } from './database.ts'
+import { batchOf, batchWith } from './batches.ts'
+import { createDatabase, dropDatabase, holdLock, noPostgres, runSql, waitsForLock } from './database.ts'
 
-interface Variant {
+interface Promised {
   name: string
   /** Breaks the migrations. */
+  broken: string
   change(sql: string): string
-  /** The checks that must notice. */
-  checks: string[]
+  /** Whether a store in this database keeps the promise. */
+  isKept(t: Test, url: string): Promise<boolean>
 }
 
+const project = numberOf('p', 0)
 const headUpdate = / {2}UPDATE ingest\.heads h\n[^;]*;\n {2}IF NOT FOUND THEN\n[^;]*;\n {2}END IF;\n/
 const freeze = '      SELECT array_agg(f.build_id) INTO frozen FROM frozen_builds f;\n'
 const voided = '\n    AND (b.frozen_at IS NULL OR m.complete IS NULL)'
 const buildLock =
   / {4}ON CONFLICT ON CONSTRAINT builds_pkey DO UPDATE SET frozen_at = b\.frozen_at\n {4}RETURNING b\.frozen_at INTO frozen_at;/
 
-const variants: Variant[] = [
+const promises: Promised[] = [
   {
-    name: 'positions from a sequence, without the lock of the head',
+    name: 'an append waits for the one that has the position before',
+    broken: 'positions from a sequence, and totals at the end',
     change(sql) {
       const [update = ''] = headUpdate.exec(sql) ?? []
       const end = `${freeze}    END IF;\n  END IF;\n`
-      const sequence = 'CREATE SEQUENCE ingest.positions INCREMENT BY 100;\n'
       const unlocked = replace(sql, update, "  base := nextval('ingest.positions') - 1;\n")
-      // the totals stay right
-      return replace(unlocked, end, end + update) + sequence
+      return `${replace(unlocked, end, end + update)}CREATE SEQUENCE ingest.positions INCREMENT BY 100;\n`
     },
-    checks: ['a tail of the log misses nothing while all handles append'],
+    async isKept(t, url) {
+      const { store, other } = await openTwo(t, url)
+      await publish(store)
+      const build = await holdLock(t, url, `SELECT 1 FROM ingest.builds FOR UPDATE`)
+      const first = store.append('p', batchWith([{ eventId: 'a', buildId: 'b' }]))
+      assert.ok(await waitsForLock(url, first))
+      const second = other.append('p', batchOf('c'))
+      const isKept = await waitsForLock(url, second, 2)
+      await build.release()
+      await Promise.all([first, second])
+      return isKept
+    },
   },
   {
-    name: 'a publication without the lock of its build',
+    name: 'the append that freezes a build waits for a publication that decided that it is open',
+    broken: 'a publication without the lock of its build',
     change: (sql) =>
       replace(
         sql,
         buildLock,
         `    ON CONFLICT DO NOTHING;
-  SELECT b.frozen_at INTO frozen_at FROM ingest.builds b WHERE b.project = project AND b.build_id = build;
-  -- as on a busy server: otherwise the race is rare
-  PERFORM pg_sleep(0.005);`,
+  SELECT b.frozen_at INTO frozen_at FROM ingest.builds b WHERE b.project = project AND b.build_id = build;`,
       ),
-    checks: ['a freeze through one handle voids and ends replacements through another'],
+    async isKept(t, url) {
+      const { store, other } = await openTwo(t, url)
+      await publish(store)
+      // publications take it last
+      const maps = await holdLock(t, url, 'SELECT 1 FROM ingest.map_locks FOR UPDATE')
+      const publishing = publish(store)
+      assert.ok(await waitsForLock(url, publishing))
+      const freezing = other.append('p', batchWith([{ eventId: 'a', buildId: 'b' }]))
+      const isKept = await waitsForLock(url, freezing, 2)
+      await maps.release()
+      await Promise.all([publishing, freezing])
+      return isKept
+    },
   },
   {
-    name: 'keys that are not sorted',
-    // slow, so that two appends meet in the midst of theirs
-    change: (sql) => replace(sql, /\n +ORDER BY e\.key, e\.batch_no/g, ', LATERAL pg_sleep(e.idx / 1e5) AS s'),
-    checks: ['batches of the same events in different orders are stored once, without an error'],
+    name: 'appends lock ids in one order, so that there is no deadlock',
+    broken: 'keys that are not sorted',
+    change: (sql) => replace(sql, /\n +ORDER BY e\.key, e\.batch_no/g, ''),
+    async isKept(t, url) {
+      const { store } = await openTwo(t, url)
+      await store.append('p', batchOf('before'))
+      const insert = (id: string) =>
+        `INSERT INTO ingest.event_keys (project, key, batch, idx)
+        VALUES (${project}, '\\x${eventKey(id).toString('hex')}', 1, 0)`
+      const lowest = await holdLock(t, url, insert('a'))
+      const appending = store.append('p', batchOf('b', 'a'))
+      assert.ok(await waitsForLock(url, appending))
+      const inserting = runSql(url, `BEGIN; ${insert('b')}; ROLLBACK`)
+      const isLocked = await waitsForLock(url, inserting, 2)
+      await lowest.release()
+      await Promise.all([appending, inserting.catch(() => {})])
+      return !isLocked
+    },
   },
   {
-    name: 'a freeze that leaves the pending map',
+    name: 'a freeze voids pending replacements',
+    broken: 'a freeze that leaves the pending map',
     change: (sql) => replace(sql, voided, ''),
-    checks: [
-      'a freeze makes pending replacements of complete maps void, in every place of the build, and nothing else',
-      'what a freeze has made void is not seen again, before and after it is swept',
-      'a freeze through one handle voids and ends replacements through another',
-    ],
+    async isKept(t, url) {
+      const checks = storeChecks.filter(({ name }) => /freeze (makes pending|has made void)/.test(name))
+      t.ok(checks.length > 1)
+      let isKept = true
+      for (const { run } of checks) {
+        await run(() => openPostgresStore(url)).catch(() => {
+          isKept = false
+        })
+      }
+      return isKept
+    },
   },
 ]
 
-/** How often a broken store may pass the checks of its fault. */
-const attemptsMax = 20
-
-const checks: readonly Pick<SharedStoreCheck, 'name' | 'run'>[] = [...storeChecks, ...sharedStoreChecks]
-
-t.test('the right store passes the checks without a deadlock', { skip: noPostgres }, async (t) => {
-  const url = await createDatabase()
-  await runSql(url, printMigrations())
-  await set(url, 'deadlock_timeout', '10ms')
-  t.strictSame(await failing(t, url, new Set(variants.flatMap(({ checks }) => checks))), [])
-  t.equal(await countDeadlocks(url), 0)
-  await dropDatabase(url)
-})
-
-for (const { name, change, checks: noticing } of variants) {
-  t.test(`a store with ${name} fails the checks`, { skip: noPostgres }, async (t) => {
-    const url = await createDatabase()
-    await runSql(url, replace(change(printMigrations()), /lock_timeout = '5s'/g, "lock_timeout = '1s'"))
-    // a deadlock is an error: otherwise PostgreSQL resolves it, and the store repeats the append
-    await set(url, 'deadlock_timeout', '1min')
-    // a race is not lost each time
-    const noticed = new Set<string>()
-    for (let attempt = 0; attempt < attemptsMax && noticed.size < noticing.length; attempt++) {
-      for (const check of await failing(t, url, new Set(noticing))) noticed.add(check)
+for (const { name, broken, change, isKept } of promises) {
+  t.test(`${name}; not with ${broken}`, { skip: noPostgres }, async (t) => {
+    for (const [sql, expected] of [
+      [printMigrations(), true],
+      [change(printMigrations()), false],
+    ] as const) {
+      const url = await createDatabase()
+      await runSql(url, sql)
+      await t.test(expected ? 'the store' : 'a broken store', async (t) => t.equal(await isKept(t, url), expected))
+      await dropDatabase(url)
     }
-    t.strictSame(
-      noticing.filter((check) => noticed.has(check)),
-      noticing,
-    )
-    await dropDatabase(url)
   })
 }
 
-t.test('a deadlock is counted', { skip: noPostgres }, async (t) => {
-  const { change, checks: noticing } = variants.find(({ name }) => name === 'keys that are not sorted') as Variant
-  const url = await createDatabase()
-  await runSql(url, change(printMigrations()))
-  await set(url, 'deadlock_timeout', '10ms')
-  await failing(t, url, new Set(noticing))
-  t.ok((await countDeadlocks(url)) > 0)
-  await dropDatabase(url)
-})
-
-/** Which of these checks the store in this database fails. */
-async function failing(t: Test, url: string, names: ReadonlySet<string>): Promise<string[]> {
-  const open = () => openPostgresStore(url)
-  const shared = shareStore(open, open)
-  const failed: string[] = []
-  for (const { name, run } of checks.filter(({ name }) => names.has(name))) {
-    await run(shared.open, shared.openAgain).catch((error) => {
-      failed.push(name)
-      t.comment(`${name}: ${error.message.split('\n')[0]}`)
-    })
-  }
-  await shared.close()
-  return failed
+/** Two stores on one database, as two processes have it open. */
+async function openTwo(t: Test, url: string): Promise<{ store: Store; other: Store }> {
+  const [store, other] = [await openPostgresStore(url), await openPostgresStore(url)]
+  t.teardown(() => Promise.all([store.close(), other.close()]))
+  return { store, other }
 }
 
-async function set(url: string, name: string, value: string): Promise<void> {
-  await runSql(url, `ALTER DATABASE ${new URL(url).pathname.slice(1)} SET ${name} = '${value}'`)
-}
-
-/** Sessions add their deadlocks as they end, so it waits until all others have. */
-async function countDeadlocks(url: string): Promise<number> {
-  const sql = `SELECT d.deadlocks::int, d.numbackends FROM pg_stat_database d WHERE d.datname = current_database()`
-  for (;;) {
-    const [row] = await runSql<{ deadlocks: number; numbackends: number }>(url, sql)
-    assert.ok(row)
-    if (row.numbackends <= 1) return row.deadlocks
-  }
+/** Publishes a map of no bytes for build `b`. */
+async function publish(store: Store): Promise<void> {
+  const manifest = { contentType: 'a/b', size: 0, digest: digestOf(), chunks: [] }
+  const contents = { complete: { manifest, publishedAt: 1 } }
+  await store.updateMap({ projectId: 'p', placeId: '1', buildId: 'b' }, {}, () => ({ contents, result: undefined }))
 }
 
 function replace(sql: string, from: string | RegExp, to: string): string {

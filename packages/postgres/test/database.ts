@@ -1,6 +1,7 @@
 import { randomBytes } from 'node:crypto'
 import pg from 'pg'
-import t from 'tap'
+import t, { type Test } from 'tap'
+import { migratePostgres } from '../src/schema/migrate.ts'
 import { startPostgres, whyNoServer } from './postgres-server.ts'
 
 const givenUrl = process.env.INGEST_TEST_POSTGRES
@@ -26,6 +27,31 @@ export async function copyDatabase(url: string, copy?: string): Promise<string> 
   return createFrom(nameOf(url), copy ?? (await newUrl()))
 }
 
+/** What a password may hold. */
+export const password = 'p@ss word/'
+
+let roles: Promise<string[]> | undefined
+
+/** The URLs of a new database for the owner of its schema, a role of servers, and one that was granted nothing. */
+export async function createForRoles(): Promise<{ asOwner: string; asServer: string; asStranger: string }> {
+  roles ??= createRoles()
+  const [owner, server, stranger] = (await roles) as [string, string, string]
+  const url = await createDatabase()
+  await runSql(await openTestServer(), `ALTER DATABASE ${nameOf(url)} OWNER TO ${owner}`)
+  const urlFor = (role: string) => Object.assign(new URL(url), { username: role, password }).href
+  await migratePostgres(urlFor(owner), { grantTo: server })
+  return { asOwner: urlFor(owner), asServer: urlFor(server), asStranger: urlFor(stranger) }
+}
+
+async function createRoles(): Promise<string[]> {
+  const admin = await openTestServer()
+  const id = randomBytes(8).toString('hex')
+  const names = ['owner', 'server', 'stranger'].map((name) => `ingest_test_${name}_${id}`)
+  for (const name of names) await runSql(admin, `CREATE ROLE ${name} LOGIN PASSWORD '${password}'`)
+  cleanUp(() => runSql(admin, `DROP ROLE ${names}`))
+  return names
+}
+
 /** Ends its connections, and deletes it. */
 export async function dropDatabase(url: string): Promise<void> {
   await runSql(await openTestServer(), `DROP DATABASE IF EXISTS ${nameOf(url)} WITH (FORCE)`)
@@ -48,7 +74,7 @@ async function newUrl(): Promise<string> {
   return url.href
 }
 
-function nameOf(url: string): string {
+export function nameOf(url: string): string {
   return new URL(url).pathname.slice(1)
 }
 
@@ -60,5 +86,39 @@ export async function runSql<Row extends object>(url: string, sql: string, value
     return (await client.query<Row>(sql, values)).rows
   } finally {
     await client.end()
+  }
+}
+
+/** Runs a statement in a transaction that stays open until `release`, or the end of the test. */
+export async function holdLock(t: Test, url: string, sql: string): Promise<{ release(): Promise<void> }> {
+  const client = new pg.Client(url)
+  await client.connect()
+  await client.query('BEGIN')
+  await client.query(sql)
+  let released: Promise<void> | undefined
+  const release = () => {
+    released ??= client.query('ROLLBACK').then(() => client.end())
+    return released
+  }
+  t.teardown(release)
+  return { release }
+}
+
+/** Resolves with true once so many sessions of the database wait for a lock, with false if the operation is settled. */
+export async function waitsForLock(url: string, operation: Promise<unknown>, sessions = 1): Promise<boolean> {
+  let isSettled = false
+  const settle = () => {
+    isSettled = true
+  }
+  operation.then(settle, settle)
+  for (;;) {
+    const wasSettled = isSettled
+    const [row] = await runSql<{ waiting: number }>(
+      url,
+      `SELECT count(*)::int AS waiting FROM pg_stat_activity a
+      WHERE a.datname = current_database() AND cardinality(pg_blocking_pids(a.pid)) > 0`,
+    )
+    if (row && row.waiting >= sessions) return true
+    if (wasSettled) return false
   }
 }

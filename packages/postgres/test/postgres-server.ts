@@ -2,7 +2,6 @@ import { execFile, execFileSync, spawn } from 'node:child_process'
 import {
   existsSync,
   mkdtempSync,
-  readdirSync,
   readFileSync,
   realpathSync,
   renameSync,
@@ -76,8 +75,7 @@ export function whyNoServer(): string | false {
  * ends, in whatever way, its servers are stopped and their data is deleted.
  */
 export async function startPostgres({ directory, port, settings = {} }: StartOptions = {}): Promise<PostgresServer> {
-  const { root, bin } = environment()
-  const data = directory ?? (await createCluster(mkdtempSync(join(root, 'data-'))))
+  const data = directory ?? (await createCluster(mkdtempSync(join(environment().root, 'data-'))))
   for (let attempt = 1; ; attempt++) {
     const usedPort = port ?? (await freePort())
     const all = { ...ownSettings, ...settings, port: usedPort }
@@ -86,7 +84,7 @@ export async function startPostgres({ directory, port, settings = {} }: StartOpt
     const log = `${data}.log`
     try {
       rmSync(log, { force: true })
-      await runAsUser(join(bin, 'pg_ctl'), ['start', '-s', '-w', '-D', data, '-l', log])
+      await control('start', data, '-l', log)
       return createServerHandle(data, usedPort)
     } catch (error) {
       const text = existsSync(log) ? readFileSync(log, 'utf8') : ''
@@ -96,22 +94,19 @@ export async function startPostgres({ directory, port, settings = {} }: StartOpt
   }
 }
 
+async function control(command: string, directory: string, ...args: string[]): Promise<void> {
+  await runAsUser(join(environment().bin, 'pg_ctl'), [command, '-s', '-w', '-D', directory, ...args])
+}
+
 function createServerHandle(directory: string, port: number): PostgresServer {
-  const main = Number(readFileSync(join(directory, 'postmaster.pid'), 'utf8').split('\n')[0])
-  const pids = () => [main, ...childrenOf(main)]
+  const pids = () => pidsOf(directory)
   return {
     url: `postgres://postgres@127.0.0.1:${port}/postgres`,
     port,
     directory,
     pids,
-
-    async stop(mode = 'fast') {
-      await runAsUser(join(environment().bin, 'pg_ctl'), ['stop', '-s', '-w', '-D', directory, '-m', mode])
-    },
-
-    async promote() {
-      await runAsUser(join(environment().bin, 'pg_ctl'), ['promote', '-s', '-w', '-D', directory])
-    },
+    stop: (mode = 'fast') => control('stop', directory, '-m', mode),
+    promote: () => control('promote', directory),
 
     async kill() {
       const killed = pids()
@@ -124,7 +119,7 @@ function createServerHandle(directory: string, port: number): PostgresServer {
   }
 }
 
-function signal(pid: number, name: NodeJS.Signals): void {
+export function signal(pid: number, name: NodeJS.Signals): void {
   try {
     process.kill(pid, name)
   } catch {
@@ -132,25 +127,16 @@ function signal(pid: number, name: NodeJS.Signals): void {
   }
 }
 
-export function childrenOf(parent: number): number[] {
-  if (process.platform === 'linux') {
-    return readdirSync('/proc')
-      .filter((name) => /^\d+$/.test(name) && parentOf(name) === parent)
-      .map(Number)
-  }
-  const lines = execFileSync('ps', ['-A', '-o', 'pid=,ppid='], { encoding: 'utf8' }).trim().split('\n')
-  const pairs = lines.map((line) => line.trim().split(/\s+/).map(Number) as [number, number])
-  return pairs.filter(([, ppid]) => ppid === parent).map(([pid]) => pid)
-}
-
-function parentOf(pid: string): number | undefined {
-  try {
-    const stat = readFileSync(`/proc/${pid}/stat`, 'utf8')
-    // the name before may hold spaces and brackets
-    return Number(stat.slice(stat.lastIndexOf(')') + 4).split(' ')[0])
-  } catch {
-    return undefined
-  }
+/** The main process of a server with this data, then its children; none without one. */
+export function pidsOf(directory: string): number[] {
+  const file = join(directory, 'postmaster.pid')
+  if (!existsSync(file)) return []
+  const [main = ''] = readFileSync(file, 'utf8').split('\n')
+  const children =
+    process.platform === 'linux'
+      ? readFileSync(`/proc/${main}/task/${main}/children`, 'utf8')
+      : execFileSync('pgrep', ['-P', main], { encoding: 'utf8' })
+  return [main, ...children.trim().split(/\s+/)].map(Number)
 }
 
 /** False for a zombie too. */
@@ -181,14 +167,7 @@ async function createCluster(directory: string): Promise<string> {
     await run('cp', ['-R', `${template}/.`, directory])
   } else {
     takeOver(directory)
-    const flags = [
-      '--username=postgres',
-      '--auth=trust',
-      '--encoding=UTF8',
-      '--no-locale',
-      '--wal-segsize=1',
-      '--no-sync',
-    ]
+    const flags = '--username=postgres --auth=trust --encoding=UTF8 --no-locale --wal-segsize=1 --no-sync'.split(' ')
     await runAsUser(join(bin, 'initdb'), [...flags, '-D', directory])
     const copy = mkdtempSync(`${template}-`)
     await run('cp', ['-R', `${directory}/.`, copy])
@@ -261,9 +240,15 @@ async function runAsUser(command: string, args: string[]): Promise<void> {
   await run(command, args, { ...serverUser(), cwd: '/', env: { ...process.env, LC_ALL: 'C' } })
 }
 
+let user: User | undefined
+
 /** As root, the user that runs the server. */
 export function serverUser(): User | undefined {
-  if (process.getuid?.() !== 0) return undefined
+  user ??= process.getuid?.() === 0 ? findUser() : undefined
+  return user
+}
+
+function findUser(): User | undefined {
   for (const name of ['postgres', 'nobody']) {
     try {
       const [uid = 0, gid = 0] = ['-u', '-g'].map((flag) =>

@@ -3,8 +3,16 @@ import type { Store } from '@ingest/core'
 import t from 'tap'
 import { openPostgresStore } from '../src/open-postgres-store.ts'
 import { migratePostgres } from '../src/schema/migrate.ts'
-import { copyDatabase, createDatabase, dropDatabase, noPostgres } from './database.ts'
-import { createForRoles } from './roles.ts'
+import {
+  copyDatabase,
+  createDatabase,
+  createForRoles,
+  dropDatabase,
+  nameOf,
+  noPostgres,
+  openTestServer,
+  runSql,
+} from './database.ts'
 
 /** Opens stores in databases of their own, and again in the database of a closed one. */
 function openStores() {
@@ -17,6 +25,7 @@ function openStores() {
   }
 
   return {
+    openAt,
     open: async () => openAt(await createDatabase()),
     reopen: (closed: Store) => openAt(urls.get(closed) as string),
 
@@ -50,11 +59,23 @@ t.test('the store keeps the contract of stores that outlive their process', { sk
   for (const { name, run } of restoreChecks) await t.test(name, () => run(open, reopen, backUp))
 })
 
-t.test('several stores on one database keep the contract', { skip: noPostgres }, async (t) => {
-  const { open, openAgain } = openStores()
-  const shared = shareStore(open, openAgain)
+t.test('several stores on one database keep the contract, without a deadlock', { skip: noPostgres }, async (t) => {
+  const url = await createDatabase()
+  await runSql(url, `ALTER DATABASE ${nameOf(url)} SET deadlock_timeout = '10ms'`)
+  const { open, openAt, openAgain } = openStores()
+  const shared = shareStore(() => openAt(url), openAgain)
   for (const { name, isolated, run } of sharedStoreChecks) {
     await t.test(name, () => (isolated ? run(open, openAgain) : run(shared.open, shared.openAgain)))
   }
   await shared.close()
+  t.equal(await countDeadlocks(url), 0)
 })
+
+/** Sessions add their deadlocks as they end, so it waits until all have. */
+async function countDeadlocks(url: string): Promise<number> {
+  const sql = 'SELECT d.deadlocks::int, d.numbackends FROM pg_stat_database d WHERE d.datname = $1'
+  for (;;) {
+    const [row] = await runSql<{ deadlocks: number; numbackends: number }>(await openTestServer(), sql, [nameOf(url)])
+    if (row?.numbackends === 0) return row.deadlocks
+  }
+}

@@ -2,11 +2,11 @@ import { createIngest } from '@ingest/core'
 import t from 'tap'
 import { openPostgresStore } from '../../src/open-postgres-store.ts'
 import { createDatabase, noPostgres } from '../database.ts'
-import { startCuttingProxy } from './cutting-proxy.ts'
+import { startProxy } from '../proxy.ts'
 
 t.test('whichever statement loses its connection, the results are the same', { skip: noPostgres }, async (t) => {
   const database = await createDatabase()
-  const proxy = await startCuttingProxy(t, database)
+  const proxy = await startProxy(t, database)
   const expected = await useAll(proxy.url, 'whole')
   t.match(expected, {
     batches: [

@@ -2,10 +2,12 @@ import { once } from 'node:events'
 import { type AddressInfo, connect, createServer, type Socket } from 'node:net'
 import type { Test } from 'tap'
 
-/** A TCP proxy in front of PostgreSQL that passes a statement on and loses its connection. */
-export interface CuttingProxy {
+/** A TCP proxy in front of PostgreSQL. */
+export interface Proxy {
   /** The URL of the database through the proxy. */
   url: string
+  /** Leads new connections to this port, as a virtual address does; those that are open stay where they are. */
+  switchTo(port: number): void
   /** Loses the connection of the `n`-th statement from now, from 1: while it runs, or when it is committed. */
   cut(n: number, when: 'running' | 'committed'): void
   /** How many have been passed on, of those that use the schema. */
@@ -17,15 +19,17 @@ export interface CuttingProxy {
 /** What PostgreSQL sends after a statement outside of a transaction, which has been committed by then. */
 const readyForQuery = Buffer.from([0x5a, 0, 0, 0, 5, 0x49])
 
-export async function startCuttingProxy(t: Test, database: string): Promise<CuttingProxy> {
-  const { hostname, port } = new URL(database)
+export async function startProxy(t: Test, database: string): Promise<Proxy> {
+  const url = new URL(database)
+  const { hostname } = url
+  let target = Number(url.port)
   const sockets = new Set<Socket>()
   let statements = 0
   let cutAt = Number.POSITIVE_INFINITY
   let cutWhen = 'committed'
 
   const server = createServer((client) => {
-    const upstream = connect(Number(port), hostname)
+    const upstream = connect(target, hostname)
     let isDoomed = false
     for (const [socket, other] of [
       [client, upstream],
@@ -58,10 +62,12 @@ export async function startCuttingProxy(t: Test, database: string): Promise<Cutt
     for (const socket of sockets) socket.destroy()
     server.close()
   })
-  const url = new URL(database)
   url.port = String((server.address() as AddressInfo).port)
   return {
     url: url.href,
+    switchTo(port) {
+      target = port
+    },
     cut(n, when) {
       cutAt = statements + n
       cutWhen = when

@@ -1,2 +1,0 @@
-export { openDatabase } from './connection/database.ts'
-export { migrations, queries } from './sql.ts'
