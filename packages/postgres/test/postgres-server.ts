@@ -127,16 +127,18 @@ export function signal(pid: number, name: NodeJS.Signals): void {
   }
 }
 
-/** The main process of a server with this data, then its children; none without one. */
+/** The main process of the server with this data, then its children; none if it has ended. */
 export function pidsOf(directory: string): number[] {
-  const file = join(directory, 'postmaster.pid')
-  if (!existsSync(file)) return []
-  const [main = ''] = readFileSync(file, 'utf8').split('\n')
-  const children =
-    process.platform === 'linux'
-      ? readFileSync(`/proc/${main}/task/${main}/children`, 'utf8')
-      : execFileSync('pgrep', ['-P', main], { encoding: 'utf8' })
-  return [main, ...children.trim().split(/\s+/)].map(Number)
+  try {
+    const [main = ''] = readFileSync(join(directory, 'postmaster.pid'), 'utf8').split('\n')
+    const children =
+      process.platform === 'linux'
+        ? readFileSync(`/proc/${main}/task/${main}/children`, 'utf8')
+        : execFileSync('pgrep', ['-P', main], { encoding: 'utf8' })
+    return [main, ...children.trim().split(/\s+/)].map(Number)
+  } catch {
+    return []
+  }
 }
 
 /** False for a zombie too. */

@@ -1,11 +1,11 @@
 import { type ChildProcess, spawn } from 'node:child_process'
 import { once } from 'node:events'
-import { mkdirSync, mkdtempSync, openSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { mkdirSync, mkdtempSync, openSync, readdirSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Test } from 'tap'
-import { childrenOf, freePort, serverUser, takeOver } from '../postgres-server.ts'
+import { freePort, pidsOf, serverUser, signal, takeOver } from '../postgres-server.ts'
 
 /** A Patroni agent and its PostgreSQL server. */
 export interface PatroniNode {
@@ -57,24 +57,7 @@ export async function startPatroniCluster(t: Test): Promise<PatroniCluster> {
     return child
   }
 
-  const [etcd, peer, proxy] = [await freePort(), await freePort(), await freePort()]
-  const [etcdUrl, peerUrl] = [`http://127.0.0.1:${etcd}`, `http://127.0.0.1:${peer}`]
-  run('etcd', [
-    // the interface of Debian 12's Patroni that is not affected by patroni#2689
-    '--enable-v2',
-    ...['--name', 'etcd', '--data-dir', join(root, 'etcd')],
-    ...['--listen-client-urls', etcdUrl, '--advertise-client-urls', etcdUrl],
-    ...[
-      '--listen-peer-urls',
-      peerUrl,
-      '--initial-advertise-peer-urls',
-      peerUrl,
-      '--initial-cluster',
-      `etcd=${peerUrl}`,
-    ],
-  ])
-  await until(async () => (await fetch(`${etcdUrl}/health`)).ok)
-
+  const [etcd, proxy] = [await startEtcd(run, root), await freePort()]
   const ports = await Promise.all(names.map(async (name) => ({ name, port: await freePort(), api: await freePort() })))
   const nodes = ports.map((each) => createNode({ ...each, root, etcd, run }))
   t.teardown(async () => {
@@ -86,26 +69,7 @@ export async function startPatroniCluster(t: Test): Promise<PatroniCluster> {
   writeFileSync(join(root, 'haproxy.cfg'), `${proxySettings(proxy)}${servers.map((line) => `  ${line}\n`).join('')}`)
   run('haproxy', ['-f', join(root, 'haproxy.cfg')])
 
-  /** As any of the agents that respond sees them. */
-  async function members(): Promise<Member[]> {
-    return Promise.any(
-      ports.map(async ({ api }) => {
-        const response = await fetch(`http://127.0.0.1:${api}/cluster`, { signal: AbortSignal.timeout(1000) })
-        return ((await response.json()) as { members: Member[] }).members
-      }),
-    )
-  }
-
-  async function roles(): Promise<{ primary?: PatroniNode; standby?: PatroniNode; running: number }> {
-    const all = await members()
-    const nodeOf = (role: string) => {
-      const member = all.find((each) => each.role === role && isRunning(each))
-      return nodes.find(({ name }) => name === member?.name)
-    }
-    const [primary, standby] = [nodeOf('leader'), nodeOf('sync_standby')]
-    return { ...(primary && { primary }), ...(standby && { standby }), running: all.filter(isRunning).length }
-  }
-
+  const roles = createRoles(ports, nodes)
   // the others copy it
   nodes[0]?.start()
   await until(async () => (await roles()).primary !== undefined)
@@ -132,15 +96,58 @@ export async function startPatroniCluster(t: Test): Promise<PatroniCluster> {
   }
 }
 
-interface NodeOptions {
+type Run = (command: string, args: string[]) => ChildProcess
+
+/** Returns the port of etcd. */
+async function startEtcd(run: Run, root: string): Promise<number> {
+  const [etcd, peer] = [await freePort(), await freePort()]
+  const [etcdUrl, peerUrl] = [`http://127.0.0.1:${etcd}`, `http://127.0.0.1:${peer}`]
+  run('etcd', [
+    // the interface of Debian 12's Patroni that is not affected by patroni#2689
+    '--enable-v2',
+    ...['--name', 'etcd', '--data-dir', join(root, 'etcd')],
+    ...['--listen-client-urls', etcdUrl, '--advertise-client-urls', etcdUrl],
+    ...['--listen-peer-urls', peerUrl, '--initial-advertise-peer-urls', peerUrl],
+    ...['--initial-cluster', `etcd=${peerUrl}`],
+  ])
+  await until(async () => (await fetch(`${etcdUrl}/health`)).ok)
+  return etcd
+}
+
+interface Ports {
   name: string
   port: number
-  /** Port of the agent. */
+  /** Of the agent. */
   api: number
+}
+
+function createRoles(ports: readonly Ports[], nodes: readonly PatroniNode[]) {
+  /** As any of the agents that respond sees them. */
+  async function members(): Promise<Member[]> {
+    return Promise.any(
+      ports.map(async ({ api }) => {
+        const response = await fetch(`http://127.0.0.1:${api}/cluster`, { signal: AbortSignal.timeout(1000) })
+        return ((await response.json()) as { members: Member[] }).members
+      }),
+    )
+  }
+
+  return async function roles(): Promise<{ primary?: PatroniNode; standby?: PatroniNode; running: number }> {
+    const all = await members()
+    const nodeOf = (role: string) => {
+      const member = all.find((each) => each.role === role && isRunning(each))
+      return nodes.find(({ name }) => name === member?.name)
+    }
+    const [primary, standby] = [nodeOf('leader'), nodeOf('sync_standby')]
+    return { ...(primary && { primary }), ...(standby && { standby }), running: all.filter(isRunning).length }
+  }
+}
+
+interface NodeOptions extends Ports {
   root: string
   /** Port of etcd. */
   etcd: number
-  run(command: string, args: string[]): ChildProcess
+  run: Run
 }
 
 function createNode({ name, port, api, root, etcd, run }: NodeOptions): PatroniNode {
@@ -160,30 +167,15 @@ function createNode({ name, port, api, root, etcd, run }: NodeOptions): PatroniN
       agent = run('patroni', [file])
     },
 
-    signal: (signal) => void agent?.kill(signal),
+    signal: (name) => void agent?.kill(name),
 
     async kill() {
       if (agent && agent.exitCode === null && agent.signalCode === null) {
         agent.kill('SIGKILL')
         await once(agent, 'exit')
       }
-      for (const pid of serverPids(data)) {
-        try {
-          process.kill(pid, 'SIGKILL')
-        } catch {
-          // it has ended
-        }
-      }
+      for (const pid of pidsOf(data)) signal(pid, 'SIGKILL')
     },
-  }
-}
-
-function serverPids(data: string): number[] {
-  try {
-    const main = Number(readFileSync(join(data, 'postmaster.pid'), 'utf8').split('\n')[0])
-    return [main, ...childrenOf(main)]
-  } catch {
-    return []
   }
 }
 
