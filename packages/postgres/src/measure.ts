@@ -4,20 +4,16 @@ import type { Database } from './connection/database.ts'
 import type { AppendQueue } from './events/append-queue.ts'
 import type { Servers } from './servers.ts'
 
-export interface MeasureOptions {
-  database: Database
-  queue: AppendQueue
-  servers: Servers
-  survivesPrimaryLoss: boolean
-}
-
 /** How long the size of the database is kept. */
 const sizeAgeMs = 60_000
 /** A database that does not respond must not delay a scrape. */
 const sizeTimeoutMs = 500
 
 /** Returns a function that measures the store: from the memory of this process, but for the size of the database. */
-export function createMeasure({ database, queue, servers, survivesPrimaryLoss }: MeasureOptions) {
+export function createMeasure(
+  database: Database,
+  { queue, servers, survivesPrimaryLoss }: { queue: AppendQueue; servers: Servers; survivesPrimaryLoss: boolean },
+) {
   const sizeNow = createSizeReader(database)
   return async (): Promise<StoreMetric[]> => {
     const bytes = await sizeNow()

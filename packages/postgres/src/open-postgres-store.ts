@@ -150,18 +150,14 @@ function createStore(
   const watch = createEventWatch(database, numbers)
   const servers = createServers(database)
   const queue = createAppendQueue(database, numbers)
-  const events = createEventStore({ database, numbers, queue, identity, watch, checkOpen: operations.checkOpen })
-  const projects = createProjectStore({ database, numbers, projectAgeMs })
-  const { watch: watchEvents, ...trackedEvents } = events
+  const events = createEventStore({ database, numbers, queue, identity, checkOpen: operations.checkOpen })
   let closing: Promise<void> | undefined
 
   const tracked = operations.trackAll({
-    ...trackedEvents,
+    ...events,
     ...createMapStore({ database, numbers }),
-    project: projects.project,
-    projects: projects.projects,
-    updateProject: projects.updateProject,
-    measure: createMeasure({ database, queue, servers, survivesPrimaryLoss }),
+    ...createProjectStore(database, numbers),
+    measure: createMeasure(database, { queue, servers, survivesPrimaryLoss }),
 
     async check() {
       await database.query('check', [], performance.now() + checkTimeoutMs)
@@ -180,14 +176,14 @@ function createStore(
     ...tracked,
     projectAgeMs,
     read: events.read,
-    ...(watchEvents && { watch: watchEvents }),
+    watch: watch.watch,
     registerServer: servers.register,
     watchCommits: queue.watchCommits,
     close() {
       closing ??= closeAll()
       return closing
     },
-  } as Store
+  }
 }
 
 function uuidBytes(text: string): Buffer {

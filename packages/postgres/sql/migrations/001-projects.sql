@@ -1,9 +1,9 @@
 -- The schema, its version, the projects and the servers.
 --
--- `project` leads every primary key, every unique index and the arguments of every function that writes: tables can be
--- distributed by it. Only functions write, as their owner, so that a role with EXECUTE and SELECT can neither change nor
--- delete a stored event. The version in a function's name lets old and new servers run side by side. Without pg_temp at the
--- end of its search_path, a function would find a type that its caller created there first.
+-- `project` leads every primary key, every unique index and the arguments of every function that writes. Only functions
+-- write, as their owner, so that a role with EXECUTE and SELECT can neither change nor delete a stored event. The version
+-- in a function's name lets old and new servers run side by side. Without pg_temp at the end of its search_path, a function
+-- would find a type that its caller created there first.
 
 -- 'compatible' is the oldest version whose servers may use the schema.
 CREATE TABLE ingest.meta (name text COLLATE "C" PRIMARY KEY, value text NOT NULL);

@@ -34,15 +34,13 @@ export function openConnections(
   { connectionsMax, statementTimeoutMs }: { connectionsMax: number; statementTimeoutMs: number },
 ): Connections {
   const { config, hosts } = typeof target === 'string' ? parseUrl(target) : { config: target, hosts: [] }
-  const current = createCurrentHost(hosts, closeFormer)
+  const clients = createClients()
+  const current = createCurrentHost(hosts, () => clients.destroy(current.isFormer))
   // PgBouncer refuses startup parameters that it does not know
   let mayStartWithTimeouts = true
   let visited: Promise<void> | undefined
   let visitTimer: NodeJS.Timeout | undefined
   let isClosed = false
-  const clients = new Set<pg.Client>()
-  /** Those whose last commit had a warning. */
-  const warned = new WeakSet<pg.Client>()
   const pool = new pg.Pool({
     application_name: 'ingest',
     ...config,
@@ -54,32 +52,13 @@ export function openConnections(
       const timeouts = mayStartWithTimeouts && { statement_timeout: statementTimeoutMs }
       // the pool hides the password from copies of its settings
       const { password } = settings
-      return createClient({ ...settings, password, ...timeouts, ...current.get() } as PoolConfig)
+      return clients.create({ ...settings, password, ...timeouts, ...current.get() } as PoolConfig)
     } as unknown as typeof pg.Client,
     types: { getTypeParser },
     onConnect: current.check,
   } as PoolConfig)
   // idle connections end when the database restarts
   pool.on('error', () => {})
-
-  function createClient(settings: PoolConfig): pg.Client {
-    const client = new pg.Client(settings)
-    clients.add(client)
-    client.on('end', () => clients.delete(client))
-    // an error while connecting, such as a missing password, leaves the socket open
-    client.connection.on('error', () => client.connection.stream.destroy())
-    // warnings of the statement itself, such as those before a wraparound of transaction ids, come before its end
-    client.connection.on('commandComplete', () => warned.delete(client))
-    client.on('notice', ({ code }) => {
-      if (code === warning) warned.add(client)
-    })
-    // the statement that is running reports the error
-    return client.on('error', () => {})
-  }
-
-  function closeFormer(): void {
-    for (const client of clients) if (current.isFormer(client)) client.connection.stream.destroy()
-  }
 
   /**
    * Connects to each host, to learn of a promotion. A single host is a proxy or a virtual address as well: a new
@@ -88,7 +67,7 @@ export function openConnections(
   async function visitHosts(): Promise<void> {
     const timeouts = { connectionTimeoutMillis: connectTimeoutMs, query_timeout: connectTimeoutMs }
     const visits = (hosts.length > 0 ? hosts : [undefined]).map(async (host?: Host) => {
-      const client = createClient({ ...config, ...timeouts, ...host })
+      const client = clients.create({ ...config, ...timeouts, ...host })
       await client.connect()
       await current.check(client).finally(() => client.end())
     })
@@ -100,14 +79,10 @@ export function openConnections(
     if (!isClosed) visitTimer = setTimeout(visitHosts, visitMs).unref()
   }
 
-  /** Of several hosts, a former primary is known from the start. */
-  async function firstVisit(): Promise<void> {
-    return hosts.length > 1 ? visitHosts() : scheduleVisit()
-  }
-
   return {
     async connect() {
-      visited ??= firstVisit()
+      // of several hosts, a former primary is known from the start
+      visited ??= hosts.length > 1 ? visitHosts() : Promise.resolve(scheduleVisit())
       await visited
       const tried = current.get()
       try {
@@ -124,7 +99,7 @@ export function openConnections(
 
     checkOutcome(client) {
       if (current.isFormer(client)) throw unknownOutcome('another server was promoted')
-      if (warned.has(client)) throw unknownOutcome('the wait for the synchronous standby was cancelled')
+      if (clients.hasWarned(client)) throw unknownOutcome('the wait for the synchronous standby was cancelled')
     },
 
     size: () => ({ connections: pool.totalCount, idle: pool.idleCount }),
@@ -134,7 +109,36 @@ export function openConnections(
       clearTimeout(visitTimer)
       await Promise.race([pool.end(), sleep(closeTimeoutMs, undefined, { ref: false })])
       // a database that does not respond must not keep the process from ending
-      for (const client of clients) client.connection.stream.destroy()
+      clients.destroy()
+    },
+  }
+}
+
+/** The open connections of a store: those of its pool and those of visits. */
+function createClients() {
+  const clients = new Set<pg.Client>()
+  const warned = new WeakSet<pg.Client>()
+  return {
+    create(settings: PoolConfig): pg.Client {
+      const client = new pg.Client(settings)
+      clients.add(client)
+      client.on('end', () => clients.delete(client))
+      // an error while connecting, such as a missing password, leaves the socket open
+      client.connection.on('error', () => client.connection.stream.destroy())
+      // warnings of the statement itself, such as those before a wraparound of transaction ids, come before its end
+      client.connection.on('commandComplete', () => warned.delete(client))
+      client.on('notice', ({ code }) => {
+        if (code === warning) warned.add(client)
+      })
+      // the statement that is running reports the error
+      return client.on('error', () => {})
+    },
+
+    /** Whether the last commit of a connection had a warning. */
+    hasWarned: (client: pg.Client) => warned.has(client),
+
+    destroy(isDoomed: (client: pg.Client) => boolean = () => true): void {
+      for (const client of clients) if (isDoomed(client)) client.connection.stream.destroy()
     },
   }
 }

@@ -1,98 +1,86 @@
-import { IngestError } from '@ingest/core'
+import { type ErrorCode, IngestError } from '@ingest/core'
 
 /**
  * What an error of a statement means: `lost` if its outcome is unknown because the connection is gone, `retry` if it was
  * rolled back and may be repeated.
- *
- * SQLSTATE: https://www.postgresql.org/docs/current/errcodes-appendix.html
  */
 export type FailureKind = 'lost' | 'retry' | 'final'
 
-const lostStates = new Set([
-  '08000', // connection_exception
-  '08001', // sqlclient_unable_to_establish_sqlconnection
-  '08003', // connection_does_not_exist
-  '08004', // sqlserver_rejected_establishment_of_sqlconnection
-  '08006', // connection_failure
-  '08P01', // protocol_violation: by PgBouncer, for a lost server
-  '25006', // read_only_sql_transaction: a standby, or a primary that was demoted
-  '40003', // statement_completion_unknown
-  '57P01', // admin_shutdown
-  '57P02', // crash_shutdown
-  '57P03', // cannot_connect_now
-  '57P04', // database_dropped
-  '57P05', // idle_session_timeout
-])
-const retryStates = new Set([
-  '40001', // serialization_failure
-  '40P01', // deadlock_detected
-])
-const busyStates = new Set([
-  '53000', // insufficient_resources
-  '53200', // out_of_memory
-  '53300', // too_many_connections
-  '53400', // configuration_limit_exceeded
-  '55P03', // lock_not_available
-  '57014', // query_canceled, by statement_timeout
-])
-const refusedStates = new Set([
-  '28000', // invalid_authorization_specification
-  '28P01', // invalid_password
-  '3D000', // invalid_catalog_name
-  '42501', // insufficient_privilege
-])
-const failedStates = new Set([
-  '58030', // io_error
-  'XX001', // data_corrupted
-  'XX002', // index_corrupted
-])
-const missingStates = new Set([
-  '3F000', // invalid_schema_name
-  '42883', // undefined_function
-  '42P01', // undefined_table
-])
-const fullStates = new Set([
-  '53100', // disk_full
-])
+type Meaning = Exclude<FailureKind, 'final'> | 'busy' | 'full' | 'refused' | 'missing' | 'failed'
 
-/** Errors of `pg` itself, which have no code. */
+/** By SQLSTATE: https://www.postgresql.org/docs/current/errcodes-appendix.html */
+const states: Record<string, Meaning> = {
+  '08000': 'lost', // connection_exception
+  '08001': 'lost', // sqlclient_unable_to_establish_sqlconnection
+  '08003': 'lost', // connection_does_not_exist
+  '08004': 'lost', // sqlserver_rejected_establishment_of_sqlconnection
+  '08006': 'lost', // connection_failure
+  '08P01': 'lost', // protocol_violation: by PgBouncer, for a lost server
+  '25006': 'lost', // read_only_sql_transaction: a standby, or a primary that was demoted
+  '40003': 'lost', // statement_completion_unknown
+  '57P01': 'lost', // admin_shutdown
+  '57P02': 'lost', // crash_shutdown
+  '57P03': 'lost', // cannot_connect_now
+  '57P04': 'lost', // database_dropped
+  '57P05': 'lost', // idle_session_timeout
+  '40001': 'retry', // serialization_failure
+  '40P01': 'retry', // deadlock_detected
+  '53000': 'busy', // insufficient_resources
+  '53200': 'busy', // out_of_memory
+  '53300': 'busy', // too_many_connections
+  '53400': 'busy', // configuration_limit_exceeded
+  '55P03': 'busy', // lock_not_available
+  '57014': 'busy', // query_canceled, by statement_timeout
+  '53100': 'full', // disk_full
+  // refusals are not a fault of the request: senders drop a batch that is refused with a 400
+  '28000': 'refused', // invalid_authorization_specification
+  '28P01': 'refused', // invalid_password
+  '3D000': 'refused', // invalid_catalog_name
+  '42501': 'refused', // insufficient_privilege
+  '3F000': 'missing', // invalid_schema_name
+  '42883': 'missing', // undefined_function
+  '42P01': 'missing', // undefined_table
+  '58030': 'failed', // io_error
+  XX001: 'failed', // data_corrupted
+  XX002: 'failed', // index_corrupted
+}
+
+/** Errors of `pg` itself, which have no code: of connections, and about credentials and TLS. */
 const lostMessages =
   /^(Connection terminated|Client has encountered a connection error|Query read timeout|timeout expired|timeout exceeded)|not queryable/
-
-/** Errors of `pg` about credentials and TLS. */
 const refusedMessages = /client password must be a string|does not support SSL/
 
+const shown: Record<Meaning, { code: ErrorCode; text: string }> = {
+  lost: { code: 'store-unavailable', text: 'The database cannot be reached' },
+  retry: { code: 'store-unavailable', text: 'The database is too busy' },
+  busy: { code: 'store-unavailable', text: 'The database is too busy' },
+  full: { code: 'disk-full', text: 'The database has no space left' },
+  refused: { code: 'store-failed', text: 'The database refuses the role' },
+  missing: { code: 'store-failed', text: 'The schema "ingest" was changed or dropped' },
+  failed: { code: 'store-failed', text: 'The database has failed' },
+}
+
+function meaningOf(error: unknown): Meaning | undefined {
+  const { code = '', message = '', syscall } = error as { code?: string; message?: string; syscall?: string }
+  if (syscall !== undefined || lostMessages.test(message)) return 'lost'
+  return states[code] ?? (refusedMessages.test(message) ? 'refused' : undefined)
+}
+
 export function kindOf(error: unknown): FailureKind {
-  const { code, message, syscall } = error as { code?: string; message?: string; syscall?: string }
-  if (syscall !== undefined || (code !== undefined && lostStates.has(code)) || lostMessages.test(message ?? '')) {
-    return 'lost'
-  }
-  return code !== undefined && retryStates.has(code) ? 'retry' : 'final'
+  const meaning = meaningOf(error)
+  return meaning === 'lost' || meaning === 'retry' ? meaning : 'final'
 }
 
 /** The error that a caller of the store gets. Messages of PostgreSQL name no values, but hosts and users. */
 export function toIngestError(error: unknown): unknown {
   if (error instanceof IngestError) return error
-  const { code = '', message } = error as { code?: string; message: string }
+  const { message } = error as Error
   if (/pool after calling end/.test(message)) return new IngestError('store-closed', 'The store is closed.')
-  if (fullStates.has(code)) {
-    return new IngestError('disk-full', `The database has no space left: ${message}.`, { cause: error })
-  }
-  if (busyStates.has(code) || kindOf(error) === 'retry') {
-    return unavailable(`The database is too busy: ${message}.`, error)
-  }
-  if (kindOf(error) === 'lost') return unavailable(`The database cannot be reached: ${message}.`, error)
-  // not a fault of the request: senders drop a batch that is refused with a 400
-  if (refusedStates.has(code) || refusedMessages.test(message)) {
-    return new IngestError('store-failed', `The database refuses the role: ${message}.`, { cause: error })
-  }
-  if (missingStates.has(code)) {
-    return new IngestError('store-failed', `The schema "ingest" was changed or dropped: ${message}.`, { cause: error })
-  }
-  if (failedStates.has(code)) {
-    return new IngestError('store-failed', `The database has failed: ${message}.`, { cause: error })
-  }
-  return error
+  const meaning = meaningOf(error)
+  if (meaning === undefined) return error
+  const { code, text } = shown[meaning]
+  const retryAfter = code === 'store-unavailable' && { retryAfterSeconds: 1 }
+  return new IngestError(code, `${text}: ${message}.`, { ...retryAfter, cause: error })
 }
 
 /** The error of opening a store, or of migrating it. */
@@ -100,9 +88,8 @@ export function toOpeningError(error: unknown): unknown {
   const { code = '', message } = error as { code?: string; message: string }
   const remedy = remedies.find(({ pattern }) => pattern.test(`${code} ${message}`))?.remedy
   if (error instanceof IngestError || remedy === undefined) return toIngestError(error)
-  return new IngestError('invalid-argument', `The database refuses the connection: ${message}: ${remedy}.`, {
-    cause: error,
-  })
+  const text = `The database refuses the connection: ${message}: ${remedy}.`
+  return new IngestError('invalid-argument', text, { cause: error })
 }
 
 const remedies = [
@@ -116,7 +103,3 @@ const remedies = [
   },
   { pattern: /^42704/, remedy: 'create it first' },
 ]
-
-function unavailable(message: string, cause: unknown): IngestError {
-  return new IngestError('store-unavailable', message, { retryAfterSeconds: 1, cause })
-}

@@ -5,13 +5,6 @@ import { connectTimeoutMs, openConnections } from './connections.ts'
 import { kindOf, toIngestError, toOpeningError } from './database-error.ts'
 import { createSlots } from './slots.ts'
 
-export interface DatabaseOptions {
-  /** The most connections at once. */
-  connectionsMax: number
-  /** How long one statement may take. */
-  statementTimeoutMs: number
-}
-
 /** Runs statements on a database: each a transaction of its own, on any connection. */
 export interface Database {
   readonly connectionsMax: number
@@ -48,7 +41,10 @@ const retryMs = 3000
 const retryDelayMsMax = 500
 
 /** Opens a pool of connections; connects with the first statement. */
-export function openDatabase(target: string | PoolConfig, options: DatabaseOptions): Database {
+export function openDatabase(
+  target: string | PoolConfig,
+  options: { connectionsMax: number; statementTimeoutMs: number },
+): Database {
   const { connect, checkOutcome, size, close } = openConnections(target, options)
   const slots = createSlots(options.connectionsMax)
 
@@ -67,19 +63,6 @@ export function openDatabase(target: string | PoolConfig, options: DatabaseOptio
       throw error
     } finally {
       client.release(failure)
-    }
-  }
-
-  async function repeat<T>(operation: () => Promise<T>, deadline: number, toError = toIngestError): Promise<T> {
-    const until = Math.min(performance.now() + retryMs, deadline)
-    for (let attempts = 0; ; attempts++) {
-      try {
-        return await operation()
-      } catch (error) {
-        if (kindOf(error) === 'final' || performance.now() > until) throw toError(error)
-        // full jitter: servers must not return all at once
-        await sleep(Math.random() * Math.min(retryDelayMsMax, 20 * 2 ** attempts))
-      }
     }
   }
 
@@ -117,6 +100,19 @@ export function openDatabase(target: string | PoolConfig, options: DatabaseOptio
 
     size: () => ({ ...size(), waiting: slots.waiting() }),
     close,
+  }
+}
+
+async function repeat<T>(operation: () => Promise<T>, deadline: number, toError = toIngestError): Promise<T> {
+  const until = Math.min(performance.now() + retryMs, deadline)
+  for (let attempts = 0; ; attempts++) {
+    try {
+      return await operation()
+    } catch (error) {
+      if (kindOf(error) === 'final' || performance.now() > until) throw toError(error)
+      // full jitter: servers must not return all at once
+      await sleep(Math.random() * Math.min(retryDelayMsMax, 20 * 2 ** attempts))
+    }
   }
 }
 

@@ -61,9 +61,7 @@ export interface AppendQueue {
  */
 export function createAppendQueue(database: Database, numbers: ProjectNumbers): AppendQueue {
   const queues = new Map<string, ProjectQueue>()
-  /** Projects whose last append had an event that was known before: the next one probably has too. */
-  const repeating = new Set<string>()
-  const batchIds = createBatchIds()
+  const append = createAppender(database, numbers)
   const watchers = new Set<(commit: StoreCommit) => void>()
   const size = { requests: 0, events: 0, bytes: 0, statements: 0 }
 
@@ -98,19 +96,12 @@ export function createAppendQueue(database: Database, numbers: ProjectNumbers): 
   /** Returns how long to wait before the next statement. */
   async function appendGroup(projectId: string, queue: ProjectQueue, group: WaitingBatch[]): Promise<number> {
     try {
-      const firstId = batchIds.take(group.length)
       const batches = group.map(({ batch }) => batch)
-      const values = [firstId, !repeating.has(projectId), ...appendValues(batches)]
-      const { deadline } = group[0] as WaitingBatch
-      const startedAt = performance.now()
-      const row = await appendTo(projectId, values, deadline)
-      const commit = { requests: group.length, durationMs: performance.now() - startedAt }
-      if (row.fresh === null) repeating.delete(projectId)
-      else if (repeating.size < repeatingMax) repeating.add(projectId)
+      const { row, durationMs } = await append(projectId, batches, (group[0] as WaitingBatch).deadline)
       const results = toResults(batches, row)
       for (const [i, { resolve }] of group.entries()) resolve(results[i] as AppendResult)
-      for (const onCommit of watchers) onCommit(commit)
-      const { slots, pauseMs } = paceAfter(row, commit.durationMs, countAll(batches))
+      for (const onCommit of watchers) onCommit({ requests: group.length, durationMs })
+      const { slots, pauseMs } = paceAfter(row, durationMs, countAll(batches))
       // one statement alone may have been held up while it had the lock
       queue.slots = Math.max(slots, queue.slots - 1)
       return pauseMs
@@ -120,22 +111,8 @@ export function createAppendQueue(database: Database, numbers: ProjectNumbers): 
     }
   }
 
-  async function appendTo(projectId: string, values: unknown[], deadline: number): Promise<AppendRow> {
-    for (let attempt = 0; ; attempt++) {
-      const project = await numbers.create(projectId, deadline)
-      try {
-        const [row] = await database.query<AppendRow>('append', [project, ...values], deadline)
-        return row as AppendRow
-      } catch (error) {
-        // a failover to a standby may have lost a project that is cached
-        if ((error as { code?: string }).code !== unknownProject || attempt > 0) throw error
-        numbers.forget(projectId)
-      }
-    }
-  }
-
   return {
-    append(projectId: string, batch: AppendBatch): Promise<AppendResult> {
+    append(projectId, batch) {
       if (size.events >= queueEventsMax || size.bytes >= queueBytesMax) {
         throw new IngestError('overloaded', 'Too many batches wait for the database.', { retryAfterSeconds: 1 })
       }
@@ -166,6 +143,37 @@ interface AppendRow {
   /** What the ids took, and then the wait for the other appends of the project, in milliseconds. */
   keys_ms: number
   head_ms: number
+}
+
+/** Returns a function that stores batches of a project by one statement. */
+function createAppender(database: Database, numbers: ProjectNumbers) {
+  /** Projects whose last append had an event that was known before: the next one probably has too. */
+  const repeating = new Set<string>()
+  const batchIds = createBatchIds()
+
+  async function run(projectId: string, values: unknown[], deadline: number): Promise<AppendRow> {
+    for (let attempt = 0; ; attempt++) {
+      const project = await numbers.create(projectId, deadline)
+      try {
+        const [row] = await database.query<AppendRow>('append', [project, ...values], deadline)
+        return row as AppendRow
+      } catch (error) {
+        // a failover to a standby may have lost a project that is cached
+        if ((error as { code?: string }).code !== unknownProject || attempt > 0) throw error
+        numbers.forget(projectId)
+      }
+    }
+  }
+
+  return async (projectId: string, batches: readonly AppendBatch[], deadline: number) => {
+    const values = [batchIds.take(batches.length), !repeating.has(projectId), ...appendValues(batches)]
+    const startedAt = performance.now()
+    const row = await run(projectId, values, deadline)
+    const durationMs = performance.now() - startedAt
+    if (row.fresh === null) repeating.delete(projectId)
+    else if (repeating.size < repeatingMax) repeating.add(projectId)
+    return { row, durationMs }
+  }
 }
 
 function countAll(batches: readonly AppendBatch[]): number {

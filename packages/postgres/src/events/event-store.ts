@@ -16,14 +16,12 @@ import { createProjectQuery, type ProjectNumbers, type ProjectQuery } from '../p
 import type { AppendQueue } from './append-queue.ts'
 import { type BatchEvent, isTombstone, splitEvents } from './batch-body.ts'
 import { eventKey } from './event-key.ts'
-import type { EventWatch } from './event-watch.ts'
 
 export interface EventStoreOptions {
   database: Database
   numbers: ProjectNumbers
   queue: AppendQueue
   identity: StoreIdentity
-  watch: EventWatch
   /** @throws {IngestError} `store-closed` */
   checkOpen(): void
 }
@@ -46,8 +44,8 @@ const pageBytes = 2 ** 20
 /** Batches that one statement changes: some 600 kB, and 4 MiB at most. */
 const erasedBatchesMax = 16
 
-export function createEventStore(options: EventStoreOptions): EventStore {
-  const { database, numbers, queue, identity, watch } = options
+export function createEventStore(options: EventStoreOptions): Omit<EventStore, 'watch'> {
+  const { database, numbers, queue, identity } = options
   const query = createProjectQuery(database, numbers)
 
   return {
@@ -78,8 +76,6 @@ export function createEventStore(options: EventStoreOptions): EventStore {
       const last = row && splitEvents(row.body).at(-1)
       return last ? toEvent(cursors, row, last).cursor : cursors.encode(0, 0)
     },
-
-    watch: watch.watch,
 
     ...createErasure(query, createProjectQuery({ query: database.queryConfirmed }, numbers)),
 

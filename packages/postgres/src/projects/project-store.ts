@@ -4,18 +4,15 @@ import { createTurns } from '@ingest/core/internal'
 import type { Database } from '../connection/database.ts'
 import type { ProjectNumbers } from './project-numbers.ts'
 
-export interface ProjectStoreOptions {
-  database: Database
-  numbers: ProjectNumbers
-  projectAgeMs: number
-}
-
 interface StateRow {
   version: string | null
   state: string | null
 }
 
-export function createProjectStore({ database, numbers, projectAgeMs }: ProjectStoreOptions): ProjectStore {
+export function createProjectStore(
+  database: Database,
+  numbers: ProjectNumbers,
+): Pick<ProjectStore, 'project' | 'projects' | 'updateProject'> {
   const inTurn = createTurns()
 
   async function readState(query: Database['query'], project: number | undefined): Promise<StateRow> {
@@ -24,8 +21,6 @@ export function createProjectStore({ database, numbers, projectAgeMs }: ProjectS
   }
 
   return {
-    projectAgeMs,
-
     async project(projectId) {
       return parseState((await readState(database.query, await numbers.find(projectId))).state)
     },

@@ -43,25 +43,25 @@ export async function migrate(
   { keyPartitions, grantTo, newEpoch = false }: MigrateOptions,
 ): Promise<{ from: number; to: number }> {
   checkPartitions(keyPartitions)
-  return database.withConnection((client) =>
-    inTransaction(client, async () => {
-      await client.query(`SELECT pg_advisory_xact_lock(${migrationLock})`)
-      const state = await readSchema(client)
-      const from = state?.version ?? 0
-      checkCompatible(state)
-      if (from > 0 && keyPartitions !== undefined) await checkUnchanged(client, keyPartitions)
-      if (from < schemaVersion) {
-        await checkDatabase(client)
-        await client.query(script(from, keyPartitions ?? 1))
-      }
-      if (newEpoch) await client.query("UPDATE ingest.meta SET value = gen_random_uuid()::text WHERE name = 'epoch'")
-      if (grantTo !== undefined) {
-        await checkOwner(client)
-        await client.query(grants(grantTo))
-      }
-      return { from, to: Math.max(from, schemaVersion) }
-    }),
-  )
+  return database.withConnection(async (client) => {
+    await client.query('BEGIN')
+    await client.query(`SELECT pg_advisory_xact_lock(${migrationLock})`)
+    const state = await readSchema(client)
+    const from = state?.version ?? 0
+    checkCompatible(state)
+    if (from > 0 && keyPartitions !== undefined) await checkUnchanged(client, keyPartitions)
+    if (from < schemaVersion) {
+      await checkDatabase(client)
+      await client.query(script(from, keyPartitions ?? 1))
+    }
+    if (newEpoch) await client.query("UPDATE ingest.meta SET value = gen_random_uuid()::text WHERE name = 'epoch'")
+    if (grantTo !== undefined) {
+      await checkOwner(client)
+      await client.query(grants(grantTo))
+    }
+    await client.query('COMMIT')
+    return { from, to: Math.max(from, schemaVersion) }
+  })
 }
 
 /** All migrations as one script, for `psql`. */
@@ -151,12 +151,9 @@ function script(from: number, keyPartitions: number): string {
 }
 
 function partitionTables(count: number, settings: string): string {
-  const tables = Array.from(
-    { length: count },
-    (_, i) =>
-      `CREATE TABLE ingest.event_keys_${i} PARTITION OF ingest.event_keys FOR VALUES WITH (MODULUS ${count}, REMAINDER ${i}) ${settings};\n`,
-  )
-  return tables.join('')
+  const tableOf = (i: number) =>
+    `CREATE TABLE ingest.event_keys_${i} PARTITION OF ingest.event_keys FOR VALUES WITH (MODULUS ${count}, REMAINDER ${i}) ${settings};\n`
+  return Array.from({ length: count }, (_, i) => tableOf(i)).join('')
 }
 
 /** What a server needs: it writes through functions alone. */
@@ -168,13 +165,6 @@ GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA ingest TO ${name};
 ALTER DEFAULT PRIVILEGES IN SCHEMA ingest GRANT SELECT ON TABLES TO ${name};
 ALTER DEFAULT PRIVILEGES IN SCHEMA ingest GRANT EXECUTE ON FUNCTIONS TO ${name};
 `
-}
-
-async function inTransaction<T>(client: PoolClient, use: () => Promise<T>): Promise<T> {
-  await client.query('BEGIN')
-  const result = await use()
-  await client.query('COMMIT')
-  return result
 }
 
 function checkPartitions(count: number | undefined): void {
