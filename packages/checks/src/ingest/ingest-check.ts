@@ -1,18 +1,15 @@
 import assert from 'node:assert/strict'
-import {
-  type BatchResult,
-  type ChunkUpload,
-  type Digest,
-  digestOf,
-  type ErrorCode,
-  type Ingest,
-  type IngestError,
-  type Manifest,
-  type MapContent,
-  type PublishedMap,
-  type PublishOptions,
-  type ReadEventsOptions,
+import type {
+  BatchResult,
+  ErrorCode,
+  Ingest,
+  IngestError,
+  MapContent,
+  PublishedMap,
+  PublishOptions,
+  ReadEventsOptions,
 } from '@ingest/core'
+import { chunk } from '../store/sample-maps.ts'
 
 /** Opens the Ingest of a project with nothing in it. */
 export type OpenIngest = () => Promise<{ ingest: Ingest; close(): Promise<void> }>
@@ -91,21 +88,6 @@ export function idOf({ text }: { text: string }): string {
   return (JSON.parse(text) as { eventId: string }).eventId
 }
 
-export function chunk(text: string): ChunkUpload {
-  const bytes = Buffer.from(text)
-  return { digest: digestOf(bytes), bytes }
-}
-
-/** A map that is cut into these texts. */
-export function mapOf(...texts: string[]): { manifest: Manifest; digests: Digest[] } {
-  const chunks = texts.map((text) => ({ digest: chunk(text).digest, size: Buffer.byteLength(text) }))
-  const whole = Buffer.from(texts.join(''))
-  return {
-    manifest: { contentType: 'text/plain', size: whole.length, digest: digestOf(whole), chunks },
-    digests: chunks.map(({ digest }) => digest),
-  }
-}
-
 export async function bytesOf(content: MapContent, ...range: [start?: number, end?: number]): Promise<Buffer> {
   const parts: Uint8Array[] = []
   for await (const part of content.bytes(...range)) parts.push(part)
@@ -130,8 +112,4 @@ export async function assertRefused(
 /** Compares the name, because the caller may have loaded another copy of the class. */
 export function isRefusal(error: unknown): error is IngestError {
   return error instanceof Error && error.name === 'IngestError'
-}
-
-export function range(count: number): number[] {
-  return Array.from({ length: count }, (_, i) => i)
 }

@@ -1,19 +1,25 @@
 import assert from 'node:assert/strict'
 import { canonicalJson, type Digest, digestOf, type IssueCode, type PublishedMap } from '@ingest/core'
-import { assertRefused, bytesOf, check, chunk, type IngestCheck, isRefusal, mapOf, range } from './ingest-check.ts'
+import { chunk, digests, manifestOf, mapIdOf } from '../store/sample-maps.ts'
+import { range } from '../store/store-check.ts'
+import { assertRefused, bytesOf, check, type IngestCheck, isRefusal } from './ingest-check.ts'
 
 /** Publishing, completing, freezing and reading maps. */
 export const publishingChecks: readonly IngestCheck[] = [
   check('a full map is created, and read back as its canonical bytes', async ({ ingest, publish }) => {
+    const id = { placeId: '1', buildId: 'b' }
+    assert.equal(await ingest.getMap(id), undefined)
+    assert.equal(await ingest.getMapContent(id), undefined)
+    assert.equal(await ingest.getChunk(digestOf()), undefined)
+    assert.deepEqual(await ingest.listMaps(), { maps: [], next: null })
     const map = { z: [1, 2.5, -0, 1e21], a: { é: 'ü', '': null }, '😀': true }
     const bytes = canonicalJson(map)
     const published = await publish({ map })
     const { publishedAt, ...rest } = published
     const outline = { digest: digestOf(bytes), size: bytes.length, contentType: 'application/json', chunks: 1 }
-    const status = { placeId: '1', buildId: 'b', state: 'complete', ...outline, frozen: false, missing: [] }
+    const status = { ...id, state: 'complete', ...outline, frozen: false, missing: [] }
     assert.deepEqual(rest, { outcome: 'created', ...status })
     assert.ok(Number.isSafeInteger(publishedAt))
-    const id = { placeId: '1', buildId: 'b' }
     assert.deepEqual(await ingest.getMap(id), { ...status, publishedAt, frozenAt: null, pending: null })
     const content = await ingest.getMapContent(id)
     assert.ok(content)
@@ -24,7 +30,10 @@ export const publishingChecks: readonly IngestCheck[] = [
     assert.deepEqual(await bytesOf(content), bytes)
   }),
 
-  check('any JSON value is a map', async ({ publish, text }) => {
+  check('any JSON value is a map, and so are no bytes', async ({ publish, text }) => {
+    const manifest = { contentType: 'text/plain', size: 0, digest: digestOf(), chunks: [] }
+    assert.equal((await publish({ manifest })).outcome, 'created')
+    assert.equal(await text(), '')
     for (const [i, map] of [null, false, 0, '', [], {}].entries()) {
       const { outcome } = await publish({ map, buildId: `b${i}` })
       assert.equal(outcome, 'created')
@@ -56,17 +65,9 @@ export const publishingChecks: readonly IngestCheck[] = [
     for (const id of ids) assert.deepEqual(JSON.parse(await text(id)), id)
   }),
 
-  check('a map that was never published is undefined', async ({ ingest }) => {
-    const id = { placeId: '1', buildId: 'b' }
-    assert.equal(await ingest.getMap(id), undefined)
-    assert.equal(await ingest.getMapContent(id), undefined)
-    assert.equal(await ingest.getChunk(digestOf()), undefined)
-    assert.deepEqual(await ingest.listMaps(), { maps: [], next: null })
-  }),
-
   check('publishing a manifest returns its missing chunks, and the last one completes it', async (bench) => {
     const { ingest, publish, put, text } = bench
-    const { manifest, digests } = mapOf('a', 'b', 'a', 'c')
+    const manifest = manifestOf('a', 'b', 'a', 'c')
     const id = { placeId: '1', buildId: 'b' }
     const recorded = await publish({ manifest })
     assert.deepEqual(recorded, {
@@ -78,13 +79,13 @@ export const publishingChecks: readonly IngestCheck[] = [
       contentType: 'text/plain',
       chunks: 4,
       frozen: false,
-      missing: [digests[0], digests[1], digests[3]],
+      missing: digests('a', 'b', 'c'),
       publishedAt: null,
     })
     assert.deepEqual(await put('b'), { stored: 1, existing: 0, rejected: [], completed: [] })
     assert.deepEqual(await put('b', 'c'), { stored: 1, existing: 1, rejected: [], completed: [] })
     const { outcome, ...rest } = recorded
-    const missing = [digests[0]]
+    const missing = digests('a')
     assert.deepEqual(await publish({ manifest }), { ...recorded, missing })
     assert.deepEqual(await ingest.getMap(id), { ...rest, missing, frozenAt: null, pending: null })
     assert.equal(await ingest.getMapContent(id), undefined)
@@ -99,26 +100,25 @@ export const publishingChecks: readonly IngestCheck[] = [
     assert.equal(await text(), 'abac')
   }),
 
-  check('one chunk is stored and reported', async ({ ingest, publish }) => {
-    const { manifest } = mapOf('a', 'b')
+  check('one chunk, of up to 1 MiB, is stored and reported', async ({ ingest, publish, text }) => {
+    const large = 'x'.repeat(1_048_576)
+    const manifest = manifestOf('a', large)
     await publish({ manifest })
     const put = (text: string) => ingest.putChunk(chunk(text).digest, chunk(text).bytes)
     assert.deepEqual(await put('a'), { outcome: 'stored', completed: [] })
     assert.deepEqual(await put('a'), { outcome: 'existing', completed: [] })
-    const { outcome, completed } = await put('b')
-    assert.equal(outcome, 'stored')
-    assert.deepEqual(
-      completed.map((each) => [each.outcome, each.digest]),
-      [['created', manifest.digest]],
-    )
-    assert.deepEqual(await put('b'), { outcome: 'existing', completed: [] })
-    assert.deepEqual(Buffer.from((await ingest.getChunk(chunk('b').digest)) ?? ''), Buffer.from('b'))
+    const { outcome, completed } = await put(large)
+    assert.deepEqual([outcome, completed.length], ['stored', 1])
+    assert.deepEqual([completed[0]?.outcome, completed[0]?.digest], ['created', manifest.digest])
+    assert.deepEqual(await put(large), { outcome: 'existing', completed: [] })
+    assert.ok((await text()) === `a${large}`)
+    assert.deepEqual(Buffer.from((await ingest.getChunk(chunk('a').digest)) ?? ''), Buffer.from('a'))
   }),
 
   check('a chunk with a wrong digest, too large, or without a manifest is refused', async (bench) => {
     const { ingest, publish } = bench
     const large = Buffer.alloc(1_048_577)
-    await publish({ manifest: mapOf('a', 'b').manifest })
+    await publish({ manifest: manifestOf('a', 'b') })
     const put = (digest: Digest, bytes: Uint8Array) => ingest.putChunk(digest, bytes)
     await assertRefused(put(chunk('a').digest, Buffer.from('b')), 'digest-mismatch')
     await assertRefused(put(chunk('c').digest, Buffer.from('c')), 'chunk-undeclared')
@@ -144,67 +144,48 @@ export const publishingChecks: readonly IngestCheck[] = [
     )
   }),
 
-  check('a chunk of 1 MiB is taken', async ({ ingest, publish }) => {
-    const bytes = Buffer.alloc(1_048_576, 'x')
-    const chunks = [{ digest: digestOf(bytes), size: bytes.length }]
-    const manifest = { contentType: 'a/b', size: bytes.length, digest: digestOf(bytes), chunks }
-    await publish({ manifest })
-    const { completed } = await ingest.putChunk(digestOf(bytes), bytes)
-    assert.equal(completed.length, 1)
-    const content = await ingest.getMapContent({ placeId: '1', buildId: 'b' })
-    assert.ok(content && (await bytesOf(content)).equals(bytes))
-  }),
-
   check('the same bytes in other chunks are the same map', async ({ publish, put }) => {
-    await publish({ manifest: mapOf('ab', 'c').manifest })
+    await publish({ manifest: manifestOf('ab', 'c') })
     await put('ab', 'c')
-    const { outcome, missing, chunks } = await publish({ manifest: mapOf('a', 'bc').manifest })
+    const { outcome, missing, chunks } = await publish({ manifest: manifestOf('a', 'bc') })
     assert.deepEqual([outcome, missing, chunks], ['unchanged', [], 2])
-    const { manifest } = mapOf('ab', 'c')
+    const manifest = manifestOf('ab', 'c')
     const other = await publish({ manifest: { ...manifest, contentType: 'text/html' } })
     assert.equal(other.outcome, 'replaced', 'as another type it is another map')
   }),
 
   check('stored chunks are not reported as missing', async ({ publish, put, text }) => {
-    await publish({ manifest: mapOf('a', 'b', 'c').manifest })
+    await publish({ manifest: manifestOf('a', 'b', 'c') })
     await put('a', 'b', 'c')
-    const next = await publish({ buildId: 'next', manifest: mapOf('a', 'x', 'c').manifest })
+    const next = await publish({ buildId: 'next', manifest: manifestOf('a', 'x', 'c') })
     assert.deepEqual([next.outcome, next.missing], ['incomplete', [chunk('x').digest]])
     await put('x')
     assert.equal(await text({ buildId: 'next' }), 'axc')
-    const { outcome } = await publish({ buildId: 'other', manifest: mapOf('x', 'b').manifest })
+    const { outcome } = await publish({ buildId: 'other', manifest: manifestOf('x', 'b') })
     assert.equal(outcome, 'created', 'one that finds all its chunks there')
     assert.equal(await text({ buildId: 'other' }), 'xb')
   }),
 
-  check('an empty map has no chunks', async ({ publish, text }) => {
-    const manifest = { contentType: 'text/plain', size: 0, digest: digestOf(), chunks: [] }
-    assert.equal((await publish({ manifest })).outcome, 'created')
-    assert.equal(await text(), '')
-  }),
-
   check('the last chunk of a manifest with a wrong digest drops it and returns the issues', async (bench) => {
     const { ingest, publish, put } = bench
-    const manifest = { ...mapOf('a', 'b').manifest, digest: digestOf(Buffer.from('wrong')) }
+    const manifest = { ...manifestOf('a', 'b'), digest: digestOf(Buffer.from('wrong')) }
     await publish({ manifest })
     await put('a')
     const { stored, completed } = await put('b')
     assert.equal(stored, 1)
     const [dropped] = completed as [PublishedMap]
     assert.deepEqual([dropped.outcome, dropped.state, dropped.publishedAt], ['incomplete', 'incomplete', null])
-    assert.deepEqual(
-      dropped.issues?.map(({ code, path }) => [code, path]),
-      [['digest_mismatch', '/manifest/digest']],
-    )
+    const [issue] = dropped.issues ?? []
+    assert.deepEqual([issue?.code, issue?.path], ['digest_mismatch', '/manifest/digest'])
     assert.equal(await ingest.getMap({ placeId: '1', buildId: 'b' }), undefined)
     assert.deepEqual((await put('a')).rejected[0]?.issues[0]?.code, 'undeclared')
   }),
 
   check('a manifest that does not match stored chunks is refused', async ({ publish, put, text }) => {
     await publish({ map: 'before' })
-    await publish({ placeId: '2', manifest: mapOf('a', 'bb').manifest })
+    await publish({ placeId: '2', manifest: manifestOf('a', 'bb') })
     await put('a', 'bb')
-    const { manifest } = mapOf('bb', 'a')
+    const manifest = manifestOf('bb', 'a')
     const wrongDigest = { ...manifest, digest: digestOf() }
     const wrongSizes = { ...manifest, chunks: manifest.chunks.map((each, i) => ({ ...each, size: i + 1 })) }
     for (const each of [wrongDigest, wrongSizes]) {
@@ -218,7 +199,7 @@ export const publishingChecks: readonly IngestCheck[] = [
   check('while a replacement is incomplete, the complete map stays', async (bench) => {
     const { ingest, publish, put, text } = bench
     const first = await publish({ map: 'first' })
-    const { manifest } = mapOf('a', 'b')
+    const manifest = manifestOf('a', 'b')
     const recorded = await publish({ manifest })
     assert.equal(recorded.outcome, 'incomplete')
     await put('a')
@@ -237,8 +218,8 @@ export const publishingChecks: readonly IngestCheck[] = [
   }),
 
   check('a later publication replaces a pending manifest', async ({ publish, put, text }) => {
-    await publish({ manifest: mapOf('a', 'b').manifest })
-    await publish({ manifest: mapOf('b', 'c').manifest })
+    await publish({ manifest: manifestOf('a', 'b') })
+    await publish({ manifest: manifestOf('b', 'c') })
     assert.equal((await put('a')).rejected.length, 1)
     await publish({ map: 'last' })
     assert.equal((await put('b', 'c')).rejected.length, 2)
@@ -247,7 +228,15 @@ export const publishingChecks: readonly IngestCheck[] = [
 
   check('the first stored event of a build freezes its maps permanently', async (bench) => {
     const { ingest, publish, submit, event, text } = bench
+    await submit(event('earlier'))
+    await publish({ map: 'before' })
+    await submit(event('earlier', { buildId: 'b' }), event('rejected', { buildId: 'b', type: 5 }))
     const first = await publish({ map: 'first' })
+    assert.deepEqual(
+      [first.outcome, first.frozen],
+      ['replaced', false],
+      'duplicates and rejected events freeze nothing',
+    )
     await publish({ placeId: '2', map: 'second' })
     await publish({ buildId: 'other', map: 'other' })
     await submit(event('e', { buildId: 'b', placeId: '1' }))
@@ -257,8 +246,8 @@ export const publishingChecks: readonly IngestCheck[] = [
       assert.ok(refused.message.includes(part), `${refused.message} contains ${part}`)
     }
     await assertRefused(publish({ placeId: '2', map: 'corrected' }), 'map-frozen')
-    await assertRefused(publish({ manifest: mapOf('x').manifest }), 'map-frozen')
-    const manifest = { ...mapOf('"first"').manifest, contentType: 'text/plain' }
+    await assertRefused(publish({ manifest: manifestOf('x') }), 'map-frozen')
+    const manifest = { ...manifestOf('"first"'), contentType: 'text/plain' }
     await assertRefused(publish({ manifest }), 'map-frozen')
     assert.equal(await text(), '"first"')
     assert.equal(await text({ placeId: '2' }), '"second"')
@@ -269,18 +258,9 @@ export const publishingChecks: readonly IngestCheck[] = [
     assert.equal((await publish({ buildId: 'b-2', map: 'corrected' })).outcome, 'created')
   }),
 
-  check('rejected and duplicate events freeze nothing', async ({ publish, submit, event }) => {
-    await submit(event('e'))
-    await publish({ map: 'first' })
-    const { duplicates, rejected } = await submit(event('e', { buildId: 'b' }), event('f', { buildId: 'b', type: 5 }))
-    assert.deepEqual([duplicates, rejected.length], [1, 1])
-    const { outcome, frozen } = await publish({ map: 'second' })
-    assert.deepEqual([outcome, frozen], ['replaced', false])
-  }),
-
   check('an incomplete first map is pinned by the freeze, and completes', async (bench) => {
     const { publish, put, submit, event, text } = bench
-    const { manifest } = mapOf('a', 'b')
+    const manifest = manifestOf('a', 'b')
     await publish({ manifest })
     await put('a')
     await submit(event('e', { buildId: 'b' }))
@@ -295,7 +275,7 @@ export const publishingChecks: readonly IngestCheck[] = [
 
   check('a freeze voids a pending replacement', async (bench) => {
     const { ingest, publish, put, submit, event, text } = bench
-    const { manifest } = mapOf('a', 'b')
+    const manifest = manifestOf('a', 'b')
     await publish({ map: 'first' })
     await publish({ manifest })
     await put('a')
@@ -312,13 +292,16 @@ export const publishingChecks: readonly IngestCheck[] = [
     assert.deepEqual([outcome, frozen], ['created', true])
     await assertRefused(publish({ map: 'second' }), 'map-frozen')
     assert.equal((await publish({ map: 'first' })).outcome, 'unchanged')
-    await publish({ placeId: '2', manifest: mapOf('a').manifest })
-    await assertRefused(publish({ placeId: '2', manifest: mapOf('b').manifest }), 'map-frozen')
+    await publish({ placeId: '2', manifest: manifestOf('a') })
+    await assertRefused(publish({ placeId: '2', manifest: manifestOf('b') }), 'map-frozen')
     await put('a')
     assert.equal(await text({ placeId: '2' }), 'a')
   }),
 
-  check('a publication is made only if its preconditions hold', async ({ publish, text }) => {
+  check('a publication is made only if its preconditions hold', async ({ publish, put, text }) => {
+    const pending = { placeId: '2', manifest: manifestOf('pending') }
+    for (const _ of range(2)) assert.equal((await publish(pending, { ifNoneMatch: '*' })).outcome, 'incomplete')
+    assert.equal((await put('pending')).completed[0]?.outcome, 'created')
     const other = digestOf()
     await assertRefused(publish({ map: 'first' }, { ifMatch: other }), 'precondition-failed')
     const { digest, outcome } = await publish({ map: 'first' }, { ifNoneMatch: '*' })
@@ -329,20 +312,14 @@ export const publishingChecks: readonly IngestCheck[] = [
     assert.equal(await text(), '"first"')
     assert.equal((await publish({ map: 'first' }, { ifMatch: digest })).outcome, 'unchanged')
     assert.equal((await publish({ map: 'second' }, { ifMatch: digest })).outcome, 'replaced')
-    const { manifest } = mapOf('a')
+    const manifest = manifestOf('a')
     await assertRefused(publish({ manifest }, { ifMatch: digest }), 'precondition-failed')
-  }),
-
-  check('ifNoneMatch ignores a pending manifest', async ({ publish, put }) => {
-    const { manifest } = mapOf('a')
-    for (const _ of range(2)) assert.equal((await publish({ manifest }, { ifNoneMatch: '*' })).outcome, 'incomplete')
-    assert.equal((await put('a')).completed[0]?.outcome, 'created')
   }),
 
   check('a dry run decides everything and writes nothing', async (bench) => {
     const { ingest, publish, put, submit, event } = bench
     const dry = (publication: object) => publish(publication, { dryRun: true })
-    const { manifest } = mapOf('a', 'b')
+    const manifest = manifestOf('a', 'b')
     const { outcome, state, digest } = await dry({ map: 'first' })
     assert.deepEqual([outcome, state, digest], ['created', 'complete', digestOf(canonicalJson('first'))])
     const incomplete = await dry({ manifest })
@@ -363,7 +340,7 @@ export const publishingChecks: readonly IngestCheck[] = [
   }),
 
   check('an invalid publication is refused with its issues', async ({ ingest, publish }) => {
-    const { manifest } = mapOf('a', 'b')
+    const manifest = manifestOf('a', 'b')
     const [first, second] = manifest.chunks
     const wrong: [object, IssueCode, string][] = [
       [{ placeId: undefined, map: 1 }, 'required', '/placeId'],
@@ -401,13 +378,10 @@ export const publishingChecks: readonly IngestCheck[] = [
   check('maps are listed in pages, for a build and for a place', async ({ ingest, publish }) => {
     const ids = ['a', 'b'].flatMap((buildId) => ['1', '2', 'é'].map((placeId) => ({ placeId, buildId })))
     for (const id of [...ids].reverse()) await publish({ ...id, map: id })
-    await publish({ placeId: '2', buildId: 'a', manifest: mapOf('x', 'y').manifest })
+    await publish({ placeId: '2', buildId: 'a', manifest: manifestOf('x', 'y') })
     const all = await ingest.listMaps()
     assert.equal(all.next, null)
-    assert.deepEqual(
-      all.maps.map(({ placeId, buildId }) => ({ placeId, buildId })),
-      ids,
-    )
+    assert.deepEqual(all.maps.map(mapIdOf), ids)
     for (const status of all.maps) assert.deepEqual(await ingest.getMap(status), status)
     for (const limit of [1, 4, 6]) {
       const seen = []
@@ -426,7 +400,7 @@ export const publishingChecks: readonly IngestCheck[] = [
   }),
 
   check('any part of a map is read', async ({ ingest, publish, put }) => {
-    await publish({ manifest: mapOf('abc', 'd', 'efgh').manifest })
+    await publish({ manifest: manifestOf('abc', 'd', 'efgh') })
     await put('abc', 'd', 'efgh')
     const content = await ingest.getMapContent({ placeId: '1', buildId: 'b' })
     assert.ok(content)
@@ -445,7 +419,7 @@ export const publishingChecks: readonly IngestCheck[] = [
 
   check('concurrent chunks complete their map', async ({ publish, put, text }) => {
     const texts = range(40).map((i) => `chunk ${i} `)
-    const { manifest } = mapOf(...texts)
+    const manifest = manifestOf(...texts)
     await publish({ manifest })
     const results = await Promise.all(texts.map((each) => put(each)))
     assert.ok(results.every(({ stored }) => stored === 1))

@@ -1,6 +1,8 @@
 import assert from 'node:assert/strict'
 import { followEvents, type ReadEventsOptions } from '@ingest/core'
-import { assertRefused, benchOf, check, type IngestCheck, idOf, isolatedCheck, mapOf, range } from './ingest-check.ts'
+import { manifestOf } from '../store/sample-maps.ts'
+import { range } from '../store/store-check.ts'
+import { assertRefused, benchOf, check, type IngestCheck, idOf, isolatedCheck } from './ingest-check.ts'
 
 /** Reading events, statistics and recent outcomes. */
 export const readingChecks: readonly IngestCheck[] = [
@@ -42,40 +44,22 @@ export const readingChecks: readonly IngestCheck[] = [
     assert.deepEqual(await ids({ type: 'kill', limit: 0 }), [])
     const [, second] = await events({ type: 'kill' })
     assert.deepEqual(await ids({ type: 'kill', after: second?.cursor ?? '', limit: 1 }), ['e3'])
-    for (const bad of [
-      { type: '' },
-      { buildId: '' },
-      { limit: -1 },
-      { from: 0.5 },
-      { to: Number.NaN },
-      { waitMs: -1 },
-    ]) {
-      await assertRefused(events(bad), 'invalid-argument')
-    }
+    const invalid = [{ type: '' }, { buildId: '' }, { limit: -1 }, { from: 0.5 }, { to: Number.NaN }, { waitMs: -1 }]
+    for (const options of invalid) await assertRefused(events(options), 'invalid-argument')
   }),
 
   check('events are filtered by the time they were received', async ({ submit, event, events }) => {
     for (const i of range(5)) await submit(event(`${i}`, { type: i % 2 === 0 ? 'first' : 'other' }))
     const all = await events()
     const times = all.map(({ receivedAt }) => receivedAt)
-    assert.deepEqual(
-      times,
-      [...times].sort((a, b) => a - b),
-      'times never decrease',
-    )
-    for (const from of times) {
-      assert.deepEqual(
-        await events({ from }),
-        all.filter(({ receivedAt }) => receivedAt >= from),
-      )
-      assert.deepEqual(
-        await events({ to: from }),
-        all.filter(({ receivedAt }) => receivedAt < from),
-      )
-      assert.deepEqual(
-        await events({ from, to: from + 1, type: 'first' }),
-        all.filter(({ receivedAt, text }) => receivedAt === from && text.includes('"first"')),
-      )
+    const sorted = times.toSorted((a, b) => a - b)
+    assert.deepEqual(times, sorted, 'times never decrease')
+    for (const time of times) {
+      const [later, earlier] = [all.slice(times.indexOf(time)), all.slice(0, times.indexOf(time))]
+      assert.deepEqual(await events({ from: time }), later)
+      assert.deepEqual(await events({ to: time }), earlier)
+      const first = later.filter(({ receivedAt, text }) => receivedAt === time && text.includes('"first"'))
+      assert.deepEqual(await events({ from: time, to: time + 1, type: 'first' }), first)
     }
     assert.deepEqual(await events({ from: (times.at(-1) ?? 0) + 1 }), [])
   }),
@@ -98,18 +82,13 @@ export const readingChecks: readonly IngestCheck[] = [
     const { ingest, submit, event, events } = bench
     assert.deepEqual(await events({ waitMs: 1 }), [])
     await submit(event('old', { type: 'other' }))
-    const { after, found } = {
-      after: await ingest.lastCursor(),
-      found: events({ type: 'new', waitMs: 60_000 }),
-    }
+    const after = await ingest.lastCursor()
+    const found = events({ type: 'new', waitMs: 60_000 })
     await submit(event('no', { type: 'other' }))
     await submit(event('yes', { type: 'new' }))
     assert.deepEqual((await found).map(idOf), ['yes'])
-    assert.deepEqual(
-      (await events({ after, waitMs: 60_000 })).map(idOf),
-      ['no', 'yes'],
-      'stored events end a long poll at once',
-    )
+    const atOnce = await events({ after, waitMs: 60_000 })
+    assert.deepEqual(atOnce.map(idOf), ['no', 'yes'], 'stored events end a long poll at once')
     const cursors: string[] = []
     await events({ type: 'none', waitMs: 1, onProgress: (cursor) => void cursors.push(cursor) })
     assert.equal(cursors.at(-1), await ingest.lastCursor())
@@ -171,7 +150,7 @@ export const readingChecks: readonly IngestCheck[] = [
     await publish({ map: 1, buildId: 'b1' })
     await publish({ map: 1, buildId: 'b2' })
     await publish({ map: 1, buildId: 'b2', placeId: '2' })
-    await publish({ manifest: mapOf('not there').manifest, buildId: 'b3' })
+    await publish({ manifest: manifestOf('not there'), buildId: 'b3' })
     const { bytes, eventsPerSecond, ...counts } = await ingest.getStats()
     const times = (await events()).map(({ receivedAt }) => receivedAt)
     assert.deepEqual(counts, {
@@ -249,23 +228,17 @@ export const readingChecks: readonly IngestCheck[] = [
     const { rejected: second } = await submit(event('b', { type: 6, buildId: 1 }))
     const { total, groups, rejected } = await ingest.listRejected()
     assert.equal(total, 3)
-    assert.deepEqual(
-      rejected.map(({ receivedAt: _, ...each }) => each),
-      [...second, ...first.toReversed()],
-    )
+    const listed = rejected.map(({ receivedAt: _, ...each }) => each)
+    assert.deepEqual(listed, [...second, ...first.toReversed()])
     const times = rejected.map(({ receivedAt }) => receivedAt)
-    assert.deepEqual(
-      times,
-      [...times].sort((a, b) => b - a),
-    )
-    assert.deepEqual(
-      groups.map(({ code, path, count, lastAt }) => [code, path, count, lastAt]),
-      [
-        ['invalid_type', '/type', 2, times[0]],
-        ['invalid_type', '/buildId', 1, times[0]],
-        ['not_object', '', 1, times[1]],
-      ],
-    )
+    const newestFirst = times.toSorted((a, b) => b - a)
+    assert.deepEqual(times, newestFirst)
+    const counted = groups.map(({ code, path, count, lastAt }) => [code, path, count, lastAt])
+    assert.deepEqual(counted, [
+      ['invalid_type', '/type', 2, times[0]],
+      ['invalid_type', '/buildId', 1, times[0]],
+      ['not_object', '', 1, times[1]],
+    ])
     const newest = await ingest.listRejected({ limit: 1 })
     assert.deepEqual(newest, { ...newest, total, groups, rejected: rejected.slice(0, 1) })
     for (const limit of [0, 1_001]) await assertRefused(ingest.listRejected({ limit }), 'invalid-argument')

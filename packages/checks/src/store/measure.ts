@@ -11,10 +11,8 @@ export const measureChecks: readonly StoreCheck[] = [
     const unwatch = store.watchCommits?.((commit) => commits.push(commit))
     if (!unwatch) return
     await Promise.all(range(20).map((i) => store.append('p', batchOf([event(`e-${i}`)]))))
-    assert.equal(
-      commits.reduce((sum, { requests }) => sum + requests, 0),
-      20,
-    )
+    const sum = commits.reduce((requests, commit) => requests + commit.requests, 0)
+    assert.equal(sum, 20)
     for (const { requests, durationMs } of commits) assert.ok(requests > 0 && durationMs > 0, 'it took some time')
     const before = commits.length
     unwatch()

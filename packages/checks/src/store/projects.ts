@@ -39,37 +39,24 @@ export const projectChecks: readonly StoreCheck[] = [
     assert.deepEqual(await store.project('p'), projectWith(['k1']))
   }),
 
-  check('an update rejects with the error of its decision, and writes nothing', async (store) => {
-    await store.updateProject('p', () => ({ project: projectWith(['k1']), result: undefined }))
-    const thrown = new RangeError('no')
-    const throwing = store.updateProject('p', () => {
-      throw thrown
-    })
-    assert.equal(await rejectionOf(throwing), thrown)
-    assert.deepEqual(await store.project('p'), projectWith(['k1']))
-  }),
-
-  check('a decision that throws does not affect concurrent operations', async (store) => {
-    const thrown = new Error('no')
-    const refuse = () => {
-      throw thrown
-    }
-    const [first, refusal, update, last] = await Promise.all([
-      store.append('p', batchOf([event('first')])),
-      rejectionOf(store.updateProject('p', refuse)),
-      store.updateProject('p', () => ({ project: projectWith([]), result: 'updated' })),
-      store.append('p', batchOf([event('last')])),
-    ])
-    assert.deepEqual([first.stored, refusal, update, last.stored], [[true], thrown, 'updated', [true]])
-    assert.deepEqual((await idsOf(store)).sort(), ['first', 'last'])
-    assert.deepEqual(await store.project('p'), projectWith([]))
-  }),
-
-  check('a project and the events of its name are separate', async (store) => {
-    await store.updateProject('p', () => ({ project: projectWith(['k1']), result: undefined }))
-    await store.append('p', batchOf([event('a')]))
-    assert.deepEqual(await store.project('p'), projectWith(['k1']))
-    await store.updateProject('p', () => ({ project: projectWith([]), result: undefined }))
-    assert.deepEqual(await idsOf(store), ['a'])
-  }),
+  check(
+    'an update rejects with the error of its decision, writes nothing, and affects no other operation',
+    async (store) => {
+      const thrown = new Error('no')
+      const refuse = () => {
+        throw thrown
+      }
+      const [first, refusal, update, last] = await Promise.all([
+        store.append('p', batchOf([event('first')])),
+        rejectionOf(store.updateProject('p', refuse)),
+        store.updateProject('p', () => ({ project: projectWith([]), result: 'updated' })),
+        store.append('p', batchOf([event('last')])),
+      ])
+      assert.deepEqual([first.stored, refusal, update, last.stored], [[true], thrown, 'updated', [true]])
+      assert.deepEqual((await idsOf(store)).sort(), ['first', 'last'])
+      assert.deepEqual(await store.project('p'), projectWith([]))
+      assert.equal(await rejectionOf(store.updateProject('p', refuse)), thrown)
+      assert.deepEqual(await store.project('p'), projectWith([]))
+    },
+  ),
 ]

@@ -1,23 +1,157 @@
 import assert from 'node:assert/strict'
-import type { AppendResult, KeyRecord } from '@ingest/core'
+import { setImmediate as nextTurn } from 'node:timers/promises'
+import type { AppendBatch, KeyRecord, ReadOptions, Store } from '@ingest/core'
 import { createKeyring } from '@ingest/core/internal'
-import { raceChunks, raceFreeze } from './map-races.ts'
-import { addKey, batchOf, event, frozenAt, idsOf, readAll, textsOf } from './sample-events.ts'
-import { chunkText, countUpdate, key, newChunk, publish, putChunk, readyPlaces, record } from './sample-maps.ts'
-import { check, range, type StoreCheck } from './store-check.ts'
-import { watch, watchedBatch } from './watch-log.ts'
+import { raceChunks, raceFreeze, raceReplacements } from './map-races.ts'
+import { addKey, batchOf, event, frozenAt, idOfStored, idsOf, readAll, textsOf } from './sample-events.ts'
+import {
+  chunkText,
+  countUpdate,
+  eventBatch,
+  key,
+  newChunk,
+  publish,
+  putChunk,
+  readyPlaces,
+  record,
+} from './sample-maps.ts'
+import { type Handles, range, type SharedStoreCheck, sharedCheck } from './store-check.ts'
 
-export const raceChecks: readonly StoreCheck[] = [
-  check('of 50 concurrent updates of a project none is lost', async (store) => {
-    const ids = range(50).map((i) => `k${i}`)
-    await Promise.all(ids.map((id) => addKey(store, id)))
-    const kept = (await store.project('p'))?.keys.map(({ keyId }) => keyId)
-    assert.deepEqual(kept?.sort(), ids.sort())
+/** What is done through all handles at once. */
+export const raceChecks: readonly SharedStoreCheck[] = [
+  sharedCheck('of appends of the same events through all handles exactly one stores each', async (handles) => {
+    const rounds = 20
+    for (const round of range(rounds)) {
+      const ids = range(8).map((i) => `${round}-${i}`)
+      const batch = batchOf(ids.map((id) => event(id)))
+      const results = await Promise.all(
+        [...handles, ...handles].map(async (store, i) => {
+          const result = await store.append('p', batch)
+          const other = handleAt(handles, i + 1)
+          const known = await other.known('p', ids)
+          assert.ok(known.every(Boolean), 'an acknowledged event is known through every handle')
+          return result
+        }),
+      )
+      for (const [i, id] of ids.entries()) {
+        assert.equal(results.filter(({ stored }) => stored[i]).length, 1, `event ${id}`)
+      }
+      assert.ok(results.every(({ conflicts }) => conflicts === 0))
+    }
+    await assertSameLog(handles, rounds * 8)
   }),
 
-  check('uses of keys are noted beside concurrent revocations and rotations, and undo none', async (store) => {
-    const noting = createKeyring(store, () => 1000)
-    const others = createKeyring(store, () => 1000)
+  sharedCheck('batches of the same events in different orders are stored once, without an error', async (handles) => {
+    const [rounds, size] = [20, 49]
+    for (const round of range(rounds)) {
+      const idsOn = (side: string) => range(size).map((i) => `${round}-${side}-${i}`)
+      const [left, right, middle] = [idsOn('left'), idsOn('right'), `${round}-middle`]
+      const orders = [
+        // slow, as each event freezes a build: the others meet its first event in the midst of theirs
+        [middle, ...idsOn('own')],
+        [...left, middle, ...right],
+        [...right, middle, ...left],
+      ]
+      const results = await Promise.all(
+        orders.map(async (ids, i) => {
+          const texts = ids.map((id) => event(id, i === 0 ? { buildId: id } : {}))
+          const { stored } = await handleAt(handles, round + i).append('p', batchOf(texts))
+          return ids.filter((_, at) => stored[at])
+        }),
+      )
+      assert.deepEqual(results.flat().sort(), [...new Set(orders.flat())].sort())
+    }
+    await assertSameLog(handles, rounds * (3 * size + 1))
+  }),
+
+  sharedCheck('a tail of the log misses nothing while all handles append', async (handles) => {
+    const [a, b, c] = handles
+    let isSlowRunning = true
+    let isRunning = true
+    let count = 0
+
+    async function append(store: Store, id: string, buildId?: string): Promise<void> {
+      await store.append('p', eventBatch(id, buildId))
+      count++
+    }
+
+    /** Appends events that wait for publications to their builds: others must not overtake them. */
+    async function appendSlowly(): Promise<void> {
+      for (const n of range(12)) {
+        const publications = range(3).map((place) => {
+          const texts = range(60).map((i) => `${n} ${place} ${i}`)
+          return publish(c, key({ placeId: `${place}`, buildId: `${n}` }), ...texts)
+        })
+        await Promise.race(publications)
+        await Promise.all([append(a, `slow-${n}`, `${n}`), ...publications])
+      }
+      isSlowRunning = false
+    }
+
+    async function appendFast(): Promise<void> {
+      for (let n = 0; isSlowRunning; n++) {
+        await append(b, `fast-${n}`)
+        await nextTurn()
+      }
+    }
+
+    const writing = Promise.all([appendSlowly(), appendFast()]).finally(() => {
+      isSlowRunning = false
+      isRunning = false
+    })
+    const [, ...tails] = await Promise.all([writing, ...handles.map((store) => tail(store, () => isRunning))])
+    const ids = await assertSameLog(handles, count)
+    for (const seen of tails) assert.deepEqual(seen, ids)
+  }),
+
+  sharedCheck(
+    'an event is visible with its whole batch and its build frozen, through every handle',
+    async (handles) => {
+      let running = true
+      const writers = handles.map(async (store, h) => {
+        for (const n of range(12)) await store.append('p', watchedBatch(`${h}-${n}`))
+      })
+      const writing = Promise.all(writers).finally(() => {
+        running = false
+      })
+      const watching = handles.map((store, h) => watch(store, handleAt(handles, h + 1), () => running))
+      const [, ...watches] = await Promise.all([writing, ...watching])
+      const ids = await assertSameLog(handles, 3 * 12 * 5)
+      for (const seen of watches) assert.deepEqual(seen, ids)
+    },
+  ),
+
+  sharedCheck('of concurrent updates of a project and of a map through all handles none is lost', async (handles) => {
+    await publish(handles[0], key(), 'a')
+    const ids = handles.flatMap((_, h) => range(12).map((i) => `k${h}-${i}`))
+    const updates = handles.flatMap((store, h) =>
+      range(12).flatMap((i) => [addKey(store, `k${h}-${i}`), countUpdate(store, key())]),
+    )
+    await Promise.all(updates)
+    for (const store of handles) {
+      assert.deepEqual((await store.project('p'))?.keys.map(({ keyId }) => keyId).sort(), ids.sort())
+      assert.equal((await store.map(key())).complete?.publishedAt, 1_036)
+    }
+  }),
+
+  sharedCheck('publications through one handle and the first event through another have one order', async (handles) => {
+    await Promise.all(range(12).map((i) => raceFreeze(rolesOf(handles, i), i)))
+  }),
+
+  sharedCheck('a freeze through one handle voids and ends replacements through another', async (handles) => {
+    for (const round of range(3)) {
+      await Promise.all(range(3).map((i) => raceReplacements(rolesOf(handles, i), 3 * round + i)))
+    }
+  }),
+
+  sharedCheck('a chunk put through one handle is stored if and only if maps of the others name it', async (handles) => {
+    const [a, b, c] = handles
+    await raceChunks({ publishers: [a, b], writer: c, reader: a })
+  }),
+
+  sharedCheck('uses of keys are noted beside concurrent revocations and rotations, and undo none', async ([a, b]) => {
+    const noting = createKeyring(a, () => 1000)
+    const others = createKeyring(b, () => 1000)
     const made: { key: string; record: KeyRecord }[] = []
     for (const _ of range(8)) made.push(await others.create('p', { scopes: ['read'] }))
     const ids = made.map(({ record }) => record.keyId)
@@ -30,132 +164,119 @@ export const raceChecks: readonly StoreCheck[] = [
     ])
     let records: readonly KeyRecord[]
     do {
-      await new Promise((resolve) => setImmediate(resolve))
+      await nextTurn()
       records = await others.list('p')
     } while (records.filter(({ lastUsedAt }) => lastUsedAt !== undefined).length < made.length)
     const stateOf = (record?: KeyRecord) => [record?.lastUsedAt, record?.revokedAt, record?.expiresAt]
-    assert.deepEqual(
-      ids.map((id) => stateOf(records.find(({ keyId }) => keyId === id))),
-      ids.map((_, i) => (i < 4 ? [1000, 1000, undefined] : [1000, undefined, 1000 + 48 * 3_600_000])),
-    )
+    for (const [i, id] of ids.entries()) {
+      const expected = i < 4 ? [1000, 1000, undefined] : [1000, undefined, 1000 + 48 * 3_600_000]
+      assert.deepEqual(stateOf(records.find(({ keyId }) => keyId === id)), expected)
+    }
     assert.equal(records.length, 12)
   }),
 
-  check('of 16 concurrent appends of a batch exactly one stores each event', async (store) => {
-    const ids = range(10).map((i) => `e-${i}`)
-    const results = await Promise.all(
-      range(16).map(async () => {
-        const result = await store.append('p', batchOf(ids.map((id) => event(id))))
-        assert.deepEqual(
-          await store.known('p', ids),
-          ids.map(() => true),
-          'an acknowledged event is stored',
-        )
-        return result
-      }),
-    )
-    assert.deepEqual(
-      timesStored(results),
-      ids.map(() => 1),
-    )
-    assert.ok(results.every(({ conflicts }) => conflicts === 0))
-    assert.deepEqual(await idsOf(store), ids)
-    assert.equal((await store.totals('p')).events, ids.length)
-  }),
-
-  check(
-    'overlapping concurrent batches store each event once, with the bytes of the append that reports it',
-    async (store) => {
+  sharedCheck(
+    'overlapping batches of two projects store each event once, with the bytes of the append that reports it',
+    async (handles) => {
       const batches = range(24).map((b) => range(20).map((i) => `e-${(b * 7 + i * 11) % 60}`))
-      const results = await Promise.all(
-        batches.map((ids, b) => store.append('p', batchOf(ids.map((id) => event(id, { sentBy: b }))))),
-      )
-      const winners = batches.flatMap((ids, b) =>
-        ids.filter((_, i) => results[b]?.stored[i]).map((id) => event(id, { sentBy: b })),
-      )
-      assert.equal(winners.length, 60)
-      assert.deepEqual((await textsOf(store)).sort(), winners.sort())
-      assert.equal(sum(results.map(({ conflicts }) => conflicts)), 24 * 20 - 60)
-      assert.equal((await store.totals('p')).events, 60)
+      const store = async (projectId: string) => {
+        const texts = batches.map((ids, b) => ids.map((id) => event(id, { sentBy: b })))
+        const results = await Promise.all(texts.map((of, b) => handleAt(handles, b).append(projectId, batchOf(of))))
+        const winners = texts.flatMap((of, b) => of.filter((_, i) => results[b]?.stored[i]))
+        assert.equal(winners.length, 60)
+        assert.deepEqual((await textsOf(handles[0], projectId)).sort(), winners.sort())
+        const conflicts = results.reduce((sum, each) => sum + each.conflicts, 0)
+        assert.equal(conflicts, 24 * 20 - 60)
+        assert.equal((await handles[1].totals(projectId)).events, 60)
+      }
+      await Promise.all([store('p'), store('q')])
     },
   ),
 
-  check('concurrent appends of one id in two projects store both', async (store) => {
-    const projectIds = ['p', 'q', 'r']
-    const results = await Promise.all(projectIds.map((id) => store.append(id, batchOf([event('a')]))))
-    assert.deepEqual(
-      results,
-      projectIds.map(() => ({ stored: [true], conflicts: 0, frozen: [] })),
-    )
-  }),
-
-  check('concurrent appends that freeze one build agree on when, and one reports it', async (store) => {
+  sharedCheck('concurrent appends that freeze one build agree on when, and one reports it', async (handles) => {
     const reports: string[] = []
-    const texts = range(16).map((i) => event(`${i}`, { buildId: 'b' }))
     const seen = await Promise.all(
-      texts.map(async (text, i) => {
-        const { frozen } = await store.append('p', batchOf([text], { receivedAt: 1_000 + i }))
-        reports.push(...frozen)
-        return frozenAt(store, 'b')
+      range(16).map(async (i) => {
+        const batch = eventBatch(`${i}`, 'b', 1_000 + i)
+        reports.push(...(await handleAt(handles, i).append('p', batch)).frozen)
+        return frozenAt(handleAt(handles, i + 1), 'b')
       }),
     )
-    const [first] = await readAll(store)
-    assert.deepEqual(
-      seen,
-      texts.map(() => first?.receivedAt),
-    )
+    const [first] = await readAll(handles[0])
+    for (const at of seen) assert.equal(at, first?.receivedAt)
     assert.deepEqual(reports, ['b'])
   }),
 
-  check(
-    'readers during appends see every event once, in one order, in whole batches, with their builds frozen',
-    async (store) => {
-      let running = true
-      const writers = range(4).map(async (writer) => {
-        for (const i of range(6)) await store.append('p', watchedBatch(`${writer}-${i}`, 5))
-      })
-      const writing = Promise.all(writers).finally(() => {
-        running = false
-      })
-      const [, ...seen] = await Promise.all([writing, ...range(3).map(() => watch(store, store, () => running))])
-      const ids = await idsOf(store)
-      assert.equal(ids.length, 4 * 6 * 5)
-      for (const each of seen) assert.deepEqual(each, ids)
-    },
-  ),
-
-  check('of 50 concurrent updates of a map none is lost', async (store) => {
-    await publish(store, key(), 'a')
-    await Promise.all(range(50).map(() => countUpdate(store, key())))
-    assert.equal((await store.map(key())).complete?.publishedAt, 1_050)
-  }),
-
-  check('of concurrent puts of one chunk exactly one stores it', async (store) => {
-    await record(store, key(), 'a', 'b')
-    const outcomes = await Promise.all(range(16).map(() => putChunk(store, 'p', newChunk('a'))))
-    assert.equal(outcomes.filter((outcome) => outcome === 'stored').length, 1)
-    assert.equal(outcomes.filter((outcome) => outcome === 'existing').length, 15)
-    assert.equal(await chunkText(store, 'a'), 'a')
-    await putChunk(store, 'p', newChunk('b'))
-    assert.deepEqual(await readyPlaces(store), ['1'])
-  }),
-
-  check(
-    'chunks that are put while maps are published and replaced are stored if and only if a map names them',
-    (store) => raceChunks({ publishers: [store], writer: store, reader: store }),
-  ),
-
-  check('racing publications and appends have one order, for all readers', async (store) => {
-    await Promise.all(range(30).map((i) => raceFreeze({ publisher: store, appender: store, reader: store }, i)))
+  sharedCheck('of concurrent puts of one chunk exactly one stores it', async (handles) => {
+    await record(handles[0], key(), 'a', 'b')
+    const outcomes = await Promise.all(range(16).map((i) => putChunk(handleAt(handles, i), 'p', newChunk('a'))))
+    assert.deepEqual(outcomes.toSorted(), [...range(15).map(() => 'existing'), 'stored'])
+    assert.equal(await chunkText(handles[1], 'a'), 'a')
+    await putChunk(handles[2], 'p', newChunk('b'))
+    assert.deepEqual(await readyPlaces(handles[0]), ['1'])
   }),
 ]
 
-/** How often each event of one batch was stored, over all its appends. */
-function timesStored(results: readonly AppendResult[]): number[] {
-  const [first] = results as [AppendResult]
-  return first.stored.map((_, i) => results.filter(({ stored }) => stored[i]).length)
+function handleAt(handles: Handles, i: number): Store {
+  return handles[i % handles.length] as Store
 }
 
-function sum(numbers: readonly number[]): number {
-  return numbers.reduce((total, each) => total + each, 0)
+async function assertSameLog(handles: Handles, count: number): Promise<string[]> {
+  const [ids, ...others] = await Promise.all(handles.map((store) => idsOf(store)))
+  assert.equal(new Set(ids).size, count)
+  assert.equal(ids?.length, count)
+  for (const other of others) assert.deepEqual(other, ids)
+  for (const store of handles) assert.equal((await store.totals('p')).events, count)
+  return ids as string[]
+}
+
+/** Each handle in each role, by turns. */
+function rolesOf(handles: Handles, turns: number) {
+  const [publisher, appender, reader] = [0, 1, 2].map((i) => handleAt(handles, turns + i)) as unknown as Handles
+  return { publisher, appender, reader }
+}
+
+/** A batch of five events that are named after it, as is the build that the last of them references. */
+function watchedBatch(name: string): AppendBatch {
+  const ids = watchedIds(name)
+  return batchOf(ids.map((id) => event(id, id === ids.at(-1) ? { buildId: name } : {})))
+}
+
+function watchedIds(name: string): string[] {
+  return range(5).map((i) => `${name}/${i}`)
+}
+
+/**
+ * Reads watched batches behind its cursor until nothing is running, and checks for each batch, through `other` too, what
+ * must have become visible with its first event. Returns the ids in the order in which they were read.
+ */
+async function watch(store: Store, other: Store, isRunning: () => boolean): Promise<string[]> {
+  return tail(store, isRunning, async (id) => {
+    const [name, index] = id.split('/') as [string, string]
+    if (index !== '0') return
+    const [at, known] = await Promise.all([frozenAt(other, name), other.known('p', watchedIds(name))])
+    assert.notEqual(at, undefined, 'an event is visible and its build is open')
+    assert.ok(known.every(Boolean), 'an event is visible and others of its batch are not')
+  })
+}
+
+/** Reads behind its cursor until nothing is running, and once more. Returns the ids in the order in which they were read. */
+async function tail(
+  store: Store,
+  isRunning: () => boolean,
+  onId: (id: string) => Promise<void> = async () => {},
+): Promise<string[]> {
+  const seen: string[] = []
+  let options: ReadOptions = {}
+  for (let last = false; !last; ) {
+    last = !isRunning()
+    for await (const each of store.read('p', options)) {
+      options = { after: each.cursor }
+      const id = idOfStored(each)
+      seen.push(id)
+      await onId(id)
+    }
+    await nextTurn()
+  }
+  return seen
 }

@@ -43,6 +43,11 @@ export function event(eventId: string, members: object = {}): string {
   return JSON.stringify({ projectId: 'p', eventId, ...members })
 }
 
+/** What an append returns that freezes no build. */
+export function appended(stored: boolean[], conflicts = 0): AppendResult {
+  return { stored, conflicts, frozen: [] }
+}
+
 export const oddEvents: readonly string[] = [
   '{ "projectId" :"p",\t"eventId":\n"spaces" ,"list": [ 1 , 2\r\n] , "empty":{ } }',
   '{"projectId":"p","eventId":"numbers","a":12345678901234567890,"b":1.0,"c":1E+2,"d":-0,"e":1e400,"f":0.1e-7}',
@@ -74,37 +79,15 @@ export const envelopes: readonly ((events: string) => string)[] = [
 /** Ids that are one only after some folding, trimming, normalising, unescaping or shortening. */
 export const lookAlikes: readonly string[] = [
   ...['a', 'A', ' a', 'a ', '  a', 'a\u00a0', 'a\u200b', '\ufeffa', 'aa', 'b', '`'],
-  ...[
-    '\u00e9',
-    'e\u0301',
-    'e',
-    '\u00c5',
-    '\u212b',
-    'A\u030a',
-    '\ufb01',
-    'fi',
-    'ß',
-    'ss',
-    'SS',
-    'İ',
-    'i̇',
-    'ı',
-    'ä',
-    'ae',
-  ],
+  ...['\u00e9', 'e\u0301', 'e', '\u00c5', '\u212b', 'A\u030a', '\ufb01', 'fi'],
+  ...['ß', 'ss', 'SS', 'İ', 'i̇', 'ı', 'ä', 'ae'],
   ...['1', '01', '1.0', '+1', '１', '0x1', 'true', 'null', 'undefined', '[]', '{}', ' '],
   ...['"', '\\', '\\"', '""', '\\\\', '/', '\\/', '\\u0061', '%61', '&amp;', '&', "'", '\u2028', '\u0080'],
   ...['😀', '😁', '\u{10ffff}', '\uffff', '\ud7ff', '\ue000', '👩‍👩‍👧', '👩‍👩‍👦'],
   ...['__proto__', 'constructor', 'toString', 'hasOwnProperty', 'length'],
   ...['x'.repeat(254), 'x'.repeat(255), 'x'.repeat(256), `${'x'.repeat(255)}y`, `y${'x'.repeat(255)}`],
-  ...[
-    'é'.repeat(64),
-    `${'é'.repeat(63)}è`,
-    'é'.repeat(128),
-    `${'é'.repeat(127)}è`,
-    '😀'.repeat(64),
-    `${'😀'.repeat(63)}😁`,
-  ],
+  ...['é'.repeat(64), `${'é'.repeat(63)}è`, 'é'.repeat(128), `${'é'.repeat(127)}è`],
+  ...['😀'.repeat(64), `${'😀'.repeat(63)}😁`],
 ]
 
 /** Stores five events in three batches, with another project's between them, and returns their ids in order. */
@@ -115,10 +98,6 @@ export async function appendSome(store: Store): Promise<string[]> {
   await store.append('p', batchOf([event('b'), event('c')]))
   await store.append('p', batchOf([event('d'), event('x'), event('e')], { indexes: [0, 2] }))
   return ['a', 'b', 'c', 'd', 'e']
-}
-
-export async function appendAll(store: Store, batches: readonly AppendBatch[]): Promise<AppendResult[]> {
-  return Promise.all(batches.map((batch) => store.append('p', batch)))
 }
 
 export async function readAll(store: Store, projectId = 'p', options?: ReadOptions): Promise<StoredEvent[]> {
@@ -134,6 +113,11 @@ export async function textsOf(store: Store, projectId = 'p'): Promise<string[]> 
 
 export async function idsOf(store: Store, projectId = 'p'): Promise<string[]> {
   return (await readAll(store, projectId)).map(idOfStored)
+}
+
+/** When the events were received. */
+export async function timesOf(store: Store): Promise<number[]> {
+  return (await readAll(store)).map(({ receivedAt }) => receivedAt)
 }
 
 export function textOf(stored: StoredEvent | undefined): string {

@@ -1,4 +1,4 @@
-import type { ChunkRef, MapContents, MapSlot, Project, Store } from '@ingest/core'
+import type { Project, Store } from '@ingest/core'
 
 let scopeCount = 0
 /** Longer than the times of any check. */
@@ -17,82 +17,50 @@ export function createScope(): CheckScope {
   return { prefix: `scope-${scopeCount}-`, offsetMs: firstScopeMs + scopeCount * scopeMs }
 }
 
+/** The operations whose only time is in an object that they take or return, and whose first argument is a project. */
+const ofProjects = [
+  ...(['append', 'known', 'find', 'lastCursor', 'totals', 'erase'] as const),
+  ...(['maps', 'builds', 'putChunk', 'readChunk', 'hashChunks', 'pendingTotals'] as const),
+]
+const timeNames = new Set(['receivedAt', 'firstAt', 'lastAt', 'since', 'from', 'frozenAt', 'publishedAt', 'touchedAt'])
+
 /**
  * A view of a store with projects and times of its own, so that checks can share a store: project ids get a prefix, and
  * times an offset, because the times of a log never decrease.
  */
 export function scopeStore(store: Store, { prefix, offsetMs }: CheckScope): Store {
-  const { hashChunks, watchCommits, measure } = store
   const scopedId = (projectId: string) => `${prefix}${projectId}`
-  const stored = (ms: number) => ms + offsetMs
-  const shown = (ms: number) => ms - offsetMs
+  const stored = <T>(value: T) => withTimes(value, offsetMs)
+  const shown = <T>(value: T) => withTimes(value, -offsetMs)
 
+  const scoped = ofProjects.flatMap((name) => {
+    const operate = store[name] as ((projectId: string, ...rest: unknown[]) => Promise<unknown>) | undefined
+    const scopedOperate = async (projectId: string, ...rest: unknown[]) =>
+      shown(await operate?.(scopedId(projectId), ...rest.map(stored)))
+    return operate ? [[name, scopedOperate]] : []
+  })
   return {
-    ...(store.hashKey && { hashKey: store.hashKey }),
-    append(projectId, batch) {
-      return store.append(scopedId(projectId), { ...batch, receivedAt: stored(batch.receivedAt) })
-    },
-    known: (projectId, eventIds) => store.known(scopedId(projectId), eventIds),
-    async find(projectId, eventId) {
-      const found = await store.find(scopedId(projectId), eventId)
-      return found && { ...found, receivedAt: shown(found.receivedAt) }
-    },
+    ...store,
+    ...(Object.fromEntries(scoped) as Pick<Store, (typeof ofProjects)[number]>),
+
     async *read(projectId, options = {}) {
-      const { from } = options
-      const range = { ...options, ...(from !== undefined && { from: stored(from) }) }
-      for await (const event of store.read(scopedId(projectId), range)) {
-        yield { ...event, receivedAt: shown(event.receivedAt) }
-      }
+      for await (const event of store.read(scopedId(projectId), stored(options))) yield shown(event)
     },
-    lastCursor: (projectId) => store.lastCursor(scopedId(projectId)),
-    async totals(projectId) {
-      const { firstAt, lastAt, ...totals } = await store.totals(scopedId(projectId))
-      return {
-        ...totals,
-        ...(firstAt !== undefined && { firstAt: shown(firstAt) }),
-        ...(lastAt !== undefined && { lastAt: shown(lastAt) }),
-      }
-    },
-    ...(watchCommits && { watchCommits }),
-    ...(measure && { measure }),
-    erase: (projectId, eventIds) => store.erase(scopedId(projectId), eventIds),
-    expire: (projectId, before) => store.expire(scopedId(projectId), stored(before)),
-    ...(store.purge && { purge: () => store.purge?.() ?? Promise.resolve() }),
     async countSince(projectId, since, batchesMax) {
-      const recent = await store.countSince(scopedId(projectId), stored(since), batchesMax)
-      return { ...recent, since: shown(recent.since) }
+      return shown(await store.countSince(scopedId(projectId), since + offsetMs, batchesMax))
     },
+    expire: (projectId, before) => store.expire(scopedId(projectId), before + offsetMs),
+    sweepMaps: (touchedBefore) => store.sweepMaps(touchedBefore + offsetMs),
 
     async map(key) {
-      return slotWith(shown, await store.map({ ...key, projectId: scopedId(key.projectId) }))
-    },
-    async maps(projectId, selection) {
-      const entries = await store.maps(scopedId(projectId), selection)
-      return entries.map(({ slot, ...id }) => ({ ...id, slot: slotWith(shown, slot) }))
-    },
-    async builds(projectId, selection) {
-      const entries = await store.builds(scopedId(projectId), selection)
-      return entries.map(({ frozenAt, ...entry }) => ({
-        ...entry,
-        ...(frozenAt !== undefined && { frozenAt: shown(frozenAt) }),
-      }))
+      return shown(await store.map({ ...key, projectId: scopedId(key.projectId) }))
     },
     updateMap(key, chunks, decide) {
       return store.updateMap({ ...key, projectId: scopedId(key.projectId) }, chunks, (slot, present) => {
-        const { contents, result } = decide(slotWith(shown, slot), present)
-        return { ...(contents && { contents: contentsWith(stored, contents) }), result }
+        const { contents, result } = decide(shown(slot), present)
+        return { ...(contents && { contents: stored(contents) }), result }
       })
     },
-    putChunk(projectId, chunk) {
-      return store.putChunk(scopedId(projectId), { ...chunk, receivedAt: stored(chunk.receivedAt) })
-    },
-    readChunk: (projectId, digest) => store.readChunk(scopedId(projectId), digest),
-    ...(hashChunks && {
-      hashChunks: (projectId: string, chunks: readonly ChunkRef[], signal: AbortSignal) =>
-        hashChunks(scopedId(projectId), chunks, signal),
-    }),
-    sweepMaps: (touchedBefore) => store.sweepMaps(stored(touchedBefore)),
-    pendingTotals: (projectId) => store.pendingTotals(scopedId(projectId)),
 
     async project(projectId) {
       return withId(await store.project(scopedId(projectId)), projectId)
@@ -107,23 +75,18 @@ export function scopeStore(store: Store, { prefix, offsetMs }: CheckScope): Stor
         return { ...(project && { project: { ...project, projectId: scopedId(projectId) } }), result }
       })
     },
-
-    check: () => store.check(),
-    close: () => store.close(),
   }
 }
 
-function slotWith(time: (ms: number) => number, { frozenAt, ...contents }: MapSlot): MapSlot {
-  return { ...(frozenAt !== undefined && { frozenAt: time(frozenAt) }), ...contentsWith(time, contents) }
-}
-
-function contentsWith<Contents extends MapContents>(time: (ms: number) => number, contents: Contents): Contents {
-  const { complete, pending } = contents
-  return {
-    ...contents,
-    ...(complete && { complete: { ...complete, publishedAt: time(complete.publishedAt) } }),
-    ...(pending && { pending: { ...pending, touchedAt: time(pending.touchedAt) } }),
-  }
+/** A copy in which all times are later; bytes and whatever is no plain object stay the same. */
+function withTimes<T>(value: T, ms: number): T {
+  if (Array.isArray(value)) return value.map((each) => withTimes(each, ms)) as T
+  if (value === null || typeof value !== 'object' || Object.getPrototypeOf(value) !== Object.prototype) return value
+  const members = Object.entries(value).map(([name, member]) => [
+    name,
+    typeof member === 'number' && timeNames.has(name) ? member + ms : withTimes(member, ms),
+  ])
+  return Object.fromEntries(members)
 }
 
 function withId(project: Project | undefined, projectId: string): Project | undefined {

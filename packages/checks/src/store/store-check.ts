@@ -81,33 +81,20 @@ export function shareStore(
 
 /** A check that uses projects, and a time, of its own. */
 export function check(name: string, use: (store: Store) => Promise<void>): StoreCheck {
-  return {
-    name,
-    isolated: false,
-    async run(open) {
-      const store = await open()
-      try {
-        await use(scopeStore(store, createScope()))
-      } finally {
-        await store.close()
-      }
-    },
-  }
+  return { name, isolated: false, run: (open) => withStore(open, (store) => use(scopeStore(store, createScope()))) }
 }
 
 /** A check that closes its store, or opens another one. */
 export function isolatedCheck(name: string, use: (store: Store, open: OpenStore) => Promise<void>): StoreCheck {
-  return {
-    name,
-    isolated: true,
-    async run(open) {
-      const store = await open()
-      try {
-        await use(store, open)
-      } finally {
-        await store.close()
-      }
-    },
+  return { name, isolated: true, run: (open) => withStore(open, (store) => use(store, open)) }
+}
+
+async function withStore(open: OpenStore, use: (store: Store) => Promise<void>): Promise<void> {
+  const store = await open()
+  try {
+    await use(store)
+  } finally {
+    await store.close()
   }
 }
 
@@ -130,6 +117,12 @@ export function sharedCheck(name: string, use: (handles: Handles) => Promise<voi
 /** A check that closes its handles. */
 export function isolatedSharedCheck(name: string, use: (handles: Handles) => Promise<void>): SharedStoreCheck {
   return { name, isolated: true, run: (open, openAgain) => withHandles(open, openAgain, use) }
+}
+
+/** The same check of a store with one handle, through which everything is done at once. */
+export function withOneHandle({ name, isolated, run }: SharedStoreCheck): StoreCheck {
+  const openAgain = (store: Store) => ({ ...store, async close() {} })
+  return { name: `with one handle: ${name}`, isolated, run: (open) => run(open, openAgain) }
 }
 
 async function withHandles(open: OpenStore, openAgain: OpenAgain, use: (handles: Handles) => Promise<void>) {
