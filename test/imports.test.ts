@@ -68,7 +68,7 @@ const floors: Record<string, string[][]> = {
     ['events', 'maps', 'servers.ts'],
     ['measure.ts'],
     ['open-postgres-store.ts'],
-    ['index.ts', 'internal.ts'],
+    ['index.ts'],
   ],
   'packages/server/src': [
     ['http', 'log.ts'],

@@ -3,7 +3,7 @@ import { type AddressInfo, connect, createServer, type Socket } from 'node:net'
 import type { Test } from 'tap'
 
 /** A TCP proxy in front of PostgreSQL. */
-export interface Proxy {
+export interface DatabaseProxy {
   /** The URL of the database through the proxy. */
   url: string
   /** Leads new connections to this port, as a virtual address does; those that are open stay where they are. */
@@ -19,7 +19,7 @@ export interface Proxy {
 /** What PostgreSQL sends after a statement outside of a transaction, which has been committed by then. */
 const readyForQuery = Buffer.from([0x5a, 0, 0, 0, 5, 0x49])
 
-export async function startProxy(t: Test, database: string): Promise<Proxy> {
+export async function startProxy(t: Test, database: string): Promise<DatabaseProxy> {
   const url = new URL(database)
   const { hostname } = url
   let target = Number(url.port)

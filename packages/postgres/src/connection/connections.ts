@@ -38,9 +38,6 @@ export function openConnections(
   const current = createCurrentHost(hosts, () => clients.destroy(current.isFormer))
   // PgBouncer refuses startup parameters that it does not know
   let mayStartWithTimeouts = true
-  let visited: Promise<void> | undefined
-  let visitTimer: NodeJS.Timeout | undefined
-  let isClosed = false
   const pool = new pg.Pool({
     application_name: 'ingest',
     ...config,
@@ -60,30 +57,16 @@ export function openConnections(
   // idle connections end when the database restarts
   pool.on('error', () => {})
 
-  /**
-   * Connects to each host, to learn of a promotion. A single host is a proxy or a virtual address as well: a new
-   * connection leads to the new primary while those of the pool stay on the former one.
-   */
-  async function visitHosts(): Promise<void> {
+  const visits = createVisits(hosts, async (host) => {
     const timeouts = { connectionTimeoutMillis: connectTimeoutMs, query_timeout: connectTimeoutMs }
-    const visits = (hosts.length > 0 ? hosts : [undefined]).map(async (host?: Host) => {
-      const client = clients.create({ ...config, ...timeouts, ...host })
-      await client.connect()
-      await current.check(client).finally(() => client.end())
-    })
-    await Promise.allSettled(visits)
-    scheduleVisit()
-  }
-
-  function scheduleVisit(): void {
-    if (!isClosed) visitTimer = setTimeout(visitHosts, visitMs).unref()
-  }
+    const client = clients.create({ ...config, ...timeouts, ...host })
+    await client.connect()
+    await current.check(client).finally(() => client.end())
+  })
 
   return {
     async connect() {
-      // of several hosts, a former primary is known from the start
-      visited ??= hosts.length > 1 ? visitHosts() : Promise.resolve(scheduleVisit())
-      await visited
+      await visits.begin()
       const tried = current.get()
       try {
         return await pool.connect()
@@ -105,11 +88,43 @@ export function openConnections(
     size: () => ({ connections: pool.totalCount, idle: pool.idleCount }),
 
     async close() {
-      isClosed = true
-      clearTimeout(visitTimer)
+      visits.end()
       await Promise.race([pool.end(), sleep(closeTimeoutMs, undefined, { ref: false })])
       // a database that does not respond must not keep the process from ending
       clients.destroy()
+    },
+  }
+}
+
+/**
+ * Visits each host every {@link visitMs}, to learn of a promotion. A single host is a proxy or a virtual address as well: a
+ * new connection leads to the new primary while those of the pool stay on the former one.
+ */
+function createVisits(hosts: readonly Host[], visit: (host?: Host) => Promise<void>) {
+  let first: Promise<void> | undefined
+  let timer: NodeJS.Timeout | undefined
+  let isEnded = false
+
+  async function visitAll(): Promise<void> {
+    const visited = hosts.length > 0 ? hosts.map((host) => visit(host)) : [visit()]
+    await Promise.allSettled(visited)
+    schedule()
+  }
+
+  function schedule(): void {
+    if (!isEnded) timer = setTimeout(visitAll, visitMs).unref()
+  }
+
+  return {
+    /** Of several hosts, a former primary is known from the start. */
+    async begin(): Promise<void> {
+      first ??= hosts.length > 1 ? visitAll() : Promise.resolve(schedule())
+      await first
+    },
+
+    end(): void {
+      isEnded = true
+      clearTimeout(timer)
     },
   }
 }

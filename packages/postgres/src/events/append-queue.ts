@@ -52,8 +52,7 @@ export interface AppendQueue {
   append(projectId: string, batch: AppendBatch): Promise<AppendResult>
   /** Calls `onCommit` after each statement of appends. Returns a function that ends it. */
   watchCommits(onCommit: (commit: StoreCommit) => void): () => void
-  /** The appends that are not settled, their bytes, and the statements that run. */
-  size(): { requests: number; bytes: number; statements: number }
+  size(): Readonly<QueueSize>
 }
 
 /**
@@ -63,7 +62,7 @@ export function createAppendQueue(database: Database, numbers: ProjectNumbers): 
   const queues = new Map<string, ProjectQueue>()
   const append = createAppender(database, numbers)
   const watchers = new Set<(commit: StoreCommit) => void>()
-  const size = { requests: 0, events: 0, bytes: 0, statements: 0 }
+  const size: QueueSize = { requests: 0, events: 0, bytes: 0, statements: 0 }
 
   function startNext(projectId: string, queue: ProjectQueue): void {
     for (let free = freeSlots(queue); queue.waiting.length > 0 && free > 0; free = freeSlots(queue)) {
@@ -72,7 +71,7 @@ export function createAppendQueue(database: Database, numbers: ProjectNumbers): 
       size.statements++
       void appendGroup(projectId, queue, group).then(async (pauseMs) => {
         size.statements--
-        for (const { batch } of group) charge(batch, -1)
+        for (const { batch } of group) charge(size, batch, -1)
         if (queue.inFlight > 1 && pauseMs >= pauseMsMin) await sleep(Math.min(pauseMs, pauseMsMax))
         queue.inFlight--
         if (queue.waiting.length > 0) startNext(projectId, queue)
@@ -85,12 +84,6 @@ export function createAppendQueue(database: Database, numbers: ProjectNumbers): 
   function freeSlots({ inFlight, slots }: ProjectQueue): number {
     const more = Math.max(inFlightUsual - inFlight, database.connectionsMax - reservedConnections - size.statements)
     return Math.min(slots - inFlight, more)
-  }
-
-  function charge({ body, events }: AppendBatch, sign: 1 | -1): void {
-    size.requests += sign
-    size.events += sign * countEvents(events)
-    size.bytes += sign * body.length
   }
 
   /** Returns how long to wait before the next statement. */
@@ -116,7 +109,7 @@ export function createAppendQueue(database: Database, numbers: ProjectNumbers): 
       if (size.events >= queueEventsMax || size.bytes >= queueBytesMax) {
         throw new IngestError('overloaded', 'Too many batches wait for the database.', { retryAfterSeconds: 1 })
       }
-      charge(batch, 1)
+      charge(size, batch, 1)
       const queue = queues.get(projectId) ?? { waiting: [], inFlight: 0, slots: inFlightUsual }
       queues.set(projectId, queue)
       return new Promise((resolve, reject) => {
@@ -132,6 +125,20 @@ export function createAppendQueue(database: Database, numbers: ProjectNumbers): 
 
     size: () => size,
   }
+}
+
+/** The appends that are not settled, and the statements that run. */
+interface QueueSize {
+  requests: number
+  events: number
+  bytes: number
+  statements: number
+}
+
+function charge(size: QueueSize, { body, events }: AppendBatch, sign: 1 | -1): void {
+  size.requests += sign
+  size.events += sign * countEvents(events)
+  size.bytes += sign * body.length
 }
 
 interface AppendRow {
