@@ -16,17 +16,13 @@ import {
   recordBytes,
   sealRecord,
 } from '../log/record.ts'
-import { createDuplicateFinder } from './find-duplicates.ts'
+import { createDuplicateFinder, type SearchedBatch } from './find-duplicates.ts'
 
 /** What an append did. Mostly it stores all or nothing and freezes no build, which makes a short message. */
 export type Appended = 'all' | 'none' | { duplicates: number[]; conflicts: number; frozen: string[] }
 
 /** A batch in which no id occurs twice. */
-export interface BatchToAppend {
-  project: number
-  body: Uint8Array
-  /** The rows of `BatchEvents`, with fingerprints in place of hashes. */
-  rows: Uint32Array
+export interface BatchToAppend extends SearchedBatch {
   builds: readonly string[]
   receivedAt: number
 }

@@ -32,39 +32,16 @@ export interface WriterData extends WriteThreadData {
   seen: BigInt64Array
 }
 
-export interface AppendRequest extends BatchToAppend {
-  type: 'append'
-  id: number
-}
-
-export interface LocateRequest {
-  type: 'locate'
-  id: number
-  project: number
-  eventIds: string[]
-  fingerprints: Uint32Array
-}
-
-export interface CommandRequest {
-  type: 'command'
-  id: number
-  command: Command
-}
-
+type AppendRequest = { type: 'append'; id: number } & BatchToAppend
+type LocateRequest = { type: 'locate'; id: number; project: number; eventIds: string[]; fingerprints: Uint32Array }
+type CommandRequest = { type: 'command'; id: number; command: Command }
+type ErasureRequest = { type: 'erasure'; id: number; step: ErasureStep }
 /** Requests the {@link WriterSize}. */
-export interface MeasureRequest {
-  type: 'measure'
-  id: number
-}
-
-export interface ErasureRequest {
-  type: 'erasure'
-  id: number
-  step: ErasureStep
-}
+type MeasureRequest = { type: 'measure'; id: number }
+type WriteRequest = AppendRequest | CommandRequest | ErasureRequest
 
 /** A request to the writer. */
-export type WriterRequest = ErasureRequest | AppendRequest | LocateRequest | CommandRequest | MeasureRequest
+export type WriterRequest = WriteRequest | LocateRequest | MeasureRequest
 
 /** What the log and its index hold. */
 export interface WriterSize {
@@ -74,8 +51,6 @@ export interface WriterSize {
 
 /** The value of a settled request. */
 export type WriterValue = ErasureResult | Appended | (Position | undefined)[] | CommandResult | WriterSize
-
-type WriteRequest = AppendRequest | CommandRequest | ErasureRequest
 
 type Settle = (handled: Handled<WriterValue>) => void
 

@@ -181,27 +181,16 @@ for (const file of ['data.mdb', 'lock.mdb']) {
     t.match(failure(), { code: 'store-failed' })
     t.equal(tried, 1, 'nothing was tried')
   })
-}
 
-for (const file of ['data.mdb', 'lock.mdb']) {
-  t.test(
-    `what is written while ${file} is replaced is not acknowledged, and a write after that is not tried`,
-    async (t) => {
-      const { directory, commit } = await open(t)
-      const replace = () => {
-        copyFileSync(join(directory, file), join(directory, 'copy'))
-        renameSync(join(directory, 'copy'), join(directory, file))
-      }
-      const refused = [{ id: 1, error: { code: 'store-failed', message: /deleted or replaced/ } }]
-      t.match(commit([{ id: 1, name: 'during', run: replace }]), refused)
-      let tried = 0
-      const other = await open(t, { begin: () => tried++ })
-      copyFileSync(join(other.directory, file), join(other.directory, 'copy'))
-      renameSync(join(other.directory, 'copy'), join(other.directory, file))
-      t.match(other.commit([{ id: 1, name: 'after' }]), refused)
-      t.equal(tried, 0)
-    },
-  )
+  t.test(`what is written while ${file} is replaced is not acknowledged`, async (t) => {
+    const { directory, commit } = await open(t)
+    const replace = () => {
+      copyFileSync(join(directory, file), join(directory, 'copy'))
+      renameSync(join(directory, 'copy'), join(directory, file))
+    }
+    const refused = [{ id: 1, error: { code: 'store-failed', message: /deleted or replaced/ } }]
+    t.match(commit([{ id: 1, name: 'during', run: replace }]), refused)
+  })
 }
 
 t.test('an error before the transaction refuses the requests', async (t) => {
