@@ -23,7 +23,7 @@ const longest = [
   'packages/lmdb/test/open-lmdb-store',
   'packages/lmdb/test/tables/maps',
   'packages/cli/test/commands/copy',
-  'packages/cli/test/commands/serve',
+  'packages/cli/test/serve',
   'packages/console/test/views/builds',
   'packages/console/test/views/events',
   'packages/console/test/shell',

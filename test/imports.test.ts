@@ -108,13 +108,11 @@ const floors: Record<string, string[][]> = {
   ],
   'packages/client/src': [['http'], ['batch', 'upload'], ['calls', 'import'], ['client.ts'], ['sender'], ['index.ts']],
   'packages/cli/src': [
-    ['io.ts', 'options.ts', 'version.ts'],
-    ['store.ts'],
-    ['config'],
-    ['settings.ts', 'terminal'],
-    ['each-project.ts', 'exit-code.ts', 'files'],
+    ['io.ts', 'options.ts', 'version.ts', 'exit-code.ts'],
+    ['store.ts', 'terminal'],
+    ['files'],
     ['connect.ts'],
-    ['copy', 'export', 'serve'],
+    ['export', 'serve'],
     ['commands'],
     ['program.ts'],
     ['run.ts'],
@@ -201,6 +199,7 @@ t.test('within a package, arrows point down', async (t) => {
 /** What the tests of several packages need. */
 const sharedByTests = [
   'packages/checks/src/store/sample-events.ts',
+  'packages/core/test/copy/filled-store.ts',
   'packages/postgres/test/database.ts',
   'packages/server/test/certificates.ts',
   'scripts/compile-tests.js',

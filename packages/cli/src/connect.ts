@@ -8,13 +8,13 @@ import {
   type MapRules,
 } from '@ingest/core'
 import { type Command, Option } from 'commander'
-import { CommandFailure, exitCode } from './exit-code.ts'
-import type { Io } from './io.ts'
+import { refusal } from './exit-code.ts'
+import type { Io, PrintOptions } from './io.ts'
 import { nonEmpty, parsePositiveDuration, projectOption, wholeNumber } from './options.ts'
 import { chooseTarget, type OpenStoreOptions, openStore, storeOption } from './store.ts'
 
 /** A project on a server or in a store. */
-export interface Target {
+export interface Target extends PrintOptions {
   url?: string
   /** A directory, or the URL of a database. */
   store?: string
@@ -22,7 +22,6 @@ export interface Target {
   keyFile?: string
   retries: number
   timeout: number
-  quiet?: true
 }
 
 export interface TargetOptions {
@@ -41,36 +40,39 @@ export function addTargetOptions(
 ): Command {
   const url = new Option('--url <url>', 'URL of the server').env('INGEST_URL').argParser(nonEmpty)
   if (serverOnly === undefined) command.addOption(url).addOption(storeOption())
-  else refuseStores(command.addOption(url.makeOptionMandatory()), serverOnly)
-  return command
-    .addOption(project)
-    .addOption(
-      new Option('--key-file <file>', 'read the ingestion key from a file, not from INGEST_KEY').argParser(nonEmpty),
-    )
-    .addOption(new Option('--key [key]').hideHelp())
-    .on('option:key', () => {
+  else {
+    const why = `${serverOnly}: name the server with --url, not a store with --store`
+    // without its variable
+    const store = new Option('--store [store]').hideHelp()
+    command
+      .addOption(url.makeOptionMandatory())
+      .addOption(store)
+      .on('option:store', () => command.error(why))
+  }
+  return (
+    command
+      .addOption(project)
+      .addOption(
+        new Option('--key-file <file>', 'read the ingestion key from a file, not from INGEST_KEY').argParser(nonEmpty),
+      )
+      .addOption(new Option('--key [key]').hideHelp())
       // the value is not repeated: this line may be logged
-      command.error('a key on the command line is visible to other users: set INGEST_KEY, or use --key-file')
-    })
-    .addOption(
-      new Option('--retries <n>', 'maximum number of retries after a temporary failure')
-        .default(retries)
-        .argParser(wholeNumber(0, 100)),
-    )
-    .addOption(
-      new Option('--timeout <duration>', 'time limit of one request, with all its retries')
-        .default(120_000, '120s')
-        .argParser(parsePositiveDuration),
-    )
-    .addHelpText('after', serverOnly === undefined ? `${keyHelp}${storeHelp}` : keyHelp)
+      .on('option:key', () => command.error(keyRefusal))
+      .addOption(
+        new Option('--retries <n>', 'maximum number of retries after a temporary failure')
+          .default(retries)
+          .argParser(wholeNumber(0, 100)),
+      )
+      .addOption(
+        new Option('--timeout <duration>', 'time limit of one request, with all its retries')
+          .default(120_000, '120s')
+          .argParser(parsePositiveDuration),
+      )
+      .addHelpText('after', serverOnly === undefined ? `${keyHelp}${storeHelp}` : keyHelp)
+  )
 }
 
-/** Explains why there is no `--store`; its variable is ignored. */
-function refuseStores(command: Command, why: string): void {
-  command.addOption(new Option('--store [store]').hideHelp()).on('option:store', () => {
-    command.error(`${why}: name the server with --url, not a store with --store`)
-  })
-}
+const keyRefusal = 'a key on the command line is visible to other users: set INGEST_KEY, or use --key-file'
 
 const keyHelp = `
 With --url or INGEST_URL, the key of the project is read from INGEST_KEY or --key-file.`
@@ -117,20 +119,21 @@ export async function connect<T>(
 }
 
 /**
- * Refuses a project without events and keys, which is most likely a typo. A server has accepted a key, so it knows the
- * project: there, `embedded` is undefined.
+ * As {@link connect}, for commands that read: refuses a project of a store without events, maps and keys, which is most
+ * likely a typo. A server has accepted a key, so it knows the project.
  *
  * @throws {CommandFailure} `project-not-found`
  */
-export async function requireProject(embedded: EmbeddedIngest | undefined, project: string): Promise<void> {
-  if (embedded === undefined || (await embedded.hasProject(project))) return
-  throw projectNotFound(project)
+export function connectToKnown<T>(io: Io, target: Target, use: (ingest: Ingest) => Promise<T>): Promise<T> {
+  return connect(io, target, async (ingest, embedded) => {
+    if (embedded) requireKnown(await embedded.hasProject(target.project), target.project)
+    return use(ingest)
+  })
 }
 
-/** The `project-not-found` of a project without events, maps and keys. */
-export function projectNotFound(project: string): CommandFailure {
-  const message = `The project ${project} is unknown: it has no events and no keys.`
-  return new CommandFailure({ exitCode: exitCode.refused, code: 'project-not-found', message, retryable: false })
+/** @throws {CommandFailure} `project-not-found` unless the project `isKnown` */
+export function requireKnown(isKnown: boolean, project: string): void {
+  if (!isKnown) throw refusal('project-not-found', `The project ${project} is unknown: it has no events and no keys.`)
 }
 
 /** Rewords errors of a server in terms of the command line. */

@@ -1,6 +1,5 @@
 import { type ErrorCode, errorTable, IngestError } from '@ingest/core'
 import { CommanderError } from 'commander'
-import { Interrupted } from './terminal/on-signal.ts'
 
 /** The exit codes of all commands. */
 export const exitCode = {
@@ -97,16 +96,18 @@ export class CommandFailure extends Error {
   }
 }
 
+/** A failure that the stored data causes. */
+export function refusal(code: string, message: string): CommandFailure {
+  return new CommandFailure({ exitCode: exitCode.refused, code, message, retryable: false })
+}
+
 /** Describes any error that a command threw. An unknown one is a bug, with its stack as the message. */
-export async function toFailure(error: unknown): Promise<Failure> {
+export function toFailure(error: unknown): Failure {
   if (error instanceof CommanderError) {
     const message = error.message.replace(/^error: /, '')
     return { exitCode: exitCode.usage, code: 'invalid-argument', message, retryable: false }
   }
   if (error instanceof CommandFailure) return error.failure
-  if (error instanceof Interrupted) {
-    return { exitCode: error.exitCode, code: 'interrupted', message: error.message, retryable: true }
-  }
   if (error instanceof IngestError) {
     const { code, message, retryable } = error
     return { exitCode: exitCodeOf(code), code, message, retryable }

@@ -78,7 +78,8 @@ export function writeStdout({ stdout }: Pick<Io, 'stdout'>, data: string | Uint8
     stdout.write(data, (error?: NodeJS.ErrnoException | null) => {
       if (!error) resolve(true)
       else if (error.code === 'EPIPE' || error.code === 'ERR_STREAM_DESTROYED') resolve(false)
-      else toWriteError(error).then(reject, reject)
+      else if (error.code !== 'ENOSPC') reject(error)
+      else reject(new IngestError('disk-full', 'standard output cannot be written: the disk is full', { cause: error }))
     })
   })
 }
@@ -88,12 +89,24 @@ export function writeJson(io: Pick<Io, 'stdout'>, object: object): Promise<boole
   return writeStdout(io, `${JSON.stringify(object)}\n`)
 }
 
+/** The options of commands that print a result. */
+export interface PrintOptions {
+  json?: true | undefined
+  quiet?: true | undefined
+}
+
+/** Prints the result of a command: with `--json` an object, otherwise lines for people, or nothing with `--quiet`. */
+export async function printResult(
+  io: Pick<Io, 'stdout'>,
+  { json, quiet }: PrintOptions,
+  object: object,
+  lines: string | readonly string[],
+): Promise<void> {
+  if (json) await writeJson(io, { ok: true, ...object })
+  else if (!quiet) await writeStdout(io, `${[lines].flat().join('\n')}\n`)
+}
+
 /** Writes a message, folded into one line, to standard error. */
 export function printMessage({ stderr }: Pick<Io, 'stderr'>, text: string): void {
   stderr.write(`ingest: ${text.trim().replaceAll(/\s*\n\s*/g, ' ')}\n`)
-}
-
-async function toWriteError(error: NodeJS.ErrnoException): Promise<Error> {
-  if (error.code !== 'ENOSPC') return error
-  return new IngestError('disk-full', 'standard output cannot be written: the disk is full', { cause: error })
 }

@@ -1,7 +1,6 @@
 import { CommanderError } from 'commander'
 import { exitCode, toFailure } from './exit-code.ts'
-import type { Io } from './io.ts'
-import { printMessage, writeJson } from './io.ts'
+import { type Io, printMessage, writeJson } from './io.ts'
 import { createProgram, parseCommandLine } from './program.ts'
 
 /**
@@ -15,7 +14,7 @@ export async function run(args: readonly string[], io: Io): Promise<number> {
   } catch (error) {
     // --help and --version
     if (error instanceof CommanderError && error.exitCode === 0) return exitCode.done
-    const { exitCode: code, details, isPrinted, ...failure } = await toFailure(error)
+    const { exitCode: code, details, isPrinted, ...failure } = toFailure(error)
     // interrupted by the user, with nothing to explain
     if (failure.message === '') return code
     printMessage(io, failure.message)

@@ -64,7 +64,7 @@ export function isDatabase(store: string): boolean {
 }
 
 /** Whether the URL of a database has a password. */
-export function hasPassword(store: string): boolean {
+function hasPassword(store: string): boolean {
   if (!isDatabase(store)) return false
   const query = /\?([^#]*)/s.exec(store)?.[1] ?? ''
   return /^[^:]*:\/\/[^@]*:[^@]+@/s.test(store) || new URLSearchParams(query).has('password')

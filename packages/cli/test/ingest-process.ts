@@ -1,9 +1,8 @@
-import { type ChildProcessByStdio, spawn } from 'node:child_process'
+import { type ChildProcessByStdio, spawn, spawnSync } from 'node:child_process'
 import { once } from 'node:events'
 import type { Readable } from 'node:stream'
 import { fileURLToPath } from 'node:url'
 import type { Test } from 'tap'
-import { readLines } from './read-lines.ts'
 
 const binary = fileURLToPath(new URL('../bin/ingest.js', import.meta.url))
 
@@ -40,6 +39,53 @@ export async function ended(child: ChildProcessByStdio<null, Readable, Readable>
   return { code, signal, stdout: stdout(), stderr: stderr() }
 }
 
+function collect(stream: NodeJS.ReadableStream): () => string {
+  const chunks: Buffer[] = []
+  stream.on('data', (chunk) => chunks.push(chunk))
+  return () => Buffer.concat(chunks).toString()
+}
+
+/** What a stream wrote, as a whole and line by line. `next` rejects when the stream ends before another line. */
+export function readStream(stream: Readable) {
+  const text = collect(stream)
+  let at = 0
+  let isOver = false
+  let wake = () => {}
+  stream.on('data', () => wake())
+  stream.on('close', () => {
+    isOver = true
+    wake()
+  })
+  return {
+    text,
+    async next(): Promise<string> {
+      for (;;) {
+        const end = text().indexOf('\n', at)
+        if (end !== -1) {
+          const line = text().slice(at, end)
+          at = end + 1
+          return line
+        }
+        if (isOver) throw new Error(`There are no more lines: ${JSON.stringify(text().slice(at))}`)
+        await new Promise<void>((resolve) => {
+          wake = resolve
+        })
+      }
+    },
+  }
+}
+
+/** A command that runs, in this process or in one of its own. */
+export interface Running {
+  stdout(): string
+  stderr(): string
+  /** The next line of standard output, and of standard error. */
+  nextLine(): Promise<string>
+  nextError(): Promise<string>
+  signal(name: NodeJS.Signals): void
+  exited: Promise<Ended>
+}
+
 export interface LogRecord {
   level: number
   time: number
@@ -47,63 +93,79 @@ export interface LogRecord {
   [name: string]: unknown
 }
 
-/** `ingest serve` in a process of its own. */
-export interface ServeProcess {
+/** A running `ingest serve`. */
+export interface Server extends Running {
   url: string
   port: number
-  stdout(): string
+  /** The first line, without "listening on". */
+  line: string
   /** The lines of the log, parsed. */
   log(): LogRecord[]
   /** The first record of the log that is wanted, of those that were not read before. */
-  nextRecord(isWanted: (record: LogRecord) => boolean): Promise<LogRecord>
-  signal(signal: NodeJS.Signals): void
-  exited: Promise<Ended>
-  /** Closes the reading end of the log. */
-  closeLog(): void
+  nextRecord(isWanted?: (record: LogRecord) => boolean): Promise<LogRecord>
 }
 
-/** Starts `ingest serve` on a free port, unless `args` say otherwise, and ends it with the test. */
-export async function startServe(t: Test, args: readonly string[], { env }: Settings = {}): Promise<ServeProcess> {
-  const port = args.includes('--listen') || env?.INGEST_LISTEN ? [] : ['--listen', '127.0.0.1:0']
-  const child = startIngest(['serve', ...port, ...args], { ...(env && { env }) })
-  const stdout = collect(child.stdout)
-  const stderr = collect(child.stderr)
-  const lines = readLines(child.stderr)
-  const exited = once(child, 'close').then(([code, signal]) => ({ code, signal, stdout: stdout(), stderr: stderr() }))
+/** A server that has started, which `signal` ends with the test. */
+export async function untilListening(t: Test, running: Running, signal: NodeJS.Signals): Promise<Server> {
   t.teardown(async () => {
-    child.kill('SIGKILL')
-    await exited
+    running.signal(signal)
+    await running.exited
   })
-  while (!stdout().includes('\n')) {
-    const ended = await Promise.race([once(child.stdout, 'data').then(() => undefined), exited])
-    if (ended) throw new Error(`ingest serve ended with ${ended.signal ?? ended.code}: ${ended.stderr}`)
-  }
-  const url = stdout().trim().replace('listening on ', '')
+  const first = await Promise.race([running.nextLine().catch(() => undefined), running.exited.then(() => undefined)])
+  if (first === undefined) throw new Error(`ingest serve ended: ${(await running.exited).stderr}`)
+  const line = first.replace('listening on ', '')
+  const url: string = line.startsWith('{') ? JSON.parse(line).url : line
   return {
+    ...running,
     url,
     port: Number(new URL(url).port),
-    stdout,
-    async nextRecord(isWanted) {
+    line,
+    async nextRecord(isWanted = () => true) {
       for (;;) {
-        const record = parseLine(await lines.next())
+        const record = parseRecord(await running.nextError())
         if (isWanted(record)) return record
       }
     },
-    log: () => stderr().trimEnd().split('\n').filter(Boolean).map(parseLine),
-    signal: (signal) => void child.kill(signal),
-    exited,
-    closeLog: () => child.stderr.destroy(),
+    log: () => running.stderr().trimEnd().split('\n').filter(Boolean).map(parseRecord),
   }
 }
 
-function parseLine(line: string) {
+function parseRecord(line: string): LogRecord {
   return JSON.parse(line)
+}
+
+/** The arguments of `ingest serve` on a free port, unless they or the environment say otherwise. */
+export function serveArgs(args: readonly string[], env: Record<string, string> = {}): string[] {
+  const hasAddress = args.includes('--listen') || env.INGEST_LISTEN
+  return ['serve', ...(hasAddress ? [] : ['--listen', '127.0.0.1:0']), ...args]
+}
+
+/** Starts `ingest serve` in a process of its own, which ends with the test. */
+export async function startServe(t: Test, args: readonly string[], { env = {} }: Settings = {}) {
+  const child = startIngest(serveArgs(args, env), { env })
+  const [stdout, stderr] = [readStream(child.stdout), readStream(child.stderr)]
+  const exited = once(child, 'close').then(
+    ([code, signal]): Ended => ({ code, signal, stdout: stdout.text(), stderr: stderr.text() }),
+  )
+  const running: Running = {
+    stdout: stdout.text,
+    stderr: stderr.text,
+    nextLine: stdout.next,
+    nextError: stderr.next,
+    signal: (name) => void child.kill(name),
+    exited,
+  }
+  return { ...(await untilListening(t, running, 'SIGKILL')), child }
 }
 
 /** Starts the built command, with no standard input. */
 export function startIngest(args: readonly string[], { env = {} }: Settings = {}) {
-  const [command = '', ...rest] = ingestCommand(args)
-  return spawn(command, rest, { stdio: ['ignore', 'pipe', 'pipe'], env: { ...ownEnvironment(), ...env } })
+  return startCommand(ingestCommand(args), { ...ownEnvironment(), ...env })
+}
+
+/** Starts a command line, with no standard input. */
+export function startCommand([command = '', ...args]: readonly string[], env: NodeJS.ProcessEnv) {
+  return spawn(command, args, { stdio: ['ignore', 'pipe', 'pipe'], env })
 }
 
 /**
@@ -120,17 +182,33 @@ export function ownEnvironment(): NodeJS.ProcessEnv {
   return Object.fromEntries(Object.entries(process.env).filter(([name]) => !/^(INGEST_|NODE_)/.test(name)))
 }
 
-function collect(stream: NodeJS.ReadableStream): () => string {
-  const chunks: Buffer[] = []
-  stream.on('data', (chunk) => chunks.push(chunk))
-  return () => Buffer.concat(chunks).toString()
+/** Runs the command below strace, which injects a fault into one kind of system call. */
+export function spawnWithFault(args: readonly string[], fault: string, env: Record<string, string> = {}) {
+  const [name = ''] = fault.split(':')
+  const strace = ['strace', '-f', '-qq', '-o', '/dev/null', '-e', `trace=${name}`, '-e', `inject=${fault}`]
+  return ended(startCommand([...strace, ...ingestCommand(args)], { ...ownEnvironment(), ...env }))
 }
+
+/** For the option `skip` of a test. */
+export const noStrace =
+  process.platform !== 'linux' || spawnSync('strace', ['-o', '/dev/null', 'true']).status !== 0
+    ? 'strace is not installed'
+    : false
+
+/** For the option `skip` of a test. */
+export const noTerminal = spawnSync('script', ['--version']).error
+  ? 'script(1), which makes terminals, is not installed'
+  : false
 
 /** Node asks each of these whether there are colours. */
 const colorSettings = ['NO_COLOR', 'FORCE_COLOR', 'CI', 'COLORTERM', 'NODE_DISABLE_COLORS', 'TMUX', 'TEAMCITY_VERSION']
 
-/** The environment of a terminal that has colours. */
-export function ownTerminal(): NodeJS.ProcessEnv {
+/** Starts the built command on a terminal, after a command of the shell. */
+export function startOnTerminal(args: readonly string[], { env = {} }: Settings = {}, before = 'true') {
   const others = Object.entries(ownEnvironment()).filter(([name]) => !colorSettings.includes(name))
-  return { ...Object.fromEntries(others), TERM: 'xterm-256color' }
+  const quoted = ingestCommand(args).map((word) => `'${word}'`)
+  return spawn('script', ['-qec', `${before}; ${quoted.join(' ')}`, '/dev/null'], {
+    stdio: ['pipe', 'pipe', 'ignore'],
+    env: { ...Object.fromEntries(others), TERM: 'xterm-256color', ...env },
+  })
 }

@@ -145,31 +145,28 @@ t.test('every command has --json', async (t) => {
 })
 
 for (const [name, { done, failed, code, isStream = false }] of Object.entries(cases)) {
-  const words = name.split(' ')
+  t.test(`${name} --json: one object when it works, when it fails, and for an invalid command line`, async (t) => {
+    const words = name.split(' ')
+    const worked = await runJson([...words, ...done], ['serve', 'tail'].includes(name))
+    t.strictSame([worked.code, worked.end], [isStream ? 143 : 0, ''])
+    const [object] = worked.objects
+    if (isStream) t.match(object, { cursor: String, event: { eventId: 'e-0' } })
+    else {
+      t.strictSame([worked.objects.length, Object.keys(object)[0], object.ok], [1, 'ok', true])
+      hasTimes(t, object)
+    }
 
-  t.test(`${name} --json: one object when it works`, async (t) => {
-    const { code, end, objects } = await runJson([...words, ...done], ['serve', 'tail'].includes(name))
-    t.strictSame({ code, end }, { code: isStream ? 143 : 0, end: '' })
-    if (isStream) return t.match(objects[0], { cursor: String, event: { eventId: 'e-0' } })
-    t.equal(objects.length, 1)
-    t.equal(Object.keys(objects[0])[0], 'ok')
-    t.equal(objects[0].ok, true)
-    hasTimes(t, objects[0])
-  })
-
-  t.test(`${name} --json: one object when it fails`, async (t) => {
-    const { code: exitCode, end, objects } = await runJson([...words, ...failed], false)
-    t.not(exitCode, 0)
-    t.strictSame({ end, objects: objects.length }, { end: '', objects: 1 })
-    t.match(objects[0], { ok: false, error: { code, message: /./, retryable: Boolean } })
-    t.strictSame(Object.keys(objects[0].error), ['code', 'message', 'retryable'])
-    hasTimes(t, objects[0])
-  })
-
-  t.test(`${name} --json: one object for an invalid command line`, async (t) => {
-    const { code, end, objects } = await runJson([...words, ...done, '--nonsense'], false)
-    t.strictSame({ code, end, objects: objects.length }, { code: 2, end: '', objects: 1 })
-    t.match(objects[0], { ok: false, error: { code: 'invalid-argument', message: /--nonsense/, retryable: false } })
+    for (const [args, error] of [
+      [failed, { code, message: /./, retryable: Boolean }],
+      [[...done, '--nonsense'], { code: 'invalid-argument', message: /--nonsense/, retryable: false }],
+    ] as const) {
+      const { code: exitCode, end, objects } = await runJson([...words, ...args], false)
+      t.not(exitCode, 0)
+      t.strictSame([end, objects.length], ['', 1])
+      t.match(objects[0], { ok: false, error })
+      t.strictSame(Object.keys(objects[0].error), ['code', 'message', 'retryable'])
+      hasTimes(t, objects[0])
+    }
   })
 }
 

@@ -2,8 +2,7 @@ import { PassThrough, Readable } from 'node:stream'
 import type { Test } from 'tap'
 import type { Io, Output, StopSignal } from '../src/io.ts'
 import { run } from '../src/run.ts'
-import type { Ended, ServeProcess } from './ingest-process.ts'
-import { readLines } from './read-lines.ts'
+import { type Ended, type Running, readStream, type Server, serveArgs, untilListening } from './ingest-process.ts'
 
 export interface RunSettings {
   /** All environment variables. Default: none. */
@@ -19,10 +18,12 @@ export async function ingest(args: readonly string[], settings: RunSettings = {}
 }
 
 /** Starts a command line in this process. */
-export function startRun(args: readonly string[], settings: RunSettings = {}) {
-  const { io, stdout, stderr, signal, ...streams } = createIo(settings)
-  const exited = run(args, io).then((code): Ended => ({ code, signal: null, stdout: stdout(), stderr: stderr() }))
-  return { ...streams, io, stdout, stderr, signal, exited }
+export function startRun(args: readonly string[], settings: RunSettings = {}): Running & ReturnType<typeof createIo> {
+  const io = createIo(settings)
+  const exited = run(args, io.io).then(
+    (code): Ended => ({ code, signal: null, stdout: io.stdout(), stderr: io.stderr() }),
+  )
+  return { ...io, exited }
 }
 
 /** Streams and an environment of their own, and what was written to them. */
@@ -55,9 +56,9 @@ export function createIo({ env = {}, stdin = '', isTerminal = false }: RunSettin
     nextError: stderr.next,
     /** How the command ended its process. */
     ends,
-    signal(name: StopSignal | 'SIGHUP') {
+    signal(name: NodeJS.Signals) {
       if (name === 'SIGHUP') for (const listener of reloads) listener()
-      else for (const listener of listeners) listener(name)
+      else for (const listener of listeners) listener(name as StopSignal)
     },
   }
 }
@@ -67,51 +68,14 @@ function readable(text: string): Readable {
 }
 
 function createOutput(isTerminal: boolean) {
-  const chunks: Buffer[] = []
   const stream = new PassThrough()
-  const lines = readLines(stream)
-  stream.on('data', (chunk) => chunks.push(chunk))
   const terminal = { isTTY: true, columns: 100, hasColors: () => true }
-  return {
-    stream: (isTerminal ? Object.assign(stream, terminal) : stream) as Output,
-    next: lines.next,
-    text: () => Buffer.concat(chunks).toString(),
-  }
+  return { stream: (isTerminal ? Object.assign(stream, terminal) : stream) as Output, ...readStream(stream) }
 }
 
 /** Runs `ingest serve` in this process on a free port, until the end of the test. */
-export async function serveHere(t: Test, args: readonly string[], settings: RunSettings = {}): Promise<ServeProcess> {
-  const hasAddress = args.includes('--listen') || settings.env?.INGEST_LISTEN
-  const port = hasAddress ? [] : ['--listen', '127.0.0.1:0']
-  const { io: _, exited, stdout, stderr, nextLine, nextError, signal } = startRun(['serve', ...port, ...args], settings)
-  t.teardown(async () => {
-    signal('SIGTERM')
-    await exited
-  })
-  const line = await Promise.race([nextLine(), exited.then(() => undefined)])
-  if (line === undefined) throw new Error(`ingest serve failed: ${stderr()}`)
-  const url = line.replace('listening on ', '')
-  return {
-    url,
-    port: Number(new URL(url).port),
-    stdout,
-    async nextRecord(isWanted) {
-      for (;;) {
-        const record = parseRecord(await nextError())
-        if (isWanted(record)) return record
-      }
-    },
-    log: () => stderr().trimEnd().split('\n').filter(Boolean).map(parseRecord),
-    signal: (name) => signal(name as StopSignal | 'SIGHUP'),
-    exited,
-    closeLog() {
-      throw new Error('only a process can lose the reader of its log')
-    },
-  }
-}
-
-function parseRecord(line: string) {
-  return JSON.parse(line)
+export function serveHere(t: Test, args: readonly string[], settings: RunSettings = {}): Promise<Server> {
+  return untilListening(t, startRun(serveArgs(args, settings.env), settings), 'SIGTERM')
 }
 
 /** Asserts wrong usage: one matching line on standard error, nothing on standard output, exit code 2. */

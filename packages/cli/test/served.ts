@@ -4,7 +4,6 @@ import { createIngest, eventLine, type Ingest, openMemoryStore, type Store } fro
 import { openLmdbStore } from '@ingest/lmdb'
 import { serve } from '@ingest/server'
 import type { Test } from 'tap'
-import { startServe } from './ingest-process.ts'
 import { ingest } from './run-ingest.ts'
 
 export const projectId = 'game-1'
@@ -153,7 +152,7 @@ export async function startProxy(
 ): Promise<Proxy> {
   const server = createServer(async (req, res) => {
     if (!proxy.isDown) await onRequest(req)
-    if (proxy.isDown) return void req.socket.destroy()
+    if (proxy.isDown || req.destroyed) return void req.socket.destroy()
     const { method, headers, url = '' } = req
     const forwarded = request(new URL(url, urlOf()), { method, headers }, (response) => {
       res.writeHead(response.statusCode ?? 502, response.headers)
@@ -172,23 +171,4 @@ export async function startProxy(
   const { port } = server.address() as AddressInfo
   const proxy: Proxy = { url: `http://127.0.0.1:${port}`, isDown: false, reset: () => server.closeAllConnections() }
   return proxy
-}
-
-/** A server process behind a proxy; `onRequest` makes the listener of the proxy from a function that kills and restarts. */
-export async function openRestarted(
-  t: Test,
-  onRequest: (restart: () => Promise<void>) => (req: IncomingMessage) => Promise<void> | void,
-) {
-  const data = t.testdir()
-  const key = await createKey(data)
-  const start = () => startServe(t, ['--store', data, '--rate-limit', 'off'])
-  let server = await start()
-  async function restart(): Promise<void> {
-    server.signal('SIGKILL')
-    await server.exited
-    server = await start()
-  }
-  const { url } = await startProxy(t, () => server.url, onRequest(restart))
-  const env = { INGEST_PROJECT_ID: projectId, INGEST_URL: url, INGEST_KEY: key }
-  return { data, env, stop: () => server.signal('SIGKILL') }
 }

@@ -1,36 +1,31 @@
 import type { JobOptions, JobProgress } from '@ingest/lmdb'
 import { Command } from 'commander'
-import type { Io } from '../io.ts'
-import { writeJson, writeStdout } from '../io.ts'
+import { type Io, type PrintOptions, printResult } from '../io.ts'
 import { jsonOption, parsePath, quietOption } from '../options.ts'
 import { isDatabase, parseStore, storeOption } from '../store.ts'
-import { formatBytes, formatCount } from '../terminal/format.ts'
+import { formatBytes, formatCount, formatSeconds, startTimer } from '../terminal/format.ts'
 import { abortOnSignal } from '../terminal/on-signal.ts'
-import { createProgressDisplay, type Progress } from '../terminal/progress.ts'
+import { type Progress, withProgress } from '../terminal/progress.ts'
 
 /** `ingest backup`. */
 export function backupCommand(io: Io): Command {
-  const command: Command = new Command('backup')
+  return new Command('backup')
     .description('copy the directory of a store to an empty one, while servers run')
     .argument('<dir>', 'directory of the backup, which must be empty or missing', parsePath)
     .addOption(storeOption().makeOptionMandatory())
-  return command
     .addOption(jsonOption())
     .addOption(quietOption())
     .addHelpText('after', backupHelp)
-    .action(async (target: string, { json, quiet }: { json?: true; quiet?: true }) => {
+    .action(async (target: string, options: PrintOptions, command: Command) => {
       const store = parseDirectoryOnly(command, 'backed up')
-      const startedAt = performance.now()
+      const elapsed = startTimer()
       const { backUpLmdbStore } = await import('@ingest/lmdb')
-      const report = await runJob(io, 'there is no backup', quiet, (options) => backUpLmdbStore(store, target, options))
-      const durationMs = Math.round(performance.now() - startedAt)
+      const report = await runJob(io, 'there is no backup', options.quiet, (job) => backUpLmdbStore(store, target, job))
       const { records, events, maps, chunks, fileBytes } = report
-      if (json) {
-        await writeJson(io, { ok: true, store, backup: target, records, events, maps, chunks, fileBytes, durationMs })
-      } else if (!quiet) {
-        const what = `${formatCount(events, 'event')} and ${formatCount(maps, 'map')} (${formatBytes(fileBytes)})`
-        await writeStdout(io, `backed up ${what} in ${target}, verified, in ${(durationMs / 1000).toFixed(2)} s\n`)
-      }
+      const result = { store, backup: target, records, events, maps, chunks, fileBytes, durationMs: elapsed() }
+      const what = `${formatCount(events, 'event')} and ${formatCount(maps, 'map')} (${formatBytes(fileBytes)})`
+      const text = `backed up ${what} in ${target}, verified, in ${formatSeconds(result.durationMs)}`
+      await printResult(io, options, result, text)
     })
 }
 
@@ -59,19 +54,15 @@ export function parseDirectoryOnly(command: Command, verb: string, tools = 'pg_d
 }
 
 /** Runs a job with its progress on standard error; a signal stops it. */
-export async function runJob<T>(
+export function runJob<T>(
   io: Io,
   advice: string,
   quiet: true | undefined,
-  run: (options: JobOptions) => Promise<T>,
+  run: (job: JobOptions) => Promise<T>,
 ): Promise<T> {
-  const display = quiet ? undefined : await createProgressDisplay(io.stderr)
-  try {
-    const onProgress = (progress: JobProgress) => display?.show(toProgress(progress))
-    return await abortOnSignal(io, advice, (signal) => run({ signal, onProgress }))
-  } finally {
-    display?.end()
-  }
+  return withProgress(io, quiet, (show) =>
+    abortOnSignal(io, advice, (signal) => run({ signal, onProgress: (progress) => show(toProgress(progress)) })),
+  )
 }
 
 function toProgress(progress: JobProgress): Progress {

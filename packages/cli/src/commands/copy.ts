@@ -1,22 +1,19 @@
 import { type CopiedProject, type CopyProgress, copyStores } from '@ingest/core'
 import { hasProject } from '@ingest/core/internal'
 import { Command, Option } from 'commander'
-import { projectNotFound } from '../connect.ts'
+import { requireKnown } from '../connect.ts'
 import { CommandFailure, exitCode, toFailure } from '../exit-code.ts'
-import type { Io } from '../io.ts'
-import { writeJson, writeStdout } from '../io.ts'
+import { type Io, type PrintOptions, printResult } from '../io.ts'
 import { jsonOption, projectOption, quietOption } from '../options.ts'
 import { checkStoreOption, describeStore, isDatabase, openStore, parseStoreName } from '../store.ts'
-import { formatBytes, formatCount, formatTable } from '../terminal/format.ts'
+import { formatBytes, formatCount, formatNumber, formatSeconds, formatTable, startTimer } from '../terminal/format.ts'
 import { abortOnSignal } from '../terminal/on-signal.ts'
-import { createProgressDisplay, type Progress } from '../terminal/progress.ts'
+import { type Progress, withProgress } from '../terminal/progress.ts'
 
-interface CopyCommandOptions {
+interface CopyCommandOptions extends PrintOptions {
   from: string
   to: string
   project?: string
-  json?: true
-  quiet?: true
 }
 
 /** `ingest copy`. */
@@ -61,39 +58,32 @@ Examples:
 `
 
 async function copy(io: Io, options: CopyCommandOptions): Promise<void> {
-  const { from, to, json, quiet } = options
-  const startedAt = performance.now()
+  const elapsed = startTimer()
   const advice = 'the copy is incomplete; run it again to continue'
-  const projects = await abortOnSignal(io, advice, (signal) => copyBetween(io, options, signal)).catch(
-    async (error) => {
-      const failure = await toFailure(error)
-      if (failure.code === 'interrupted' || failure.exitCode !== exitCode.temporary) throw error
-      throw new CommandFailure({ ...failure, message: `${failure.message} Run it again to continue.` })
-    },
-  )
-  const durationMs = Math.round(performance.now() - startedAt)
-  if (json) await writeJson(io, { ok: true, from: describeStore(from), to: describeStore(to), projects, durationMs })
-  else if (!quiet) await writeStdout(io, formatResult(projects, durationMs))
+  const projects = await abortOnSignal(io, advice, (signal) => copyBetween(io, options, signal)).catch((error) => {
+    const failure = toFailure(error)
+    if (failure.exitCode !== exitCode.temporary) throw error
+    throw new CommandFailure({ ...failure, message: `${failure.message} Run it again to continue.` })
+  })
+  const [from, to] = [describeStore(options.from), describeStore(options.to)]
+  const durationMs = elapsed()
+  await printResult(io, options, { from, to, projects, durationMs }, formatResult(projects, durationMs))
 }
 
 async function copyBetween(io: Io, options: CopyCommandOptions, signal: AbortSignal): Promise<CopiedProject[]> {
   const { from, to, project, quiet } = options
   const source = await openStore(io, from, {})
   try {
-    if (project !== undefined && !(await hasProject(source, project))) throw projectNotFound(project)
+    if (project !== undefined) requireKnown(await hasProject(source, project), project)
     const target = await openStore(io, to, { create: true })
-    const progress = quiet ? undefined : await createProgressDisplay(io.stderr)
-    try {
-      return await copyStores(source, target, {
+    return await withProgress(io, quiet, (show) =>
+      copyStores(source, target, {
         ...(project !== undefined && { projectIds: [project] }),
         hasOneOrder: !isDatabase(to),
-        onProgress: (copied) => progress?.show(toProgress(copied)),
+        onProgress: (copied) => show(toProgress(copied)),
         signal,
-      })
-    } finally {
-      progress?.end()
-      await target.close()
-    }
+      }),
+    ).finally(target.close)
   } finally {
     await source.close()
   }
@@ -107,16 +97,17 @@ function toProgress({ step, done, total }: CopyProgress): Progress {
   return { label: step, done, total, text, isAnnounced: step === 'copying' || step === 'verifying' }
 }
 
-function formatResult(projects: readonly CopiedProject[], durationMs: number): string {
+function formatResult(projects: readonly CopiedProject[], durationMs: number): string[] {
   const heading = ['PROJECT', 'EVENTS', 'COPIED', 'BUILDS FROZEN', 'MAPS', 'MAP BYTES', 'KEYS', 'DIGEST']
   const rows = projects.map(({ projectId, events, copied, builds, maps, mapBytes, keys, digest }) => [
     projectId,
-    ...[events, copied, builds, maps].map((number) => number.toLocaleString('en-US')),
+    ...[events, copied, builds, maps].map(formatNumber),
     formatBytes(mapBytes),
     String(keys),
     digest,
   ])
   const copied = projects.reduce((sum, each) => sum + each.copied, 0)
-  const summary = `copied ${formatCount(copied, 'event')} of ${formatCount(projects.length, 'project')}, and verified all, in ${(durationMs / 1000).toFixed(2)} s`
-  return `${[...formatTable([heading, ...rows], [1, 2, 3, 4, 5, 6]), summary].join('\n')}\n`
+  const what = `${formatCount(copied, 'event')} of ${formatCount(projects.length, 'project')}`
+  const summary = `copied ${what}, and verified all, in ${formatSeconds(durationMs)}`
+  return [...formatTable([heading, ...rows], [1, 2, 3, 4, 5, 6]), summary]
 }

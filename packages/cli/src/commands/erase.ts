@@ -3,23 +3,21 @@ import { createInterface } from 'node:readline/promises'
 import type { EmbeddedIngest, ErasedTotals, ErasureOptions } from '@ingest/core'
 import { mapProjects } from '@ingest/core/internal'
 import { Command, InvalidArgumentError, Option } from 'commander'
-import { requireProject, withIngest } from '../connect.ts'
-import { CommandFailure, exitCode } from '../exit-code.ts'
-import type { Io } from '../io.ts'
-import { writeJson, writeStdout } from '../io.ts'
+import { requireKnown, withIngest } from '../connect.ts'
+import { refusal } from '../exit-code.ts'
+import { type Io, type PrintOptions, printResult } from '../io.ts'
 import { jsonOption, nonEmpty, parsePositiveDuration, projectOption } from '../options.ts'
 import { parseStore, storeOption } from '../store.ts'
-import { formatBytes, formatCount, formatTable } from '../terminal/format.ts'
+import { formatBytes, formatCount, formatNumber, formatTable } from '../terminal/format.ts'
 import { abortOnSignal } from '../terminal/on-signal.ts'
 
-interface EraseOptions {
+interface EraseOptions extends PrintOptions {
   project?: string
   player?: string
   where?: { path: string; value: unknown }
   olderThan?: number
   yes?: true
-  dryRun?: boolean
-  json?: true
+  dryRun: boolean
 }
 
 /** Erases the selected events of one project. */
@@ -29,7 +27,7 @@ type ProjectTotals = ErasedTotals & { projectId: string }
 
 /** `ingest erase`. */
 export function eraseCommand(io: Io): Command {
-  const command: Command = new Command('erase')
+  return new Command('erase')
     .description('erase the events of a player, those with a value, or old ones; ids stay known')
     .addOption(storeOption().makeOptionMandatory())
     .addOption(projectOption().makeOptionMandatory(false))
@@ -50,8 +48,8 @@ export function eraseCommand(io: Io): Command {
     .option('--yes', 'do not ask')
     .addOption(jsonOption())
     .addHelpText('after', eraseHelp)
-    .action(async (options: EraseOptions) => {
-      const { dryRun = false, json } = options
+    .action(async (options: EraseOptions, command: Command) => {
+      const { dryRun } = options
       const erase = chooseErasure(command, options)
       const isTerminal = io.stdin.isTTY === true && io.stderr.isTTY === true
       if (!dryRun && !options.yes && !isTerminal) command.error('erasing cannot be undone: confirm it with --yes')
@@ -60,10 +58,8 @@ export function eraseCommand(io: Io): Command {
           eraseProjects(io, ingest, { options, erase, signal }),
         ),
       )
-      if (json) await writeJson(io, { ok: true, dryRun, projects })
-      else await writeStdout(io, `${formatTotals(projects, dryRun).join('\n')}\n`)
+      await printResult(io, options, { dryRun, projects }, formatTotals(projects, dryRun))
     })
-  return command
 }
 
 const eraseHelp = `
@@ -98,8 +94,8 @@ interface Erasure {
 }
 
 async function eraseProjects(io: Io, ingest: EmbeddedIngest, { options, erase, signal }: Erasure) {
-  const { project, dryRun = false, yes } = options
-  if (project !== undefined) await requireProject(ingest, project)
+  const { project, dryRun, yes } = options
+  if (project !== undefined) requireKnown(await ingest.hasProject(project), project)
   const projectIds = project === undefined ? await ingest.listProjects() : [project]
   const eraseAll = (dryRun: boolean): Promise<ProjectTotals[]> =>
     mapProjects(projectIds, async (projectId) => ({
@@ -107,7 +103,8 @@ async function eraseProjects(io: Io, ingest: EmbeddedIngest, { options, erase, s
       ...(await erase(ingest, projectId, { dryRun, signal })),
     }))
   if (!dryRun && !yes) {
-    const count = formatCount(sumEvents(await eraseAll(true)), 'event')
+    const events = (await eraseAll(true)).reduce((sum, { events }) => sum + events, 0)
+    const count = formatCount(events, 'event')
     await confirm(io, `Erase ${count} of ${project ?? 'all projects'}? This cannot be undone. [y/N] `, signal)
   }
   const erased = await eraseAll(dryRun)
@@ -115,17 +112,9 @@ async function eraseProjects(io: Io, ingest: EmbeddedIngest, { options, erase, s
   return erased
 }
 
-function sumEvents(projects: readonly ProjectTotals[]): number {
-  return projects.reduce((sum, { events }) => sum + events, 0)
-}
-
 function formatTotals(projects: readonly ProjectTotals[], dryRun: boolean): string[] {
   const heading = ['PROJECT', dryRun ? 'WOULD ERASE' : 'ERASED', 'BYTES']
-  const cells = projects.map(({ projectId, events, bytes }) => [
-    projectId,
-    events.toLocaleString('en-US'),
-    formatBytes(bytes),
-  ])
+  const cells = projects.map(({ projectId, events, bytes }) => [projectId, formatNumber(events), formatBytes(bytes)])
   return formatTable([heading, ...cells], [1, 2])
 }
 
@@ -161,6 +150,5 @@ async function confirm({ stdin, stderr }: Io, question: string, signal: AbortSig
   } finally {
     terminal.close()
   }
-  const message = 'nothing was erased: it was not confirmed'
-  throw new CommandFailure({ exitCode: exitCode.refused, code: 'not-confirmed', message, retryable: false })
+  throw refusal('not-confirmed', 'nothing was erased: it was not confirmed')
 }

@@ -1,13 +1,13 @@
 import { join } from 'node:path'
-import { IngestError, type ReadEventsOptions } from '@ingest/core'
+import { eventLine, IngestError, type ReadEventsOptions } from '@ingest/core'
 import { Command, Option } from 'commander'
-import { addTargetOptions, connect, parseTarget, requireProject, type Target } from '../connect.ts'
+import { addTargetOptions, connectToKnown, parseTarget, type Target } from '../connect.ts'
 import type { Period } from '../export/cut-events.ts'
-import type { EventSource, FilesExport } from '../export/export-files.ts'
-import type { Io } from '../io.ts'
-import { writeJson, writeStdout } from '../io.ts'
+import { encodeNdjson } from '../export/encode-ndjson.ts'
+import type { FilesExport } from '../export/export-files.ts'
+import { type Io, type PrintOptions, printResult, writeStdout } from '../io.ts'
 import { byteCount, nonEmpty, parsePath, parseTimeOption, wholeNumber } from '../options.ts'
-import { formatBytes, formatCount, toIsoTime } from '../terminal/format.ts'
+import { formatBytes, formatCount, formatSeconds, startTimer, toIsoTime } from '../terminal/format.ts'
 import { abortOnSignal } from '../terminal/on-signal.ts'
 
 interface SelectionOptions {
@@ -19,14 +19,13 @@ interface SelectionOptions {
   to?: string
 }
 
-interface FileOptions extends SelectionOptions {
+interface FileOptions extends SelectionOptions, PrintOptions {
   output: string
   every?: Period
   maxSize: number
   format: 'ndjson' | 'parquet'
   gzip?: true
   cursorFile?: string
-  json?: true
 }
 
 type ExportOptions = Omit<FileOptions, 'output'> & { output?: string }
@@ -105,10 +104,10 @@ Examples:
 `
 
 /** @throws {IngestError} `invalid-argument` for an invalid time or range. */
-async function parseSelection(options: SelectionOptions): Promise<ReadEventsOptions> {
+function parseSelection(options: SelectionOptions): ReadEventsOptions {
   const { after, limit, type, build } = options
-  const from = options.from === undefined ? undefined : await parseTimeOption('--from', options.from)
-  const to = options.to === undefined ? undefined : await parseTimeOption('--to', options.to)
+  const from = options.from === undefined ? undefined : parseTimeOption('--from', options.from)
+  const to = options.to === undefined ? undefined : parseTimeOption('--to', options.to)
   if (from !== undefined && to !== undefined && from >= to) {
     throw new IngestError('invalid-argument', '--from must be before --to.')
   }
@@ -123,30 +122,23 @@ async function parseSelection(options: SelectionOptions): Promise<ReadEventsOpti
 }
 
 async function exportToStdout(io: Io, options: SelectionOptions, target: Target): Promise<void> {
-  const [{ eventLine }, { encodeNdjson }] = await Promise.all([
-    import('@ingest/core'),
-    import('../export/encode-ndjson.ts'),
-  ])
-  const selection = await parseSelection(options)
-  await connect(io, target, async (ingest, embedded) => {
+  const selection = parseSelection(options)
+  await connectToKnown(io, target, async (ingest) => {
     async function* lines() {
       for await (const event of ingest.readEvents(selection)) yield { line: eventLine(event) }
     }
-    await requireProject(embedded, target.project)
     for await (const chunk of encodeNdjson(lines())) if (!(await writeStdout(io, chunk))) return
   })
 }
 
 async function exportToFiles(io: Io, options: FileOptions, target: Target): Promise<void> {
-  const startedAt = performance.now()
+  const elapsed = startTimer()
   const { output, maxSize, every, format, gzip = false, cursorFile, json } = options
   const { exportFiles } = await import('../export/export-files.ts')
-  const selection = await parseSelection(options)
-  const result = await abortOnSignal(io, 'run it again to continue after the existing files', (signal) =>
-    connect(io, target, async (ingest, embedded) => {
-      await requireProject(embedded, target.project)
-      const source: EventSource = ingest
-      return exportFiles(source, {
+  const selection = parseSelection(options)
+  const exported = await abortOnSignal(io, 'run it again to continue after the existing files', (signal) =>
+    connectToKnown(io, target, (ingest) =>
+      exportFiles(ingest, {
         project: target.project,
         selection,
         output,
@@ -158,26 +150,21 @@ async function exportToFiles(io: Io, options: FileOptions, target: Target): Prom
         gzip,
         signal,
         onFile: async ({ file, events, bytes }) => {
-          if (!json)
-            await writeStdout(
-              io,
-              `wrote ${join(output, file)}: ${formatCount(events, 'event')}, ${formatBytes(bytes)}\n`,
-            )
+          const amount = `${formatCount(events, 'event')}, ${formatBytes(bytes)}`
+          if (!json) await writeStdout(io, `wrote ${join(output, file)}: ${amount}\n`)
         },
-      })
-    }),
+      }),
+    ),
   )
-  const durationMs = Math.round(performance.now() - startedAt)
-  if (json) await writeJson(io, toJsonResult(result, options, durationMs))
-  else await writeStdout(io, formatSummary(result, options, durationMs))
+  const result = { ...exported, durationMs: elapsed() }
+  await printResult(io, options, toJsonResult(result, options), formatSummary(result, options))
 }
 
-function toJsonResult({ files, cursor }: FilesExport, { output }: FileOptions, durationMs: number) {
-  const { events, bytes } = sumFiles(files)
+type TimedExport = FilesExport & { durationMs: number }
+
+function toJsonResult({ files, cursor, durationMs }: TimedExport, { output }: FileOptions) {
   return {
-    ok: true,
-    events,
-    bytes,
+    ...sumFiles(files),
     files: files.map(({ file, cursor: _, firstReceivedAt, lastReceivedAt, ...rest }) => ({
       file: join(output, file),
       ...rest,
@@ -189,19 +176,18 @@ function toJsonResult({ files, cursor }: FilesExport, { output }: FileOptions, d
   }
 }
 
-function formatSummary({ files }: FilesExport, { every }: FileOptions, durationMs: number): string {
-  if (files.length === 0) {
-    const which = every ? ` of a completed ${every}` : ''
-    return `exported nothing: there are no new events${which}\n`
-  }
+function formatSummary({ files, durationMs }: TimedExport, { every }: FileOptions): string {
+  if (files.length === 0) return `exported nothing: there are no new events${every ? ` of a completed ${every}` : ''}`
   const { events, bytes } = sumFiles(files)
   const size = `${formatCount(files.length, 'file')}, ${formatBytes(bytes)}`
-  return `exported ${formatCount(events, 'event')}: ${size}, in ${(durationMs / 1000).toFixed(2)} s\n`
+  return `exported ${formatCount(events, 'event')}: ${size}, in ${formatSeconds(durationMs)}`
 }
 
 function sumFiles(files: FilesExport['files']): { events: number; bytes: number } {
-  return files.reduce((sum, { events, bytes }) => ({ events: sum.events + events, bytes: sum.bytes + bytes }), {
-    events: 0,
-    bytes: 0,
-  })
+  const sum = { events: 0, bytes: 0 }
+  for (const { events, bytes } of files) {
+    sum.events += events
+    sum.bytes += bytes
+  }
+  return sum
 }

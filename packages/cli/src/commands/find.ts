@@ -1,11 +1,10 @@
-import { eventLine } from '@ingest/core'
+import { eventLine, type StoredEvent } from '@ingest/core'
 import { Command } from 'commander'
-import { addTargetOptions, connect, parseTarget, requireProject } from '../connect.ts'
-import { CommandFailure, exitCode } from '../exit-code.ts'
-import type { Io } from '../io.ts'
-import { writeJson, writeStdout } from '../io.ts'
+import { addTargetOptions, connectToKnown, parseTarget } from '../connect.ts'
+import { refusal } from '../exit-code.ts'
+import { type Io, printResult, writeStdout } from '../io.ts'
 import { jsonOption } from '../options.ts'
-import { toIsoTime } from '../terminal/format.ts'
+import { escapeControlCharacters, toIsoTime } from '../terminal/format.ts'
 
 /** `ingest find`. */
 export function findCommand(io: Io): Command {
@@ -19,40 +18,29 @@ export function findCommand(io: Io): Command {
     .addHelpText('after', findHelp)
     .action(async (eventId: string, { json }: { json?: true }) => {
       const target = parseTarget(command)
-      await connect(io, target, async (ingest, embedded) => {
-        await requireProject(embedded, target.project)
-        const event = await ingest.findEvent(eventId)
-        if (!event) {
-          const message = `The project ${target.project} has no event ${eventId}.`
-          throw new CommandFailure({ exitCode: exitCode.refused, code: 'event-not-found', message, retryable: false })
-        }
-        const { cursor, receivedAt, bytes, erased } = event
-        const receivedText = toIsoTime(receivedAt)
-        if (erased !== undefined) {
-          if (json) await writeJson(io, { ok: true, cursor, receivedAt: receivedText, erased })
-          else
-            await writeStdout(
-              io,
-              `received  ${receivedText}\ncursor    ${cursor}\nerased    its id is known, its bytes are deleted\n`,
-            )
-          return
-        }
-        const line = eventLine(event)
-        const text = json
-          ? Buffer.concat([
-              Buffer.from(JSON.stringify({ ok: true, cursor, receivedAt: receivedText }).replace(/}$/, ',')),
-              // the bytes of the event as it was sent, on one line
-              line.subarray(line.indexOf('"event":')),
-            ])
-          : Buffer.concat([Buffer.from(`received  ${receivedText}\ncursor    ${cursor}\n\n`), bytes, Buffer.from('\n')])
-        const { escapeControlCharacters } = await import('../terminal/format.ts')
-        // whitespace between JSON tokens is kept
-        await writeStdout(
-          io,
-          io.stdout.isTTY ? text.toString().replaceAll(/[^\t\r\n]+/g, escapeControlCharacters) : text,
-        )
-      })
+      const event = await connectToKnown(io, target, (ingest) => ingest.findEvent(eventId))
+      if (!event) throw refusal('event-not-found', `The project ${target.project} has no event ${eventId}.`)
+      const { cursor, erased } = event
+      const receivedAt = toIsoTime(event.receivedAt)
+      const head = `received  ${receivedAt}\ncursor    ${cursor}`
+      if (erased !== undefined) {
+        const text = `${head}\nerased    its id is known, its bytes are deleted`
+        return printResult(io, { json }, { cursor, receivedAt, erased }, text)
+      }
+      const output = json
+        ? toJsonLine({ ok: true, cursor, receivedAt }, event)
+        : Buffer.concat([Buffer.from(`${head}\n\n`), event.bytes, Buffer.from('\n')])
+      // whitespace between JSON tokens is kept
+      const escaped = () => output.toString().replaceAll(/[^\t\r\n]+/g, escapeControlCharacters)
+      await writeStdout(io, io.stdout.isTTY ? escaped() : output)
     })
+}
+
+/** An object with the member `event`: the bytes of the event as it was sent, on one line. */
+function toJsonLine(object: object, event: StoredEvent): Buffer {
+  const line = eventLine(event)
+  const head = JSON.stringify(object).replace(/}$/, ',')
+  return Buffer.concat([Buffer.from(head), line.subarray(line.indexOf('"event":'))])
 }
 
 const findHelp = `

@@ -1,16 +1,14 @@
 import { IngestError, type KeyRecord, type Scope, scopes } from '@ingest/core'
-import { type DescribedKey, describeKey } from '@ingest/core/internal'
+import { type DescribedKey, describeKey, isTimestamp } from '@ingest/core/internal'
 import { Command, InvalidArgumentError, Option } from 'commander'
 import { withIngest } from '../connect.ts'
-import type { Io } from '../io.ts'
-import { printMessage, writeJson, writeStdout } from '../io.ts'
+import { type Io, type PrintOptions, printMessage, printResult } from '../io.ts'
 import { durationMs, jsonOption, parseDuration, projectOption } from '../options.ts'
 import { parseStore, storeOption } from '../store.ts'
 import { formatTable } from '../terminal/format.ts'
 
-interface KeysOptions {
+interface KeysOptions extends PrintOptions {
   project: string
-  json?: true
 }
 
 interface CreateOptions extends KeysOptions {
@@ -51,7 +49,8 @@ function keysCreateCommand(io: Io): Command {
         'ingest keys create --store data/games --project demo --scope events:write --expires 90d',
       ),
     )
-    .action(async ({ project, scope, expires, json }: CreateOptions, command: Command) => {
+    .action(async (options: CreateOptions, command: Command) => {
+      const { project, scope, expires } = options
       const store = parseStore(command)
       const { key, record } = await withIngest(io, { store, create: true }, ({ keys }) =>
         keys
@@ -61,7 +60,7 @@ function keysCreateCommand(io: Io): Command {
           })
           .catch((error) => explainUnknown(error, project)),
       )
-      await printKey(io, key, { projectId: project, ...(await describe(record)) }, json)
+      await printKey(io, options, key, describe(record))
     })
 }
 
@@ -72,12 +71,12 @@ function keysListCommand(io: Io): Command {
     .addOption(projectOption())
     .addOption(jsonOption())
     .addHelpText('after', examples('ingest keys list --store data/games --project demo'))
-    .action(async ({ project, json }: KeysOptions, command: Command) => {
+    .action(async (options: KeysOptions, command: Command) => {
+      const { project } = options
       const records = await withIngest(io, { store: parseStore(command) }, ({ keys }) => keys.list(project))
       if (records.length === 0) printMessage(io, `the project ${project} has no keys`)
-      const keys = await Promise.all(records.map(describe))
-      if (json) await writeJson(io, { ok: true, projectId: project, keys })
-      else await writeStdout(io, `${formatKeyTable(keys).join('\n')}\n`)
+      const keys = records.map(describe)
+      await printResult(io, options, { projectId: project, keys }, formatKeyTable(keys))
     })
 }
 
@@ -89,11 +88,10 @@ function keysRevokeCommand(io: Io): Command {
     .addOption(projectOption())
     .addOption(jsonOption())
     .addHelpText('after', examples('ingest keys revoke vbxtzdc2 --store data/games --project demo'))
-    .action(async (keyId: string, { project, json }: KeysOptions, command: Command) => {
-      const store = parseStore(command)
-      const record = await withIngest(io, { store }, ({ keys }) => keys.revoke(project, keyId))
-      if (json) await writeJson(io, { ok: true, projectId: project, ...(await describe(record)) })
-      else await writeStdout(io, `revoked ${keyId}\n`)
+    .action(async (keyId: string, options: KeysOptions, command: Command) => {
+      const { project } = options
+      const record = await withIngest(io, { store: parseStore(command) }, ({ keys }) => keys.revoke(project, keyId))
+      await printResult(io, options, { projectId: project, ...describe(record) }, `revoked ${keyId}`)
     })
 }
 
@@ -110,7 +108,8 @@ function keysRotateCommand(io: Io): Command {
     )
     .addOption(jsonOption())
     .addHelpText('after', examples('ingest keys rotate vbxtzdc2 --store data/games --project demo --overlap 48h'))
-    .action(async (keyId: string, { project, overlap, json }: KeysOptions & { overlap: number }, command: Command) => {
+    .action(async (keyId: string, options: KeysOptions & { overlap: number }, command: Command) => {
+      const { project, overlap } = options
       const store = parseStore(command)
       const { key, record, old } = await withIngest(io, { store }, async ({ keys }) => {
         const rotation = await keys
@@ -118,13 +117,13 @@ function keysRotateCommand(io: Io): Command {
           .catch((error) => explainUnknown(error, project))
         return { ...rotation, old: (await keys.list(project)).find((each) => each.keyId === keyId) }
       })
-      const rotated = { keyId, expiresAt: old ? (await describe(old)).expiresAt : null }
-      await printKey(io, key, { projectId: project, ...(await describe(record)), rotated }, json)
+      const rotated = { keyId, expiresAt: old ? describe(old).expiresAt : null }
+      await printKey(io, options, key, { ...describe(record), rotated })
     })
 }
 
 /** Says what to do about a key that may have been created: its text, which nothing stores, is not printed. */
-async function explainUnknown(error: unknown, project: string): Promise<never> {
+function explainUnknown(error: unknown, project: string): never {
   if (!(error instanceof IngestError && error.isOutcomeUnknown)) throw error
   const advice = `A key may have been created, and its text is lost: run the command again, then revoke the unused key that \`ingest keys list --project ${project}\` shows.`
   throw new IngestError(error.code, `${error.message} ${advice}`, { cause: error })
@@ -135,9 +134,8 @@ function examples(...lines: string[]): string {
 }
 
 /** Prints a new key alone, so that a script can read it; with `--json`, its record too. */
-async function printKey(io: Io, key: string, record: object, json: boolean | undefined): Promise<void> {
-  if (json) await writeJson(io, { ok: true, key, ...record })
-  else await writeStdout(io, `${key}\n`)
+async function printKey(io: Io, options: KeysOptions, key: string, record: object): Promise<void> {
+  await printResult(io, options, { key, projectId: options.project, ...record }, key)
   printMessage(io, 'this key is printed once and not stored: save it for its senders, such as in INGEST_KEY')
 }
 
@@ -149,23 +147,15 @@ function parseScopes(text: string, earlier: string[] = []): string[] {
   throw new InvalidArgumentError(`'${unknown}' is not a scope: expected ${scopes.join(', ')}.`)
 }
 
-const timePattern = /^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}(\.\d+)?(Z|[+-]\d{2}:\d{2})$/
-
-/** Whether `text` is an RFC 3339 time of a day that exists: JavaScript takes February 30 for March 2. */
-function isTime(text: string): boolean {
-  const [day, midnight] = [text.slice(0, 10), new Date(`${text.slice(0, 10)}T00:00:00Z`)]
-  return timePattern.test(text) && !Number.isNaN(midnight.getTime()) && midnight.toISOString().startsWith(day)
-}
-
 function parseExpiry(text: string): number {
-  const at = isTime(text) ? Date.parse(text) : Date.now() + durationMs(text)
+  const at = isTimestamp(text) ? Date.parse(text) : Date.now() + durationMs(text)
   if (Number.isNaN(at)) throw new InvalidArgumentError('Expected a duration such as 90d, or an RFC 3339 time.')
   if (at <= Date.now()) throw new InvalidArgumentError('Expected a time in the future.')
   return at
 }
 
 /** The printed members of a key. */
-async function describe(record: KeyRecord): Promise<DescribedKey> {
+function describe(record: KeyRecord): DescribedKey {
   return describeKey(record, Date.now())
 }
 

@@ -1,20 +1,15 @@
 import { type Ingest, IngestError, type MapContent, type MapId, type MapStatus } from '@ingest/core'
 import * as wire from '@ingest/core/wire'
 import { Command } from 'commander'
-import { addTargetOptions, connect, parseTarget, requireProject } from '../connect.ts'
+import { addTargetOptions, connect, connectToKnown, parseTarget } from '../connect.ts'
 import { checkContent, checkFile } from '../files/check-content.ts'
 import { writeFile } from '../files/write-file.ts'
-import type { Io } from '../io.ts'
-import { writeJson, writeStdout } from '../io.ts'
+import { type Io, type PrintOptions, printResult, writeStdout } from '../io.ts'
 import { buildOption, jsonOption, nonEmpty, parsePath, placeOption } from '../options.ts'
 import { formatCount, formatTable, toIsoTime } from '../terminal/format.ts'
 import { abortOnSignal } from '../terminal/on-signal.ts'
 
-interface JsonOption {
-  json?: true
-}
-
-interface MapOptions {
+interface MapOptions extends PrintOptions {
   place: string
   build: string
 }
@@ -24,10 +19,8 @@ export function mapsCommand(io: Io): Command {
   const maps = new Command('maps')
     .description('list, show, download and verify published maps')
     .addHelpText('after', examples('list'))
-  maps.addCommand(mapsListCommand(io))
-  maps.addCommand(mapsShowCommand(io))
-  maps.addCommand(mapsDownloadCommand(io))
-  maps.addCommand(mapsVerifyCommand(io))
+  for (const command of [mapsListCommand(io), mapsShowCommand(io), mapsDownloadCommand(io), mapsVerifyCommand(io)])
+    maps.addCommand(command)
   return maps
 }
 
@@ -41,25 +34,22 @@ function mapsListCommand(io: Io): Command {
   return command
     .addOption(jsonOption())
     .addHelpText('after', examples('list', ''))
-    .action(async ({ place, build, json }: Partial<MapOptions> & JsonOption) => {
-      const target = parseTarget(command)
-      const maps = await connect(io, target, async (ingest, embedded) => {
-        await requireProject(embedded, target.project)
-        return listAllMaps(ingest, { ...(place && { placeId: place }), ...(build && { buildId: build }) })
-      })
-      if (json) await writeJson(io, { ok: true, maps: wire.toWire(wire.MapPage, { maps, next: null }).maps })
-      else await writeStdout(io, `${formatMapTable(maps).join('\n')}\n`)
+    .action(async (options: Partial<MapOptions>) => {
+      const { place, build } = options
+      const maps = await connectToKnown(io, parseTarget(command), (ingest) =>
+        listAllMaps(ingest, { ...(place && { placeId: place }), ...(build && { buildId: build }) }),
+      )
+      const result = { maps: wire.toWire(wire.MapPage, { maps, next: null }).maps }
+      await printResult(io, options, result, formatMapTable(maps))
     })
 }
 
 function mapsShowCommand(io: Io): Command {
   const command = singleMapCommand('show', 'show the state of a map')
-  return command.addHelpText('after', examples('show')).action(async (options: MapOptions & JsonOption) => {
-    const target = parseTarget(command)
-    const map = await connect(io, target, (ingest) => ingest.getMap(toMapId(options)))
-    if (!map) throw await mapNotFound('No map is published', options)
-    if (options.json) await writeJson(io, { ok: true, ...wire.toWire(wire.MapStatus, map) })
-    else await writeStdout(io, `${formatMapDetails(map).join('\n')}\n`)
+  return command.addHelpText('after', examples('show')).action(async (options: MapOptions) => {
+    const map = await connect(io, parseTarget(command), (ingest) => ingest.getMap(toMapId(options)))
+    if (!map) throw mapNotFound('No map is published', options)
+    await printResult(io, options, wire.toWire(wire.MapStatus, map), formatMapDetails(map))
   })
 }
 
@@ -68,24 +58,21 @@ function mapsDownloadCommand(io: Io): Command {
   return command
     .option('--output <file>', 'file to write; standard output by default', parsePath)
     .addHelpText('after', examples('download', ' --output map.json'))
-    .action(async (options: MapOptions & JsonOption & { output?: string }) => {
+    .action(async (options: MapOptions & { output?: string }) => {
       const target = parseTarget(command)
-      const { output, json } = options
-      if (json && output === undefined)
+      const { output } = options
+      if (options.json && output === undefined)
         command.error('--json requires --output: standard output holds the bytes of the map')
-      const { placeId, buildId, digest, size, contentType } = await abortOnSignal(
-        io,
-        'the map was not downloaded',
-        (signal) =>
-          connect(io, target, async (ingest) => {
-            const content = await findContent(ingest, options)
-            if (output === undefined) await checkContent(content, signal, (bytes) => writeStdout(io, bytes))
-            else await writeFile(output, (write) => checkContent(content, signal, write))
-            return content
-          }),
+      const content = await abortOnSignal(io, 'the map was not downloaded', (signal) =>
+        connect(io, target, async (ingest) => {
+          const content = await findContent(ingest, options)
+          if (output === undefined) await checkContent(content, signal, (bytes) => writeStdout(io, bytes))
+          else await writeFile(output, (write) => checkContent(content, signal, write))
+          return content
+        }),
       )
-      if (json) await writeJson(io, { ok: true, placeId, buildId, digest, size, contentType, file: output })
-      else if (output !== undefined) await writeStdout(io, `downloaded ${output}\n`)
+      if (output === undefined) return
+      await printResult(io, options, { ...describeContent(content), file: output }, `downloaded ${output}`)
     })
 }
 
@@ -94,9 +81,9 @@ function mapsVerifyCommand(io: Io): Command {
   return command
     .option('--file <file>', 'compare a file with the map too', nonEmpty)
     .addHelpText('after', examples('verify', ' --file map.json'))
-    .action(async (options: MapOptions & JsonOption & { file?: string }) => {
+    .action(async (options: MapOptions & { file?: string }) => {
       const target = parseTarget(command)
-      const { file, json } = options
+      const { file } = options
       const content = await abortOnSignal(io, 'the map was not verified', (signal) =>
         connect(io, target, async (ingest) => {
           const content = await findContent(ingest, options)
@@ -105,9 +92,9 @@ function mapsVerifyCommand(io: Io): Command {
           return content
         }),
       )
-      const { placeId, buildId, digest, size, contentType } = content
-      if (json) await writeJson(io, { ok: true, placeId, buildId, digest, size, contentType })
-      else await writeStdout(io, `verified ${placeId} ${buildId} ${digest} ${formatCount(size, 'byte')}\n`)
+      const { placeId, buildId, digest, size } = content
+      const text = `verified ${placeId} ${buildId} ${digest} ${formatCount(size, 'byte')}`
+      await printResult(io, options, describeContent(content), text)
     })
 }
 
@@ -143,13 +130,17 @@ async function listAllMaps(ingest: Ingest, selection: Partial<MapId>): Promise<M
   return all
 }
 
+function describeContent({ placeId, buildId, digest, size, contentType }: MapContent): object {
+  return { placeId, buildId, digest, size, contentType }
+}
+
 async function findContent(ingest: Ingest, options: MapOptions): Promise<MapContent> {
   const content = await ingest.getMapContent(toMapId(options))
-  if (!content) throw await mapNotFound('No map is complete', options)
+  if (!content) throw mapNotFound('No map is complete', options)
   return content
 }
 
-async function mapNotFound(what: string, { place, build }: MapOptions): Promise<Error> {
+function mapNotFound(what: string, { place, build }: MapOptions): Error {
   return new IngestError('map-not-found', `${what} for place ${place} and build ${build}.`)
 }
 
@@ -174,13 +165,13 @@ function formatMapDetails(map: MapStatus): string[] {
     `build      ${map.buildId}, ${map.frozenAt === null ? 'open' : `frozen since ${toIsoTime(map.frozenAt)}`}`,
     `state      ${map.state}`,
     `digest     ${map.digest}`,
-    `size       ${formatCount(map.size, 'byte')} in ${formatCount(map.chunks, 'chunk')}, ${map.contentType}`,
+    `size       ${formatSize(map)}, ${map.contentType}`,
     `published  ${toIsoTime(map.publishedAt) ?? 'not yet'}`,
-    ...(pending
-      ? [
-          `pending    ${pending.digest}, ${formatCount(pending.size, 'byte')} in ${formatCount(pending.chunks, 'chunk')}`,
-        ]
-      : []),
+    ...(pending ? [`pending    ${pending.digest}, ${formatSize(pending)}`] : []),
     ...(missing.length > 0 ? [`missing    ${formatCount(missing.length, 'chunk')}`] : []),
   ]
+}
+
+function formatSize({ size, chunks }: { size: number; chunks: number }): string {
+  return `${formatCount(size, 'byte')} in ${formatCount(chunks, 'chunk')}`
 }

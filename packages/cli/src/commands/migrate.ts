@@ -1,16 +1,14 @@
 import { Command, Option } from 'commander'
-import type { Io } from '../io.ts'
-import { writeJson, writeStdout } from '../io.ts'
+import { type Io, type PrintOptions, printResult } from '../io.ts'
 import { jsonOption, nonEmpty, wholeNumber } from '../options.ts'
 import { checkStoreOption, describeStore, isDatabase, parseStoreName } from '../store.ts'
 
-interface MigrateCommandOptions {
+interface MigrateCommandOptions extends PrintOptions {
   store?: string
   print?: true
   grantTo?: string
   keyPartitions?: number
   newEpoch?: true
-  json?: true
 }
 
 /** `ingest migrate`. */
@@ -54,19 +52,16 @@ function toMigrateOptions({ grantTo, keyPartitions }: MigrateCommandOptions) {
 async function printSql(io: Io, options: MigrateCommandOptions): Promise<void> {
   const { printMigrations } = await import('@ingest/postgres')
   const sql = printMigrations(toMigrateOptions(options))
-  if (options.json) await writeJson(io, { ok: true, sql })
-  else await writeStdout(io, sql.endsWith('\n') ? sql : `${sql}\n`)
+  await printResult(io, options, { sql }, sql.trimEnd())
 }
 
 async function migrate(io: Io, store: string, options: MigrateCommandOptions): Promise<void> {
   const { migratePostgres } = await import('@ingest/postgres')
   const { newEpoch = false } = options
   const { from, to } = await migratePostgres(store, { ...toMigrateOptions(options), newEpoch })
-  if (options.json) {
-    await writeJson(io, { ok: true, store: describeStore(store), from, to, newEpoch })
-    return
-  }
+  const described = describeStore(store)
   const schema = from === to ? `has version ${to} already` : `was migrated from version ${from} to ${to}`
   const epoch = newEpoch ? '; cursors from before are refused' : ''
-  await writeStdout(io, `the schema of ${describeStore(store)} ${schema}${epoch}\n`)
+  const text = `the schema of ${described} ${schema}${epoch}`
+  await printResult(io, options, { store: described, from, to, newEpoch }, text)
 }

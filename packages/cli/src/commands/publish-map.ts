@@ -4,14 +4,13 @@ import { isDigest } from '@ingest/core/internal'
 import { Command, Option } from 'commander'
 import { addTargetOptions, connect, parseTarget, type Target } from '../connect.ts'
 import { exitCode, exitCodeOf } from '../exit-code.ts'
-import type { Io } from '../io.ts'
-import { printMessage, writeJson, writeStdout } from '../io.ts'
+import { type Io, type PrintOptions, printMessage, printResult } from '../io.ts'
 import { buildOption, jsonOption, nonEmpty, placeOption, quietOption, wholeNumber } from '../options.ts'
-import { formatBytes, formatCount } from '../terminal/format.ts'
+import { formatBytes, formatCount, formatSeconds, startTimer } from '../terminal/format.ts'
 import { abortOnSignal } from '../terminal/on-signal.ts'
-import { createProgressDisplay, type Progress } from '../terminal/progress.ts'
+import { type Progress, withProgress } from '../terminal/progress.ts'
 
-interface PublishMapOptions {
+interface PublishMapOptions extends PrintOptions {
   place: string
   build: string
   contentType?: string
@@ -21,8 +20,6 @@ interface PublishMapOptions {
   onFrozen: 'fail' | 'warn'
   dryRun?: true
   concurrency: number
-  json?: true
-  quiet?: true
 }
 
 /** `ingest publish-map`. */
@@ -75,27 +72,19 @@ Examples:
 `
 
 async function publishMap(io: Io, file: string, options: PublishMapOptions, target: Target): Promise<void> {
-  const startedAt = performance.now()
-  const print = (line: string, object: object) => {
-    if (options.json) return writeJson(io, object)
-    return options.quiet ? undefined : writeStdout(io, `${line}\n`)
-  }
+  const elapsed = startTimer()
   try {
     const advice = 'the map is not published; run it again to resume'
     const uploaded = await abortOnSignal(io, advice, (signal) => upload(io, { file, options, target, signal }))
-    const durationMs = Math.round(performance.now() - startedAt)
-    await print(formatSummary(uploaded, options, durationMs), toJsonResult(uploaded, options, durationMs))
+    const result = { ...uploaded, durationMs: elapsed() }
+    await printResult(io, options, toJsonResult(result, options), formatSummary(result, options))
   } catch (error) {
     if (!(error instanceof IngestError)) throw error
     const { code, message, retryable } = error
     if (code === 'map-frozen' && options.onFrozen === 'warn') {
       printMessage(io, `not published: ${message}`)
-      await print(`frozen ${options.place} ${options.build}: not published`, {
-        ok: false,
-        outcome: 'frozen',
-        error: { code, message, retryable },
-      })
-      return
+      const result = { ok: false, outcome: 'frozen', error: { code, message, retryable } }
+      return printResult(io, options, result, `frozen ${options.place} ${options.build}: not published`)
     }
     if (exitCodeOf(code) !== exitCode.temporary) throw error
     throw new IngestError(code, `${message} Run it again to resume.`, { cause: error })
@@ -111,19 +100,16 @@ interface Upload {
 
 async function upload(io: Io, { file, options, target, signal }: Upload): Promise<UploadedMap> {
   const { uploadMap } = await import('@ingest/client')
-  const progress = options.quiet ? undefined : await createProgressDisplay(io.stderr)
   // a writer may never close the pipe
   if (file === '-') signal.addEventListener('abort', () => io.stdin.destroy(signal.reason))
   try {
-    return await connect(io, target, (maps) =>
-      uploadMap(maps, toPublication(io, file, options), {
-        ...toUploadOptions(options),
-        signal,
-        ...(progress && { onProgress: (uploaded) => progress.show(toProgress(uploaded)) }),
-      }),
-    )
+    return await withProgress(io, options.quiet, (show) => {
+      const onProgress = (uploaded: UploadProgress) => show(toProgress(uploaded))
+      return connect(io, target, (maps) =>
+        uploadMap(maps, toPublication(io, file, options), { ...toUploadOptions(options), signal, onProgress }),
+      )
+    })
   } finally {
-    progress?.end()
     if (file === '-') io.stdin.destroy()
   }
 }
@@ -161,11 +147,12 @@ function toUploadOptions(options: PublishMapOptions): UploadOptions {
   }
 }
 
-function toJsonResult(uploaded: UploadedMap, { dryRun }: PublishMapOptions, durationMs: number) {
+type TimedUpload = UploadedMap & { durationMs: number }
+
+function toJsonResult(uploaded: TimedUpload, { dryRun }: PublishMapOptions) {
   const { placeId, buildId, outcome, digest, size, contentType, chunks, frozen } = uploaded
-  const { uploadedChunks, uploadedBytes, missing, missingBytes } = uploaded
+  const { uploadedChunks, uploadedBytes, missing, missingBytes, durationMs } = uploaded
   return {
-    ok: true,
     outcome,
     ...(dryRun && { dryRun, missingChunks: missing.length, missingBytes }),
     placeId,
@@ -181,9 +168,9 @@ function toJsonResult(uploaded: UploadedMap, { dryRun }: PublishMapOptions, dura
   }
 }
 
-function formatSummary(uploaded: UploadedMap, { dryRun }: PublishMapOptions, durationMs: number): string {
+function formatSummary(uploaded: TimedUpload, { dryRun }: PublishMapOptions): string {
   const { placeId, buildId, outcome, digest, size, missing, missingBytes } = uploaded
-  const { uploadedChunks, uploadedBytes, reusedChunks } = uploaded
+  const { uploadedChunks, uploadedBytes, reusedChunks, durationMs } = uploaded
   const map = `${placeId} ${buildId} ${digest} ${formatCount(size, 'byte')}`
   if (dryRun) {
     const what =
@@ -191,5 +178,5 @@ function formatSummary(uploaded: UploadedMap, { dryRun }: PublishMapOptions, dur
     return `dry run: ${what}: ${map}`
   }
   const sent = `${formatCount(uploadedChunks, 'chunk')} sent (${formatBytes(uploadedBytes)}), ${reusedChunks} reused`
-  return `${outcome} ${map}: ${sent}, in ${(durationMs / 1000).toFixed(2)} s`
+  return `${outcome} ${map}: ${sent}, in ${formatSeconds(durationMs)}`
 }

@@ -2,7 +2,7 @@ import type { Issue, RecentRejection, RecentRejections, RejectionGroup } from '@
 import * as wire from '@ingest/core/wire'
 import { Command, Option } from 'commander'
 import { addTargetOptions, connect, parseTarget } from '../connect.ts'
-import { type Io, writeJson, writeStdout } from '../io.ts'
+import { type Io, printResult } from '../io.ts'
 import { jsonOption, wholeNumber } from '../options.ts'
 import { formatCount, formatTable, toIsoTime } from '../terminal/format.ts'
 
@@ -24,8 +24,8 @@ export function rejectedCommand(io: Io): Command {
     .action(async ({ limit, json }: { limit: number; json?: true }) => {
       const target = parseTarget(command)
       const listed = await connect(io, target, (ingest) => ingest.listRejected({ limit }))
-      if (json) await writeJson(io, { ok: true, projectId: target.project, ...toJson(listed) })
-      else await writeStdout(io, `${formatRejections(listed).join('\n')}\n`)
+      const result = { projectId: target.project, ...toJson(listed) }
+      await printResult(io, { json }, result, formatRejections(listed))
     })
 }
 

@@ -1,7 +1,6 @@
 import type { RepairReport } from '@ingest/lmdb'
 import { Command, Option } from 'commander'
-import type { Io } from '../io.ts'
-import { writeJson, writeStdout } from '../io.ts'
+import { type Io, type PrintOptions, printResult } from '../io.ts'
 import { jsonOption, parsePath, quietOption } from '../options.ts'
 import { storeOption } from '../store.ts'
 import { escapeControlCharacters, formatBytes, formatCount } from '../terminal/format.ts'
@@ -9,9 +8,9 @@ import { parseDirectoryOnly, runJob } from './backup.ts'
 
 /** `ingest repair`. */
 export function repairCommand(io: Io): Command {
-  const command = new Command('repair').description('save what is intact of a damaged directory in an empty one')
-  command.addOption(storeOption().makeOptionMandatory())
-  return command
+  return new Command('repair')
+    .description('save what is intact of a damaged directory in an empty one')
+    .addOption(storeOption().makeOptionMandatory())
     .addOption(
       new Option('--to <dir>', 'directory for what is saved, which must be empty or missing')
         .argParser(parsePath)
@@ -20,12 +19,12 @@ export function repairCommand(io: Io): Command {
     .addOption(jsonOption())
     .addOption(quietOption())
     .addHelpText('after', repairHelp)
-    .action(async ({ to, json, quiet }: { to: string; json?: true; quiet?: true }) => {
+    .action(async ({ to, json, quiet }: PrintOptions & { to: string }, command: Command) => {
       const store = parseDirectoryOnly(command, 'restored')
       const { repairLmdbStore } = await import('@ingest/lmdb')
-      const report = await runJob(io, 'nothing is saved', quiet, (options) => repairLmdbStore(store, to, options))
-      if (json) await writeJson(io, { ok: true, store, to, ...report })
-      else await writeStdout(io, `${formatReport(report, to).map(escapeControlCharacters).join('\n')}\n`)
+      const report = await runJob(io, 'nothing is saved', quiet, (job) => repairLmdbStore(store, to, job))
+      const lines = formatReport(report, to).map(escapeControlCharacters)
+      await printResult(io, { json }, { store, to, ...report }, lines)
     })
 }
 

@@ -1,10 +1,9 @@
 import { Command } from 'commander'
 import { withIngest } from '../connect.ts'
-import type { Io } from '../io.ts'
-import { writeJson, writeStdout } from '../io.ts'
+import { type Io, printResult } from '../io.ts'
 import { jsonOption, parsePath } from '../options.ts'
 import { storeOption } from '../store.ts'
-import { formatTable } from '../terminal/format.ts'
+import { formatNumber, formatTable } from '../terminal/format.ts'
 import { parseDirectoryOnly, runJob } from './backup.ts'
 
 /** `ingest restore`. */
@@ -26,8 +25,8 @@ export function restoreCommand(io: Io): Command {
           const { events } = await ingest.project(projectId).getStats()
           rows.push({ projectId, events, cursor: await ingest.project(projectId).lastCursor() })
         }
-        if (json) await writeJson(io, { ok: true, projects: rows })
-        else await writeStdout(io, `${formatCursorTable(rows).join('\n')}\n`)
+        const cells = rows.map(({ projectId, events, cursor }) => [projectId, formatNumber(events), cursor])
+        await printResult(io, { json }, { projects: rows }, formatTable([['PROJECT', 'EVENTS', 'CURSOR'], ...cells]))
       })
     })
 }
@@ -39,8 +38,3 @@ Cursors from before the restore are refused afterwards. To export later events, 
 Example:
   ingest restore backups/2026-11-22 --store data/games
 `
-
-function formatCursorTable(rows: readonly { projectId: string; events: number; cursor: string }[]): string[] {
-  const cells = rows.map(({ projectId, events, cursor }) => [projectId, events.toLocaleString('en-US'), cursor])
-  return formatTable([['PROJECT', 'EVENTS', 'CURSOR'], ...cells])
-}

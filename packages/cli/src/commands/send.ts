@@ -16,21 +16,18 @@ import { CommandFailure, exitCode, type Failure, toFailure } from '../exit-code.
 import { openInput } from '../files/open-input.ts'
 import { readSchemas, schemasOption } from '../files/read-schemas.ts'
 import { withRejectedReport } from '../files/rejected-report.ts'
-import type { Io } from '../io.ts'
-import { printMessage, writeJson, writeStdout } from '../io.ts'
+import { type Io, type PrintOptions, printMessage, printResult } from '../io.ts'
 import { jsonOption, nonEmpty, quietOption, wholeNumber } from '../options.ts'
-import { formatBytes, formatCount } from '../terminal/format.ts'
+import { formatBytes, formatCount, formatSeconds, startTimer } from '../terminal/format.ts'
 import { abortOnSignal } from '../terminal/on-signal.ts'
-import { createProgressDisplay, toEventsProgress } from '../terminal/progress.ts'
+import { type Progress, withProgress } from '../terminal/progress.ts'
 
-interface SendOptions {
+interface SendOptions extends PrintOptions {
   dryRun?: true
   schemas?: string
   makeIds?: true
   rejected?: string
   concurrency: number
-  json?: true
-  quiet?: true
 }
 
 /** Enough retries to outlast the restart of a server, which takes up to a minute. */
@@ -62,17 +59,14 @@ export function sendCommand(io: Io): Command {
       const { dryRun, schemas } = options
       if (schemas !== undefined && !dryRun) command.error('--schemas needs --dry-run: a server has schemas of its own')
       const { project } = command.opts<Target>()
-      const withTarget = dryRun ? await dryRunOn(project, schemas) : connectTo(io, parseTarget(command))
+      const target = dryRun ? undefined : parseTarget(command)
+      const withTarget: WithTarget = target ? (use) => connect(io, target, use) : await dryRunOn(project, schemas)
       await send(io, file, options, withTarget)
     })
 }
 
 /** Calls `use` with the project that events are sent to. */
 type WithTarget = (use: (ingest: Ingest) => Promise<void>) => Promise<void>
-
-function connectTo(io: Io, target: Target): WithTarget {
-  return (use) => connect(io, target, use)
-}
 
 /** An empty project that remembers ids alone. */
 async function dryRunOn(project: string, schemasFile: string | undefined): Promise<WithTarget> {
@@ -113,23 +107,24 @@ Examples:
 `
 
 async function send(io: Io, file: string, options: SendOptions, withTarget: WithTarget): Promise<void> {
-  const startedAt = performance.now()
+  const elapsed = startTimer()
   const sent: SubmittedEvents = { bytes: 0, events: 0, accepted: 0, duplicates: 0, rejected: 0, madeIds: 0 }
-  const result = () => ({ ...sent, durationMs: Math.round(performance.now() - startedAt) })
   const rejections = { withoutId: 0 }
   try {
     await abortOnSignal(io, rerunAdvice(options), (signal) =>
       submit(io, { file, options, withTarget }, { signal, sent, rejections }),
     )
   } catch (error) {
-    throw new CommandFailure({ ...(await toSendFailure(error, options)), details: result() })
+    throw new CommandFailure({ ...toSendFailure(error, options), details: { ...sent, durationMs: elapsed() } })
   }
-  if (options.json && sent.rejected === 0) await writeJson(io, { ok: true, ...result() })
-  if (!options.json && !options.quiet) await writeStdout(io, `${formatSummary(result(), options)}\n`)
+  const result = { ...sent, durationMs: elapsed() }
+  const isRejected = sent.rejected > 0
+  // a failure has an object of its own
+  if (!isRejected || !options.json) await printResult(io, options, result, formatSummary(result, options))
   if (sent.madeIds > 0 && !options.quiet) {
     printMessage(io, `generated ids for ${formatCount(sent.madeIds, 'event')}: another run stores them again`)
   }
-  if (sent.rejected > 0) throw new CommandFailure({ ...rejectionFailure(sent, rejections, options), details: result() })
+  if (isRejected) throw new CommandFailure({ ...rejectionFailure(sent, rejections, options), details: result })
 }
 
 interface SendProgress {
@@ -153,30 +148,34 @@ async function submit(io: Io, { file, options, withTarget }: SendRequest, sendin
   try {
     // connects first: a failure keeps the --rejected file of an earlier run
     await withTarget((ingest) =>
-      withRejectedReport(io, options, async (report) => {
-        const progress = quiet ? undefined : await createProgressDisplay(io.stderr)
-        try {
+      withRejectedReport(io, options, (report) =>
+        withProgress(io, quiet, async (show) => {
           await submitEvents(ingest, input.stream, {
             concurrency,
             makeIds,
             signal,
             onProgress(now) {
               Object.assign(sent, now)
-              progress?.show(toEventsProgress('sending', now, input.size))
+              show(toProgress(now, input.size))
             },
             onRejected(events, form) {
               rejections.withoutId += events.filter(({ issues }) => issues.some(isMissingId)).length
               return report.note(events, form)
             },
           })
-        } finally {
-          progress?.end()
-        }
-      }),
+        }),
+      ),
     )
   } finally {
     input.stream.destroy()
   }
+}
+
+/** `size` is that of the file in bytes, null for a stream. */
+function toProgress({ bytes, events, rejected }: SubmittedEvents, size: number | null): Progress {
+  const read = size === null ? formatBytes(bytes) : `${formatBytes(bytes)} of ${formatBytes(size)}`
+  const text = `${read}, ${formatCount(events, 'event')}${rejected > 0 ? `, ${rejected} rejected` : ''}`
+  return { label: 'sending', done: bytes, total: size, text, isAnnounced: false }
 }
 
 function isMissingId({ code, path }: Issue): boolean {
@@ -184,17 +183,13 @@ function isMissingId({ code, path }: Issue): boolean {
 }
 
 function formatSummary(
-  { events, bytes, accepted, duplicates, rejected, durationMs }: SubmittedEvents & Timed,
+  { events, bytes, accepted, duplicates, rejected, durationMs }: SubmittedEvents & { durationMs: number },
   { dryRun }: SendOptions,
 ): string {
-  const seconds = durationMs / 1000
-  const perSecond = Math.round(events / Math.max(seconds, 0.001))
+  const perSecond = Math.round(events / Math.max(durationMs / 1000, 0.001))
   const outcome = `${accepted} accepted, ${formatCount(duplicates, 'duplicate')}, ${rejected} rejected`
-  return `${dryRun ? 'validated' : 'sent'} ${formatCount(events, 'event')}: ${outcome}; ${formatBytes(bytes)} in ${seconds.toFixed(2)} s, ${formatCount(perSecond, 'event')}/s`
-}
-
-interface Timed {
-  durationMs: number
+  const speed = `${formatBytes(bytes)} in ${formatSeconds(durationMs)}, ${formatCount(perSecond, 'event')}/s`
+  return `${dryRun ? 'validated' : 'sent'} ${formatCount(events, 'event')}: ${outcome}; ${speed}`
 }
 
 const unsent = 'events are left unsent'
@@ -206,8 +201,8 @@ function rerunAdvice({ makeIds }: SendOptions): string {
     : `${unsent}; run it again to resume: stored events are reported as duplicates`
 }
 
-async function toSendFailure(error: unknown, options: SendOptions): Promise<Failure> {
-  const failure = await toFailure(error)
+function toSendFailure(error: unknown, options: SendOptions): Failure {
+  const failure = toFailure(error)
   const isEarly = failure.exitCode === exitCode.usage || failure.exitCode === exitCode.bug
   if (isEarly || failure.code === 'interrupted') return failure
   const [first = '', ...rest] = failure.exitCode === exitCode.temporary ? rerunAdvice(options) : unsent

@@ -1,16 +1,10 @@
 import type { BuildStatus, Ingest, ProjectStats } from '@ingest/core'
 import { BuildPage, Stats, toWire } from '@ingest/core/wire'
 import { Command } from 'commander'
-import { addTargetOptions, connect, parseTarget, requireProject, type Target, withIngest } from '../connect.ts'
-import type { Io } from '../io.ts'
-import { writeJson, writeStdout } from '../io.ts'
+import { addTargetOptions, connectToKnown, parseTarget, type Target, withIngest } from '../connect.ts'
+import { type Io, type PrintOptions, printResult } from '../io.ts'
 import { jsonOption, projectOption } from '../options.ts'
-import { formatBytes, formatTable, toIsoTime } from '../terminal/format.ts'
-
-interface StatsOptions {
-  builds?: true
-  json?: true
-}
+import { formatBytes, formatNumber, formatTable, toIsoTime } from '../terminal/format.ts'
 
 /** `ingest stats`. */
 export function statsCommand(io: Io): Command {
@@ -23,29 +17,24 @@ export function statsCommand(io: Io): Command {
     .option('--builds', 'list the builds of a project instead, with the time at which each was frozen')
     .addOption(jsonOption())
     .addHelpText('after', statsHelp)
-    .action(async ({ builds, json }: StatsOptions) => {
+    .action(async (options: PrintOptions & { builds?: true }) => {
+      const { builds } = options
       const target: StatsTarget = parseTarget(command)
       if (target.project === undefined && (builds || target.url !== undefined)) {
         command.error('name the project: --project <id>')
       }
       if (builds) {
         const all = await withProjects(io, target, async ([ingest]) => (ingest ? listAllBuilds(ingest) : []))
-        if (json)
-          await writeJson(io, {
-            ok: true,
-            projectId: target.project,
-            builds: toWire(BuildPage, { builds: all, next: null }).builds,
-          })
-        else await writeStdout(io, `${formatBuildsTable(all).join('\n')}\n`)
-        return
+        const result = { projectId: target.project, builds: toWire(BuildPage, { builds: all, next: null }).builds }
+        return printResult(io, options, result, formatBuildsTable(all))
       }
       const all = await withProjects(io, target, async (ingests) => {
         const all: [projectId: string, ProjectStats][] = []
         for (const ingest of ingests) all.push([ingest.projectId, await ingest.getStats()])
         return all
       })
-      if (json) await writeJson(io, { ok: true, projects: all.map(toStatsJson) })
-      else await writeStdout(io, `${formatStatsTable(all).join('\n')}\n`)
+      const projects = all.map(([projectId, stats]) => ({ projectId, ...toWire(Stats, stats) }))
+      await printResult(io, options, { projects }, formatStatsTable(all))
     })
 }
 
@@ -67,10 +56,7 @@ function withProjects<T>(io: Io, target: StatsTarget, use: (ingests: Ingest[]) =
   if (project === undefined) {
     return withIngest(io, { store }, async (ingest) => use((await ingest.listProjects()).map(ingest.project)))
   }
-  return connect(io, { ...target, project }, async (ingest, embedded) => {
-    await requireProject(embedded, project)
-    return use([ingest])
-  })
+  return connectToKnown(io, { ...target, project }, (ingest) => use([ingest]))
 }
 
 async function listAllBuilds(ingest: Ingest): Promise<BuildStatus[]> {
@@ -102,13 +88,4 @@ function formatStatsTable(all: readonly [string, ProjectStats][]): string[] {
 function formatBuildsTable(builds: readonly BuildStatus[]): string[] {
   const rows = builds.map(({ buildId, frozenAt, maps }) => [buildId, toIsoTime(frozenAt) ?? 'open', formatNumber(maps)])
   return formatTable([['BUILD', 'FROZEN SINCE', 'MAPS'], ...rows], [2])
-}
-
-function toStatsJson([projectId, stats]: [string, ProjectStats]): object {
-  return { projectId, ...toWire(Stats, stats) }
-}
-
-/** `12,345.67`. */
-function formatNumber(number: number): string {
-  return number.toLocaleString('en-US', { maximumFractionDigits: 2 })
 }

@@ -1,10 +1,20 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { CallOptions } from '@ingest/client'
-import type { Cursor, FollowOptions, Ingest, IngestError, StoredEvent } from '@ingest/core'
+import {
+  type Cursor,
+  eventLine,
+  type FollowOptions,
+  followEvents,
+  type Ingest,
+  IngestError,
+  type StoredEvent,
+} from '@ingest/core'
 import { Command, Option } from 'commander'
-import { addTargetOptions, connect, parseTarget, requireProject, type Target } from '../connect.ts'
+import { addTargetOptions, connectToKnown, parseTarget, type Target } from '../connect.ts'
 import { hasColors, type Io, printMessage, writeStdout } from '../io.ts'
 import { nonEmpty, parseTimeOption, wholeNumber } from '../options.ts'
+import { formatDay, formatEventRow } from '../terminal/event-row.ts'
+import { escapeControlCharacters } from '../terminal/format.ts'
 import { abortOnSignal } from '../terminal/on-signal.ts'
 
 interface TailOptions {
@@ -40,12 +50,11 @@ export function tailCommand(io: Io): Command {
     // follow() retries itself, to report it
     const target = { ...parseTarget(command), retries: 0 }
     const start = parseStart(options)
-    const write = await createEventWriter(io, options.json ?? false)
+    const write = createEventWriter(io, options.json ?? false)
     await abortOnSignal(io, '', (signal) =>
-      connect(io, target, async (ingest, embedded) => {
-        await requireProject(embedded, target.project)
-        await follow(io, ingest, { target, start, signal, write, limit: options.limit })
-      }),
+      connectToKnown(io, target, (ingest) =>
+        follow(io, ingest, { target, start, signal, write, limit: options.limit }),
+      ),
     )
   })
 }
@@ -74,13 +83,8 @@ function parseStart({ type, build, after, since }: TailOptions): FollowOptions {
 /** Writes one event; resolves to false when the reader has closed the pipe. */
 type Write = (event: StoredEvent) => Promise<boolean>
 
-async function createEventWriter(io: Io, isJson: boolean): Promise<Write> {
+function createEventWriter(io: Io, isJson: boolean): Write {
   const { stdout } = io
-  const [{ eventLine }, { formatDay, formatEventRow }, { escapeControlCharacters }] = await Promise.all([
-    import('@ingest/core'),
-    import('../terminal/event-row.ts'),
-    import('../terminal/format.ts'),
-  ])
   if (!stdout.isTTY) return (event) => writeStdout(io, eventLine(event))
   // a tab between JSON tokens would be escaped
   if (isJson)
@@ -92,10 +96,8 @@ async function createEventWriter(io: Io, isJson: boolean): Promise<Write> {
     const own = formatDay(event.receivedAt)
     const heading = own === day ? '' : `${own}\n`
     day = own
-    return writeStdout(
-      io,
-      `${heading}${formatEventRow(event, { columns: stdout.columns || 80, hasColors: areColored })}\n`,
-    )
+    const row = formatEventRow(event, { columns: stdout.columns || 80, hasColors: areColored })
+    return writeStdout(io, `${heading}${row}\n`)
   }
 }
 
@@ -117,10 +119,7 @@ async function follow(io: Io, ingest: Ingest, { target, start, signal, write, li
   let left = limit ?? Number.POSITIVE_INFINITY
   const cursors: CursorSource = ingest
   const source = target.url === undefined ? 'database' : 'server'
-  const [{ followEvents, IngestError }, { createBackoff }] = await Promise.all([
-    import('@ingest/core'),
-    import('@ingest/client'),
-  ])
+  const { createBackoff } = await import('@ingest/client')
   const backoff = createBackoff()
   let after = start.after
   let isUnreachable = false

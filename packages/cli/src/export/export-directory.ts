@@ -66,7 +66,7 @@ export async function openExportDirectory(options: CursorFileOptions): Promise<E
     return await openLocked(options, unlock)
   } catch (error) {
     unlock()
-    throw await toWriteError(error as NodeJS.ErrnoException, directory)
+    throw toWriteError(error as NodeJS.ErrnoException, directory)
   }
 }
 
@@ -94,7 +94,7 @@ async function openLocked(options: CursorFileOptions, unlock: () => void): Promi
         await reconcile(options, last)
         return written
       } catch (error) {
-        throw await toWriteError(error as NodeJS.ErrnoException, directory)
+        throw toWriteError(error as NodeJS.ErrnoException, directory)
       }
     },
 

@@ -1,9 +1,7 @@
 import { createHash } from 'node:crypto'
 import { createReadStream } from 'node:fs'
 import { IngestError, type MapContent } from '@ingest/core'
-
-/** Writes bytes; resolves to false when the reader wants no more of them. */
-export type Write = (bytes: Uint8Array) => Promise<boolean>
+import type { Write } from './write-file.ts'
 
 /**
  * Reads a map, writes its bytes, and checks their digest and size. It stops without a check when `write` wants no more.

@@ -1,18 +1,16 @@
 import type { RejectedInput, ValueForm } from '@ingest/client'
-import { type Io, printMessage } from '../io.ts'
+import { type Io, type PrintOptions, printMessage } from '../io.ts'
 import { escapeControlCharacters } from '../terminal/format.ts'
-import type { Write } from './check-content.ts'
-import { writeFile } from './write-file.ts'
+import { type Write, writeFile } from './write-file.ts'
 
 /** Collects the events of the input that are not stored. */
 export interface RejectedReport {
   note(rejected: readonly RejectedInput[], form: ValueForm | undefined): Promise<void>
 }
 
-export interface RejectedOptions {
+export interface RejectedOptions extends PrintOptions {
   /** Path of the file for rejected events, one line each, with their issues. */
   rejected?: string
-  quiet?: true
 }
 
 /** Without a file, only so many are printed. */

@@ -2,7 +2,9 @@ import { randomBytes } from 'node:crypto'
 import { type FileHandle, open, rename, rm, stat } from 'node:fs/promises'
 import { basename, dirname, join } from 'node:path'
 import { IngestError } from '@ingest/core'
-import type { Write } from './check-content.ts'
+
+/** Writes bytes; resolves to false when the reader wants no more of them. */
+export type Write = (bytes: Uint8Array) => Promise<boolean>
 
 /** Syncs the entries of a directory: without it, a synced file may lose its name in a power loss. */
 export async function syncDirectory(path: string): Promise<void> {
@@ -38,7 +40,7 @@ export async function writeFile(path: string, fill: (write: Write) => Promise<vo
     if (!isStream) await rename(temporary, path)
   } catch (error) {
     await rm(temporary, { force: true })
-    throw await toWriteError(error as NodeJS.ErrnoException, path)
+    throw toWriteError(error as NodeJS.ErrnoException, path)
   }
 }
 
@@ -49,7 +51,7 @@ export async function writeAll(file: FileHandle, bytes: Uint8Array): Promise<tru
 }
 
 /** Converts a file system error of a write to `path` into an `IngestError`; returns any other error unchanged. */
-export async function toWriteError(error: NodeJS.ErrnoException, path: string): Promise<Error> {
+export function toWriteError(error: NodeJS.ErrnoException, path: string): Error {
   if (error instanceof IngestError || error.syscall === undefined) return error
   const code = error.code === 'ENOSPC' ? 'disk-full' : 'invalid-argument'
   // Node appends the names of temporary files after a comma

@@ -1,6 +1,6 @@
 import type { EmbeddedIngest } from '@ingest/core'
 import type { ServedWithAdmin } from '@ingest/server'
-import { type Io, writeJson, writeStdout } from '../io.ts'
+import { type Io, printResult } from '../io.ts'
 import { describeStore, toStoreArgument } from '../store.ts'
 import { version } from '../version.ts'
 import type { Log } from './serve-log.ts'
@@ -25,11 +25,8 @@ export async function announce(io: Io, settings: ServeSettings, { ingest, served
   const common = { ...addresses, store: describeStore(settings.store), version: version(), pid: process.pid }
   const { tlsCert, rateLimit, retain, keepRejected = false, schemas = null } = settings
   log.info({ ...common, tls: tlsCert !== undefined, rateLimit, retain, keepRejected, schemas }, 'listening')
-  if (settings.json) await writeJson(io, { ok: true, port, ...common })
-  else {
-    await writeStdout(io, `listening on ${url}\n`)
-    if (addresses.console !== null) await writeStdout(io, `console at ${addresses.console}\n`)
-  }
+  const lines = [`listening on ${url}`, ...(addresses.console === null ? [] : [`console at ${addresses.console}`])]
+  await printResult(io, { json: settings.json }, { port, ...common }, lines)
   if (settings.admin && isReachable(settings.admin.host)) {
     log.warn({ admin: admin?.url }, 'the admin listener has no TLS: let only a private network reach it')
   }

@@ -44,8 +44,8 @@ export async function runServer(io: Io, settings: ServeSettings): Promise<void> 
     signals.off()
     log.info(ingest.tally(), 'drained')
   })
-    .catch(async (error) => {
-      throw isListening ? new CommandFailure({ ...(await toFailure(error)), isPrinted: true }) : error
+    .catch((error) => {
+      throw isListening ? new CommandFailure({ ...toFailure(error), isPrinted: true }) : error
     })
     .finally(ignoreHangups)
 }

@@ -25,6 +25,22 @@ export function formatBytes(bytes: number): string {
   return `${unit === 0 ? amount : amount.toFixed(1)} ${units[unit]}`
 }
 
+/** A clock that returns the milliseconds since it was started. */
+export function startTimer(): () => number {
+  const startedAt = performance.now()
+  return () => Math.round(performance.now() - startedAt)
+}
+
+/** `1.25 s`. */
+export function formatSeconds(ms: number): string {
+  return `${(ms / 1000).toFixed(2)} s`
+}
+
+/** `12,345.67`. */
+export function formatNumber(number: number): string {
+  return number.toLocaleString('en-US', { maximumFractionDigits: 2 })
+}
+
 /** `1 event`, `2 events`. */
 export function formatCount(count: number, thing: string): string {
   return `${count} ${count === 1 ? thing : `${thing}s`}`

@@ -1,19 +1,9 @@
-import { type Io, printMessage, type StopSignal, signalExitCodes } from '../io.ts'
-
-/** The command was interrupted by a signal; an empty `advice` makes an empty message. */
-export class Interrupted extends Error {
-  override readonly name = 'Interrupted'
-  readonly exitCode: number
-
-  constructor(signal: StopSignal, advice: string) {
-    super(advice && `${signal}: ${advice}`)
-    this.exitCode = signalExitCodes[signal]
-  }
-}
+import { CommandFailure } from '../exit-code.ts'
+import { type Io, printMessage, signalExitCodes } from '../io.ts'
 
 /**
- * Runs `work`. SIGINT and SIGTERM abort its signal with an {@link Interrupted} that carries `advice`; a second signal ends
- * the process immediately.
+ * Runs `work`. SIGINT and SIGTERM abort its signal with the failure `interrupted`, whose message has the `advice`; it is
+ * empty without one. A second signal ends the process immediately.
  */
 export async function abortOnSignal<T>(
   io: Pick<Io, 'onSignal' | 'stderr' | 'end'>,
@@ -22,12 +12,13 @@ export async function abortOnSignal<T>(
 ): Promise<T> {
   const controller = new AbortController()
   const off = io.onSignal((name) => {
-    const reason = new Interrupted(name, advice)
+    const message = advice && `${name}: ${advice}`
+    const exitCode = signalExitCodes[name]
     if (controller.signal.aborted) {
-      if (reason.message !== '') printMessage(io, reason.message)
-      io.end(reason.exitCode)
+      if (message !== '') printMessage(io, message)
+      io.end(exitCode)
     }
-    controller.abort(reason)
+    controller.abort(new CommandFailure({ exitCode, code: 'interrupted', message, retryable: true }))
   })
   try {
     return await work(controller.signal)

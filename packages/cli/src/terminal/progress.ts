@@ -1,5 +1,4 @@
-import type { Output } from '../io.ts'
-import { formatBytes, formatCount } from './format.ts'
+import type { Io, Output } from '../io.ts'
 
 /** The progress of one phase. */
 export interface Progress {
@@ -14,7 +13,7 @@ export interface Progress {
   isAnnounced: boolean
 }
 
-export interface ProgressDisplay {
+interface ProgressDisplay {
   show(progress: Progress): void
   /** Restores the terminal. */
   end(): void
@@ -22,9 +21,24 @@ export interface ProgressDisplay {
 
 const lineIntervalMs = 5000
 
-/** A bar on a terminal; elsewhere a line at the start of each announced phase, and then one every 5 seconds. */
-export async function createProgressDisplay(stream: Output): Promise<ProgressDisplay> {
-  return stream.isTTY ? createProgressBar(stream) : createProgressLines(stream, () => performance.now())
+/**
+ * Shows the progress of `work` on standard error, unless `quiet`: a bar on a terminal; elsewhere a line at the start of
+ * each announced phase, and then one every 5 seconds.
+ */
+export async function withProgress<T>(
+  { stderr }: Pick<Io, 'stderr'>,
+  quiet: true | undefined,
+  work: (show: (progress: Progress) => void) => Promise<T>,
+): Promise<T> {
+  if (quiet) return work(() => {})
+  const display = await (stderr.isTTY
+    ? createProgressBar(stderr)
+    : createProgressLines(stderr, () => performance.now()))
+  try {
+    return await work(display.show)
+  } finally {
+    display.end()
+  }
 }
 
 async function createProgressBar(stream: Output): Promise<ProgressDisplay> {
@@ -64,15 +78,4 @@ export function createProgressLines(stream: Pick<Output, 'write'>, now: () => nu
     },
     end() {},
   }
-}
-
-/** The progress of reading events; `size` is the size of the file in bytes, null for a stream. */
-export function toEventsProgress(
-  label: string,
-  { bytes, events, rejected }: { bytes: number; events: number; rejected: number },
-  size: number | null,
-): Progress {
-  const read = size === null ? formatBytes(bytes) : `${formatBytes(bytes)} of ${formatBytes(size)}`
-  const text = `${read}, ${formatCount(events, 'event')}${rejected > 0 ? `, ${rejected} rejected` : ''}`
-  return { label, done: bytes, total: size, text, isAnnounced: false }
 }

@@ -1,24 +1,28 @@
 import { createHash } from 'node:crypto'
-import { existsSync, mkdirSync, readdirSync, writeFileSync } from 'node:fs'
+import { mkdirSync, readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
+import { Readable } from 'node:stream'
 import { createIngest, type Store } from '@ingest/core'
 import { openLmdbStore } from '@ingest/lmdb'
 import t from 'tap'
-import { allContentsOf, alpha, beta, createClock, fillStore, storeEvents } from '../copy/filled-store.ts'
-import { ended, spawnIngest, startIngest } from '../ingest-process.ts'
+import {
+  allContentsOf,
+  alpha,
+  beta,
+  createClock,
+  fillStore,
+  storeEvents,
+} from '../../../core/test/copy/filled-store.ts'
+import { ended, spawnIngest, startIngest, startServe } from '../ingest-process.ts'
 import { ingest, isWrongUsage, startRun } from '../run-ingest.ts'
-import { exportedWithoutCursors, idsOf, projectId, submitIds, unknownProject, withStore } from '../served.ts'
+import { createKey, exportedWithoutCursors, idsOf, projectId, send, submitIds, withStore } from '../served.ts'
 
 const path = t.testdir()
 const source = join(path, 'source')
 
 async function withDirectory<T>(data: string, use: (store: Store) => Promise<T>): Promise<T> {
   const store = await openLmdbStore(data)
-  try {
-    return await use(store)
-  } finally {
-    await store.close()
-  }
+  return use(store).finally(store.close)
 }
 
 const key = await withDirectory(source, fillStore)
@@ -33,106 +37,76 @@ t.test('a directory is copied to another one, byte by byte', async (t) => {
   )
   const contents = await withDirectory(source, allContentsOf)
   t.strictSame(await withDirectory(target, allContentsOf), contents)
-  for (const project of [alpha, beta]) {
-    const exported = await exportedWithoutCursors(['--store', source], project)
-    t.equal(await exportedWithoutCursors(['--store', target], project), exported)
-  }
   await withDirectory(target, async (store) => {
     const { authenticate } = createIngest({ store })
     t.equal(await authenticate({ projectId: alpha, key, scope: 'read' }), true)
   })
+  const again = JSON.parse((await ingest(['copy', '--from', source, '--to', target, '--json'])).stdout)
+  t.match(again.projects[1], { projectId: beta, events: 60, copied: 0 })
+  const hash = createHash('sha256').update(await exportedWithoutCursors(['--store', target], beta))
+  t.equal(again.projects[1].digest, `sha256:${hash.digest('hex')}`, 'the digest is that of the exported lines')
 
-  await t.test('the digest is that of the exported lines', async (t) => {
-    const { projects } = JSON.parse((await ingest(['copy', '--from', source, '--to', target, '--json'])).stdout)
-    t.match(projects[1], { projectId: beta, events: 60, copied: 0 })
-    const hash = createHash('sha256').update(await exportedWithoutCursors(['--store', target], beta))
-    t.equal(projects[1].digest, `sha256:${hash.digest('hex')}`)
-  })
-
-  await t.test('--json, --quiet and --project', async (t) => {
-    const to = join(path, 'one')
-    const args = ['copy', '--from', source, '--to', to, '--project', beta, '--json', '--quiet']
-    const { code, stdout, stderr } = await ingest(args)
-    t.strictSame({ code, stderr }, { code: 0, stderr: '' })
-    t.match(JSON.parse(stdout), {
-      ok: true,
-      from: source,
-      to,
-      projects: [{ projectId: beta, copied: 60 }],
-      durationMs: Number,
-    })
-    t.strictSame(JSON.parse(stdout).projects.length, 1)
-    t.match(await ingest(args.slice(0, -2)), { code: 0, stdout: /^PROJECT/ })
-  })
-
-  await t.test('an unknown project: exit code 3, and no target', async (t) => {
-    const to = join(path, 'unknown')
-    const env = { INGEST_FROM: source, INGEST_TO: to }
-    const failure = await ingest(['copy', '--project', 'gmae-1'], { env })
-    t.strictSame(failure, { code: 3, signal: null, stdout: '', stderr: unknownProject })
-    const { stdout } = await ingest(['copy', '--project', 'gmae-1', '--json'], { env })
-    t.match(JSON.parse(stdout), { ok: false, error: { code: 'project-not-found' } })
-    t.notOk(existsSync(to))
-  })
+  const env = { INGEST_FROM: source, INGEST_TO: join(path, 'one') }
+  const one = await ingest(['copy', '--project', beta, '--json', '--quiet'], { env })
+  t.strictSame({ code: one.code, stderr: one.stderr }, { code: 0, stderr: '' })
+  const { durationMs, projects, ...rest } = JSON.parse(one.stdout)
+  t.strictSame(rest, { ok: true, from: source, to: env.INGEST_TO })
+  t.match([durationMs, projects], [Number, [{ projectId: beta, copied: 60 }]])
+  t.equal(projects.length, 1)
 })
 
-t.test('a target with other events: exit code 3, and nothing is written', async (t) => {
+t.test('a target with other or newer events: exit code 3, and nothing is written', async (t) => {
   const target = join(path, 'other')
-  await withDirectory(target, (store) => storeEvents(store, 'own', 1))
+  await withDirectory(target, (store) => storeEvents(store, 'own', 1, createClock(1_800_000_000_000)))
   const before = await withDirectory(target, allContentsOf)
   const { code, stdout, stderr } = await ingest(['copy', '--from', source, '--to', target, '--json'])
   t.match({ code, stderr }, { code: 3, stderr: /^ingest: The project alpha has other events in the target/ })
   t.match(JSON.parse(stdout), { ok: false, error: { code: 'precondition-failed', retryable: false } })
-  t.strictSame(await withDirectory(target, allContentsOf), before)
-})
-
-t.test('a directory keeps the order of receipt of all projects, so older events are refused', async (t) => {
-  const target = join(path, 'newer')
-  await withDirectory(target, (store) => storeEvents(store, 'e', 1, createClock(1_800_000_000_000)))
-  const from = join(path, 'single')
-  await withDirectory(from, async (store) => {
+  const older = ['copy', '--from', source, '--to', target, '--project', 'gamma']
+  await withDirectory(source, async (store) => {
     const { submitBatch } = createIngest({ store, now: createClock() }).project('gamma')
     await submitBatch({ events: [{ projectId: 'gamma', eventId: 'a' }] })
   })
-  t.match(await ingest(['copy', '--from', from, '--to', target]), { code: 3, stderr: /copy all projects at once/ })
+  t.match(await ingest(older), { code: 3, stderr: /copy all projects at once/ }, 'a directory has one order of receipt')
+  t.strictSame(await withDirectory(target, allContentsOf), before)
 })
 
-t.test('invalid options are wrong usage', async (t) => {
-  await isWrongUsage(t, ['copy', '--from', source, '--to', source], /name the same store/)
-  await isWrongUsage(t, ['copy', '--from', join(path, 'none'), '--to', join(path, 'made')], /There is no store in/)
-  t.notOk(existsSync(join(path, 'made')))
-  await isWrongUsage(
-    t,
-    ['copy', '--from', source, '--to', 'mysql://root:canary@localhost/games'],
-    /a store is a directory or/,
-  )
-  const file = join(path, 'file')
-  writeFileSync(file, '')
-  await isWrongUsage(t, ['copy', '--from', source, '--to', file], /cannot be a directory/)
+t.test('projects that begin between batches of others keep their times in a directory', async (t) => {
+  const [from, to] = [join(path, 'many'), join(path, 'many-copied')]
+  for (const [first, end] of [
+    [0, 50],
+    [50, 200],
+  ] as const) {
+    await withDirectory(from, async (store) => {
+      const { project } = createIngest({ store, now: createClock(1_700_000_000_000 + 1000 * first) })
+      for (let i = first; i < end; i++) {
+        const id = `p-${i % (2 + Math.floor(i / 7))}`
+        await project(id).submitBatch({ events: [{ projectId: id, eventId: `e-${i}` }] })
+      }
+    })
+    t.match(await ingest(['copy', '--from', from, '--to', to]), { code: 0 })
+  }
+  t.strictSame(await withDirectory(to, allContentsOf), await withDirectory(from, allContentsOf))
 })
 
 t.test('an empty directory is not a store', async (t) => {
   const from = join(path, 'empty')
   mkdirSync(from)
   await isWrongUsage(t, ['copy', '--from', from, '--to', join(path, 'made')], /There is no store in/)
-  t.strictSame(readdirSync(from), [])
+  t.strictSame([readdirSync(from), readdirSync(path).includes('made')], [[], false])
 })
 
-const eventCount = 100_000
-const large = join(path, 'large')
-
 t.test('a copy that was interrupted or killed is continued', async (t) => {
-  await withStore(large, (project) => submitIds(project, idsOf('e', eventCount)))
+  const eventCount = 25_000
+  const large = join(path, 'large')
+  await withStore(large, (project) => submitIds(project, idsOf('e', eventCount), 'x'.repeat(2000)))
   const target = join(path, 'large-copy')
   const args = ['copy', '--from', large, '--to', target]
-
   const interrupted = startRun(args)
-  while (!(await interrupted.nextError())?.includes('copying'));
+  while (!(await interrupted.nextError()).includes('copying'));
   interrupted.signal('SIGINT')
-  t.match(await interrupted.exited, {
-    code: 130,
-    stderr: /SIGINT: the copy is incomplete; run it again to continue\n$/,
-  })
+  const advice = /SIGINT: the copy is incomplete; run it again to continue\n$/
+  t.match(await interrupted.exited, { code: 130, stderr: advice })
 
   const killed = startIngest(args)
   const end = ended(killed)
@@ -140,10 +114,82 @@ t.test('a copy that was interrupted or killed is continued', async (t) => {
   t.match(await end, { signal: 'SIGKILL' })
   const begun = await withStore(target, async (project) => (await project.getStats()).events)
   t.ok(begun > 0 && begun < eventCount, `${begun} events were copied`)
-
+  // which compares both stores
   const { code, stdout } = await spawnIngest([...args, '--json'])
   t.equal(code, 0)
   t.match(JSON.parse(stdout).projects, [{ projectId, events: eventCount, copied: eventCount - begun }])
-  const exported = await exportedWithoutCursors(['--store', large], projectId)
-  t.equal(await exportedWithoutCursors(['--store', target], projectId), exported)
+})
+
+const data = join(path, 'data')
+const dataKey = await createKey(data)
+const events = ['a', 'b', 'c'].map((eventId, i) => ({
+  projectId,
+  eventId,
+  playerId: i === 2 ? '8' : 7,
+  buildId: eventId,
+}))
+const env = { INGEST_STORE: data, INGEST_PROJECT_ID: projectId }
+
+/** Runs a command with `--json`. */
+async function json(args: readonly string[], settings: { env: Record<string, string> }) {
+  return JSON.parse((await ingest([...args, '--json'], settings)).stdout)
+}
+
+t.test('a player is erased beside a server, whose find says so', async (t) => {
+  const server = await startServe(t, ['--store', data])
+  await send({ ...server, key: dataKey }, JSON.stringify({ events }))
+  const counted = await json(['erase', '--where', '/playerId="8"', '--dry-run'], { env })
+  t.match(counted, { ok: true, dryRun: true, projects: [{ projectId, events: 1 }] })
+  t.equal((await ingest(['find', 'c'], { env })).code, 0)
+  const { code, stdout } = await ingest(['erase', '--player', '7', '--yes'], { env })
+  t.equal(code, 0)
+  t.match(stdout, /ERASED[\s\S]*game-1 +2/)
+  const remote = { INGEST_URL: server.url, INGEST_PROJECT_ID: projectId, INGEST_KEY: dataKey }
+  for (const from of [env, remote]) {
+    t.match((await ingest(['find', 'a'], { env: from })).stdout, /\nerased /)
+    t.match(await json(['find', 'a'], { env: from }), { ok: true, erased: 'a' })
+    t.match((await ingest(['export'], { env: from })).stdout, /^[^\n]*"eventId":"c"[^\n]*\n$/)
+  }
+  const old = await ingest(['erase', '--older-than', '90d', '--dry-run'], { env: { INGEST_STORE: data } })
+  t.match(old.stdout, /WOULD ERASE[\s\S]*game-1 +0/, 'of all projects')
+})
+
+t.test('erase asks for confirmation on a terminal', async (t) => {
+  for (const [typed, code] of [
+    [['n\n'], 3],
+    [[], 3],
+    [['y\n'], 0],
+  ] as const) {
+    const own = join(t.testdir(), 'data')
+    await withStore(own, (project) => submitIds(project, ['a', 'b']))
+    const args = ['erase', '--where', '/eventId="a"', '--store', own, '--project', projectId]
+    const stdin = Object.assign(Readable.from(typed), { isTTY: true })
+    const asked = /Erase 1 event of game-1\? This cannot be undone\. \[y\/N\] /
+    t.match(await ingest(args, { stdin, isTerminal: true }), { code, stderr: asked }, `typed ${typed}`)
+    const found = await ingest(['find', 'a', '--store', own, '--project', projectId])
+    t.match(found.stdout, code === 0 ? /\nerased / : /"eventId":"a"/)
+  }
+})
+
+t.test('a copy carries erased ids and the builds that they froze, and later erasures', async (t) => {
+  const copy = join(path, 'copy-of-erased')
+  const into = { INGEST_STORE: copy, INGEST_PROJECT_ID: projectId }
+  const bytesIn = () => readFileSync(join(copy, 'events', 'data.mdb'))
+  t.match(await ingest(['copy', '--from', data, '--to', copy]), { code: 0 })
+  t.match((await ingest(['find', 'a'], { env: into })).stdout, /\nerased /)
+  t.equal((await json(['stats', '--builds'], { env: into })).builds.length, 3)
+  t.equal(bytesIn().includes('"playerId":"8"'), true)
+  const later = ['erase', '--where', '/eventId="c"', '--yes', '--json']
+  t.match(await ingest(later, { env }), { code: 0, stdout: /"events":1/ })
+  t.match(await ingest(later, { env }), { code: 0, stdout: /"events":0/ }, 'erasing again finds nothing')
+  t.match(await ingest(['copy', '--from', data, '--to', copy]), { code: 0 })
+  t.match((await ingest(['find', 'c'], { env: into })).stdout, /\nerased /)
+  t.equal(bytesIn().includes('"playerId":"8"'), false)
+})
+
+t.test('a project without a key and events is known', async (t) => {
+  const own = join(path, 'erased')
+  await withStore(own, (project) => submitIds(project, ['a']))
+  const args = ['erase', '--where', '/eventId="a"', '--yes', '--json', '--store', own, '--project', projectId]
+  for (const count of [1, 0]) t.match(await ingest(args), { code: 0, stdout: `"events":${count}` })
 })

@@ -1,9 +1,7 @@
-import { spawn, spawnSync } from 'node:child_process'
 import { createHash } from 'node:crypto'
-import { setTimeout as delay } from 'node:timers/promises'
 import t from 'tap'
-import { ended, ingestCommand, ownEnvironment, spawnIngest, startServe } from '../ingest-process.ts'
-import { ingest, isWrongUsage } from '../run-ingest.ts'
+import { noStrace, spawnIngest, spawnWithFault, startServe } from '../ingest-process.ts'
+import { ingest } from '../run-ingest.ts'
 import { send } from '../served.ts'
 
 const keyPattern = /^ik_[0-9a-z]{8}_[0-9a-z]{39}\n$/
@@ -46,32 +44,15 @@ t.test('create prints only the key, which is valid for its project', async (t) =
   t.equal(await openKeys().status(stdout.trim()), 401, 'and no other project')
 })
 
-const noStrace =
-  process.platform !== 'linux' || spawnSync('strace', ['-o', '/dev/null', 'true']).status !== 0
-    ? 'strace is not installed'
-    : false
-
-t.test(
-  'a key that may have been created is not printed, and the error says what to do',
-  { skip: noStrace },
-  async (t) => {
-    const store = ['--store', t.testdir(), '--project', 'p']
-    const keyId = idOf((await ingest(['keys', 'create', ...store])).stdout)
-    for (const command of [['create'], ['rotate', keyId]]) {
-      const strace = ['-f', '-qq', '-o', '/dev/null', '-e', 'trace=fdatasync', '-e', 'inject=fdatasync:error=EIO']
-      const failed = spawn('strace', [...strace, ...ingestCommand(['keys', ...command, ...store])], {
-        stdio: ['ignore', 'pipe', 'pipe'],
-        env: ownEnvironment(),
-      })
-      const { code, stdout, stderr } = await ended(failed)
-      t.match(
-        { code, stdout, stderr },
-        { code: 6, stdout: /^$/, stderr: /A key may have been created.*ingest keys list/ },
-      )
-    }
-    t.match(await ingest(['keys', 'list', ...store]), { code: 0, stdout: keyId })
-  },
-)
+t.test('a key that may have been created is not printed, and the error has advice', { skip: noStrace }, async (t) => {
+  const store = ['--store', t.testdir(), '--project', 'p']
+  const keyId = idOf((await ingest(['keys', 'create', ...store])).stdout)
+  const unknown = { code: 6, stdout: /^$/, stderr: /A key may have been created.*ingest keys list/ }
+  for (const command of [['create'], ['rotate', keyId]]) {
+    t.match(await spawnWithFault(['keys', ...command, ...store], 'fdatasync:error=EIO'), unknown)
+  }
+  t.match(await ingest(['keys', 'list', ...store]), { code: 0, stdout: keyId })
+})
 
 t.test('concurrent creates in a new directory all succeed', async (t) => {
   const store = ['--store', t.testdir(), '--project', 'p']
@@ -82,7 +63,7 @@ t.test('concurrent creates in a new directory all succeed', async (t) => {
 })
 
 t.test('a key allows only its scopes', async (t) => {
-  const { store, create, list, status } = openKeys()
+  const { create, list, status } = openKeys()
   const made: [string, string[]][] = [
     ['--scope maps:write read', ['maps:write', 'read']],
     ['--scope read,events:write', ['read', 'events:write']],
@@ -95,28 +76,6 @@ t.test('a key allows only its scopes', async (t) => {
     (await list()).map(({ scopes }: { scopes: string[] }) => scopes),
     made.map(([, scopes]) => scopes),
   )
-  for (const [scope, word] of [
-    ['READ', 'READ'],
-    ['read,', ''],
-    ['read,nonsense', 'nonsense'],
-  ] as const) {
-    const pattern = new RegExp(`'${word}' is not a scope: expected events:write, maps:write, read\\.`)
-    await isWrongUsage(t, ['keys', 'create', '--scope', scope, ...store], pattern)
-  }
-})
-
-t.test('a key is valid until it expires', async (t) => {
-  const { create, list, status } = openKeys()
-  const key = await create('--expires', '2s')
-  const early = await status(key)
-  const answeredAt = Date.now()
-  const [{ expiresAt, createdAt }] = await list()
-  const endsAt = Date.parse(expiresAt)
-  t.ok(Math.abs(endsAt - Date.parse(createdAt) - 2000) < 1000)
-  if (answeredAt < endsAt) t.equal(early, 202)
-  while (Date.now() < endsAt) await delay(endsAt - Date.now())
-  t.equal(await status(key), 401)
-  t.equal((await list())[0].state, 'expired')
 })
 
 t.test('--expires accepts a time or a duration', async (t) => {
@@ -128,29 +87,6 @@ t.test('--expires accepts a time or a duration', async (t) => {
   t.equal(utc.expiresAt, '2100-01-02T03:04:05.000Z')
   t.equal(zone.expiresAt, '2100-01-02T00:34:05.678Z')
   t.ok(Math.abs(Date.parse(days.expiresAt) - Date.parse(days.createdAt) - 90 * 24 * hourMs) < 60_000)
-})
-
-t.test('a past or invalid --expires is wrong usage', async (t) => {
-  const { store } = openKeys()
-  for (const expires of ['2020-01-01T00:00:00Z', '0s']) {
-    await isWrongUsage(t, ['keys', 'create', '--expires', expires, ...store], /Expected a time in the future/)
-  }
-  for (const expires of [
-    '',
-    'never',
-    '90',
-    '2100-01-02',
-    '2100-01-02T03:04:05',
-    '2100-13-02T03:04:05Z',
-    '2100-02-30T03:04:05Z',
-    '-1d',
-  ]) {
-    await isWrongUsage(
-      t,
-      ['keys', 'create', `--expires=${expires}`, ...store],
-      /Expected a duration such as 90d, or an RFC 3339 time/,
-    )
-  }
 })
 
 t.test('list prints the keys without a secret or its hash', async (t) => {
@@ -227,6 +163,7 @@ t.test('rotate creates a key with the same scopes, and the old key is valid for 
 
   const last = (await keys('rotate', idOf(fresh), '--overlap', '0s')).stdout.trim()
   t.equal(await status(fresh), 401, 'an overlap of 0 s')
+  t.equal((await list()).at(-2).state, 'expired')
   t.equal(await status(last), 202)
 })
 

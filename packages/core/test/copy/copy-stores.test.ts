@@ -1,15 +1,10 @@
-import {
-  type CopyOptions,
-  type CopyProgress,
-  copyStores,
-  createIngest,
-  IngestError,
-  openMemoryStore,
-  type Store,
-  type StoredEvent,
-} from '@ingest/core'
-import { openLmdbStore } from '@ingest/lmdb'
 import t, { type Test } from 'tap'
+import { type CopyOptions, type CopyProgress, copyStores } from '../../src/copy/copy-stores.ts'
+import { IngestError } from '../../src/error.ts'
+import type { StoredEvent } from '../../src/events/event-store.ts'
+import { createIngest } from '../../src/ingest.ts'
+import { openMemoryStore } from '../../src/memory/memory-store.ts'
+import type { Store } from '../../src/store.ts'
 import {
   allContentsOf,
   alpha,
@@ -337,19 +332,6 @@ t.test('many batches are in flight, of a project only to a target that keeps the
     await copy(source, { ...target, append }, { hasOneOrder })
     t.ok(inFlightMax >= least, `${inFlightMax} in flight`)
     t.ok(ofProjectMax <= most, `${ofProjectMax} of a project`)
-  }
-})
-
-t.test('projects that begin between batches of others keep their times in a directory', async (t) => {
-  const [source, target] = [openMemoryStore(), await openLmdbStore(`${t.testdir()}/store`)]
-  t.teardown(() => target.close())
-  for (const end of [50, 200]) {
-    await storeMany(source, end === 50 ? 0 : 50, end)
-    const copied = await copy(source, target, { hasOneOrder: true })
-    t.equal(
-      copied.reduce((sum, { events }) => sum + events, 0),
-      end,
-    )
   }
 })
 

@@ -1,4 +1,7 @@
-import { createIngest, digestOf, type Manifest, type Store } from '@ingest/core'
+import { createIngest } from '../../src/ingest.ts'
+import { digestOf } from '../../src/maps/digest.ts'
+import type { Manifest } from '../../src/maps/map.ts'
+import type { Store } from '../../src/store.ts'
 
 export const [alpha, beta] = ['alpha', 'beta']
 

@@ -5,7 +5,7 @@ import { openLmdbStore } from '@ingest/lmdb'
 import { createMetrics, toFetchHandler } from '@ingest/server'
 import t, { type Test } from 'tap'
 
-const docs = join(import.meta.dirname, '../../../../../docs')
+const docs = join(import.meta.dirname, '../../../../docs')
 const textOf = (name: string) => readFileSync(join(docs, name), 'utf8')
 
 /** A metric of a scrape, with all labels of its samples. */
