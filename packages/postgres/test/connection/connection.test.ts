@@ -121,7 +121,8 @@ t.test('a connection that cannot be opened or ends is lost', { skip }, async (t)
 
 t.test('an unknown database or role is not retried', { skip }, async (t) => {
   for (const change of [{ pathname: '/missing_database' }, { username: 'missing_role' }]) {
-    const url = Object.assign(new URL(await openTestServer()), change, { password: 'secret' })
+    const url = new URL(await openTestServer())
+    Object.assign(url, change, { password: 'secret' })
     const error = await errorOf(() => runSql(url.href, 'SELECT 1'))
     t.equal(kindOf(error), 'final')
     const shown = toIngestError(error) as IngestError
