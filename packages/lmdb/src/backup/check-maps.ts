@@ -67,60 +67,64 @@ async function eachKey(
 
 const digestIn = (key: Buffer): Digest => `sha256:${key.toString('hex', 4)}`
 
-async function checkChunk(context: MapCheck, key: Buffer): Promise<void> {
-  const { environment, report, onSlice } = context
-  const rows = environment.table('chunks')
-  for (let missed: Buffer | undefined; ; ) {
+/** A row in one state, and what is wrong with it. */
+interface Finding {
+  state: string
+  problem: string | undefined
+}
+
+/** Looks at a row until nothing is wrong with it, or the same state is found twice. */
+async function settle<T extends Finding>(
+  { environment }: MapCheck,
+  look: () => Promise<T | undefined>,
+): Promise<T | undefined> {
+  for (let missed: string | undefined; ; ) {
     environment.root.resetReadTxn()
-    const row = rows.getBinary(key)
-    if (!row) return
-    const { upload, size } = decodeStored(row)
-    const bytes = context.readBlob(Buffer.concat([key, upload]))
-    await onSlice(bytes?.length ?? 0)
-    if (bytes?.length === size && digestOf(bytes) === digestIn(key)) {
-      report.chunks++
-      report.chunkBytes += size
-      return
-    }
-    if (missed?.equals(row)) {
-      const problem = bytes ? 'has other bytes than its digest says' : 'has lost its bytes'
-      const projectId = nameOf(context, key.readUInt32BE())
-      addProblem(report, {
-        part: 'maps',
-        message: `Chunk ${digestIn(key)} ${problem}.`,
-        ...(projectId !== undefined && { projectId }),
-      })
-      return
-    }
-    missed = row
+    const found = await look()
+    if (found?.problem === undefined || found.state === missed) return found
+    missed = found.state
   }
 }
 
+function addMapProblem({ report, names }: MapCheck, project: number, message: string): void {
+  const projectId = names.getBinary(projectKey(project))?.toString()
+  addProblem(report, { part: 'maps', message, projectId })
+}
+
+async function checkChunk(context: MapCheck, key: Buffer): Promise<void> {
+  const { environment, report, onSlice } = context
+  const rows = environment.table('chunks')
+  const found = await settle(context, async () => {
+    const row = rows.getBinary(key)
+    if (!row) return undefined
+    const { upload, size } = decodeStored(row)
+    const bytes = context.readBlob(Buffer.concat([key, upload]))
+    await onSlice(bytes?.length ?? 0)
+    const isWhole = bytes?.length === size && digestOf(bytes) === digestIn(key)
+    const problem = bytes ? 'has other bytes than its digest says' : 'has lost its bytes'
+    return { state: row.toString('hex'), problem: isWhole ? undefined : problem, size }
+  })
+  if (!found) return
+  if (found.problem !== undefined) {
+    addMapProblem(context, key.readUInt32BE(), `Chunk ${digestIn(key)} ${found.problem}.`)
+    return
+  }
+  report.chunks++
+  report.chunkBytes += found.size
+}
+
 async function checkMap(context: MapCheck, key: Buffer): Promise<void> {
-  const { environment, reader, report } = context
   const project = key.readUInt32BE()
   const id = parseMapName(key.subarray(mapKeyOffset))
-  for (let missed: string | undefined; ; ) {
-    environment.root.resetReadTxn()
-    const found = findMap(reader, project, id)
-    const what = typeof found === 'string' ? found : await problemOf(context, project, found)
-    const version = typeof found === 'string' ? found : found.version
-    if (typeof found !== 'string' && !found.row.complete && !found.row.pending) return
-    if (what === undefined) {
-      report.maps++
-      return
-    }
-    if (missed === version) {
-      const projectId = nameOf(context, project)
-      addProblem(report, {
-        part: 'maps',
-        message: `The map of place ${id.placeId} and build ${id.buildId} ${what}.`,
-        ...(projectId !== undefined && { projectId }),
-      })
-      return
-    }
-    missed = version
-  }
+  const found = await settle(context, async () => {
+    const map = findMap(context.reader, project, id)
+    if (typeof map === 'string') return { state: map, problem: map }
+    if (!map.row.complete && !map.row.pending) return undefined
+    return { state: map.version, problem: await problemOf(context, project, map) }
+  })
+  if (!found) return
+  if (found.problem === undefined) context.report.maps++
+  else addMapProblem(context, project, `The map of place ${id.placeId} and build ${id.buildId} ${found.problem}.`)
 }
 
 /** A map, or what is wrong with its rows. */
@@ -161,8 +165,4 @@ async function problemOf(context: MapCheck, project: number, { row, contents }: 
     await onSlice(bytes.length)
   }
   return `sha256:${hash.digest('hex')}` === manifest.digest ? undefined : 'has other bytes than its digest says'
-}
-
-function nameOf({ names }: MapCheck, project: number): string | undefined {
-  return names.getBinary(projectKey(project))?.toString()
 }

@@ -54,8 +54,8 @@ async function copyEnvironment(
   try {
     const target = await openEnvironment(to)
     try {
-      for (const [name, root] of readTables(snapshot, directory)) {
-        for (const bytes of copyTable(snapshot, directory, root, target, name)) {
+      for (const table of readTables(snapshot)) {
+        for (const bytes of copyTable(snapshot, table, target)) {
           onBytes(bytes)
           // the hold on garbage is renewed by a timer
           await nextTurn()
@@ -74,14 +74,12 @@ async function copyEnvironment(
 /** Copies a table; yields after each transaction how many bytes it has written. */
 function* copyTable(
   snapshot: Snapshot,
-  directory: string,
-  root: bigint,
+  { name, root }: { name: string; root: bigint },
   target: Environment,
-  name: string,
 ): Generator<number> {
   // a table of another version is copied too
   const table = target.table(name as TableName)
-  const rows = readRows(snapshot, root, directory)
+  const rows = readRows(snapshot, root)
   for (let isDone = false; !isDone; ) {
     let bytes = 0
     target.write(() => {

@@ -3,6 +3,7 @@ import {
   nodeAt,
   openPageFile,
   type Page,
+  type PageSet,
   type Row,
   readFreeRuns,
   readTable,
@@ -10,37 +11,23 @@ import {
   rowsOf,
 } from '../environment/page-file.ts'
 
-/** Where a row is in a data file. */
-export interface RowLocation {
-  page: number
-  index: number
-}
-
+/** A row, and where it is in the data file. */
 export type FoundRow = Pick<Row, 'key' | 'value' | 'page' | 'index'>
+
+/** More damaged pages of a table are not counted. */
+const damagedMax = 2 ** 20
+
+// no table has such a name
+const mainTable = '\0main'
+const freeTable = '\0free'
 
 /**
  * Reads the tables of an LMDB data file without LMDB, which crashes over a damaged one. Skips what is damaged and never
  * writes. No process may write to the file meanwhile.
  */
-export interface DataPages {
-  /** The rows of a table in the order of their keys, without those below damaged pages. */
-  rows(table: string): Generator<FoundRow>
-  /** The rows of all leaf pages that are not known to be free, for what no table leads to any more. */
-  scan(): Generator<FoundRow & { transaction: number }>
-  /** Reads a row again. */
-  row(location: RowLocation): FoundRow | undefined
-  /** How many rows a table had; 0 if that is not known. */
-  rowCount(table: string): number
-  /** Damaged pages of a table, found by reading all of its rows. */
-  damagedPages(table: string): number
-  /** Whether the list of free pages is damaged: {@link scan} also returns rows that were replaced. */
-  isFreeListDamaged: boolean
-  /** How many pages the file has, and should have. */
-  pages: { actual: number; expected: number }
-  close(): void
-}
+export type DataPages = ReturnType<typeof openDataPages>
 
-export function openDataPages(path: string): DataPages {
+export function openDataPages(path: string) {
   const file = openPageFile(path)
   const actual = file.size()
   const damaged = new Map<string, Set<number>>()
@@ -64,12 +51,7 @@ export function openDataPages(path: string): DataPages {
       if (table && !roots.has(table.name)) roots.set(table.name, table)
     }
   }
-  const freePages = createPageSet(actual)
-  for (const row of newest ? walk(newest.free, freeTable) : []) {
-    for (const { first, count } of readFreeRuns(row)) {
-      for (let page = Math.max(0, first); page < Math.min(first + count, actual); page++) freePages.add(page)
-    }
-  }
+  const freePages = findFreePages(newest ? walk(newest.free, freeTable) : [], actual)
 
   function rowAt(page: Page, index: number): FoundRow | undefined {
     const node = nodeAt(page, index)
@@ -78,12 +60,13 @@ export function openDataPages(path: string): DataPages {
   }
 
   return {
-    *rows(table) {
+    /** The rows of a table in the order of their keys, without those below damaged pages. */
+    *rows(table: string): Generator<FoundRow> {
       const found = roots.get(table)
       if (found) yield* walk(found.root, table)
     },
-
-    *scan() {
+    /** The rows of all leaf pages that are not known to be free, for what no table leads to any more. */
+    *scan(): Generator<FoundRow & { transaction: number }> {
       for (let number = 2; number < actual; number++) {
         if (freePages.has(number)) continue
         const page = file.page(number)
@@ -94,24 +77,31 @@ export function openDataPages(path: string): DataPages {
         }
       }
     },
-
-    row({ page: number, index }) {
+    /** Reads the value of a row again. */
+    value({ page: number, index }: Pick<FoundRow, 'page' | 'index'>): Buffer | undefined {
       const page = file.page(number)
-      return page && rowAt(page, index)
+      return page && rowAt(page, index)?.value
     },
-
-    rowCount: (table) => roots.get(table)?.rows ?? 0,
-    damagedPages: (table) =>
+    /** How many rows a table had; 0 if that is not known. */
+    rowCount: (table: string) => roots.get(table)?.rows ?? 0,
+    /** Damaged pages of a table, found by reading all of its rows. */
+    damagedPages: (table: string) =>
       (damaged.get(table)?.size ?? 0) + (roots.has(table) ? 0 : (damaged.get(mainTable)?.size ?? 1)),
+    /** Whether the list of free pages is damaged: a scan also finds rows that were replaced. */
     isFreeListDamaged: !newest || damaged.has(freeTable),
+    /** How many pages the file has, and should have. */
     pages: { actual, expected: newest ? newest.lastPage + 1 : actual },
     close: file.close,
   }
 }
 
-/** More damaged pages of a table are not counted. */
-const damagedMax = 2 ** 20
-
-// no table has such a name
-const mainTable = '\0main'
-const freeTable = '\0free'
+/** What the rows of a list of free pages name of so many pages. */
+function findFreePages(list: Iterable<Row>, pages: number): PageSet {
+  const free = createPageSet(pages)
+  for (const row of list) {
+    for (const { first, count } of readFreeRuns(row)) {
+      for (let page = Math.max(0, first); page < Math.min(first + count, pages); page++) free.add(page)
+    }
+  }
+  return free
+}

@@ -7,22 +7,14 @@ import { createEventLog, openEventLogTables } from '../log/event-log.ts'
 import { countedBytes, decodeRecord, type LogRecord, moveRecord, payloadOf } from '../log/record.ts'
 import type { DataPages, FoundRow } from './data-pages.ts'
 import { readEvents } from './read-events.ts'
-import { createRecordLocations, type RecordLocations } from './record-locations.ts'
-import type { LostRecords } from './repair-report.ts'
 
-/** What is saved of a log. */
-export interface SavedLog {
-  records: number
-  events: number
-  /** By project number. */
-  totals: Map<number, Totals>
-  /** The first {@link lostRangesMax} ranges. */
-  lost: LostRecords[]
-  lostRecords: number
-  /** When the last record was received. */
-  lastAt: number
-  /** Records whose time was before that of the previous record, and was replaced by the latter. */
-  clampedRecords: number
+/** Records that could not be saved. */
+export interface LostRecords {
+  /** Their numbers, both inclusive. */
+  from: number
+  to: number
+  /** The project of the first one, if it is known. */
+  projectId?: string
 }
 
 /** What a record takes of its file at least. */
@@ -34,33 +26,72 @@ const transactionBytes = 8 * 2 ** 20
 const lostRangesMax = 1000
 
 /** Finds each intact record: in the log, else in pages that nothing leads to any more. */
-function findRecords(pages: DataPages): { locations: RecordLocations; last: number } {
-  const locations = createRecordLocations()
+function findRecords(pages: DataPages) {
+  const locations = createNumbers()
+  /** The transactions that wrote the locations which are not of the tree of the log. */
+  const transactions = createNumbers()
+  const projects = createNumbers()
   // a damaged key may say any number
   const recordsMax = (Math.max(pages.pages.actual, pages.pages.expected) * pageSize) / recordBytesMin
   let last = 0
+  let found = 0
+
+  function note(sequence: number, { page, index }: FoundRow): void {
+    if (locations.get(sequence) === 0) found++
+    locations.set(sequence, page * indexesPerPage + index)
+  }
+
   for (const row of pages.rows('log')) {
     const sequence = sequenceIn(row, recordsMax)
     if (sequence === undefined) continue
     last = Math.max(last, sequence)
-    if (isIntact(row, sequence)) locations.set(sequence, row, 0)
+    if (isIntact(row, sequence)) note(sequence, row)
   }
   for (const { key } of pages.rows('project-log')) {
     if (key.length !== 12 || readSequence(key) > recordsMax) continue
     last = Math.max(last, readSequence(key))
-    if (!locations.has(readSequence(key))) locations.setProject(readSequence(key), key.readUInt32BE())
+    if (locations.get(readSequence(key)) === 0) projects.set(readSequence(key), key.readUInt32BE())
   }
-  if (pages.damagedPages('log') === 0 && locations.size() === last) return { locations, last }
-  for (const row of pages.scan()) {
+  for (const row of pages.damagedPages('log') > 0 || found < last ? pages.scan() : []) {
     const sequence = sequenceIn(row, recordsMax)
     if (sequence === undefined) continue
     // a page may be that of an earlier version
-    if (locations.has(sequence) && locations.transactionOf(sequence) === 0) continue
-    if (locations.transactionOf(sequence) >= row.transaction || !isIntact(row, sequence)) continue
-    locations.set(sequence, row, row.transaction)
+    const known = transactions.get(sequence)
+    if (known === 0 && locations.get(sequence) > 0) continue
+    if (known >= row.transaction || !isIntact(row, sequence)) continue
+    note(sequence, row)
+    transactions.set(sequence, row.transaction)
     last = Math.max(last, sequence)
   }
-  return { locations, last }
+  return {
+    last,
+    value(sequence: number): Buffer | undefined {
+      const location = locations.get(sequence)
+      // page 0 has no row
+      return location === 0
+        ? undefined
+        : pages.value({ page: Math.floor(location / indexesPerPage), index: location % indexesPerPage })
+    },
+    /** The project of a record that was not found, where it is known. */
+    projectOf: (sequence: number) => projects.get(sequence) || undefined,
+  }
+}
+
+const indexesPerPage = 2 ** 16
+const blockSize = 65_536
+
+/** A number for each record, 0 at first, in blocks for the records that occur: a `Map` ends at 16.7 million entries. */
+function createNumbers() {
+  const blocks = new Map<number, Float64Array>()
+  return {
+    get: (sequence: number) => blocks.get(Math.floor(sequence / blockSize))?.[sequence % blockSize] ?? 0,
+    set(sequence: number, value: number): void {
+      const number = Math.floor(sequence / blockSize)
+      const block = blocks.get(number) ?? new Float64Array(blockSize)
+      blocks.set(number, block)
+      block[sequence % blockSize] = value
+    },
+  }
 }
 
 /** The number of a record; undefined for a row of another table. */
@@ -92,34 +123,46 @@ export interface SaveLogOptions {
   onRecord(done: number, total: number): Promise<void>
 }
 
+/** What is saved of a log. */
+export type SavedLog = Awaited<ReturnType<typeof saveLog>>
+
 /** Writes the intact records as a log without gaps, with the tables that follow from it. */
-export async function saveLog(options: SaveLogOptions): Promise<SavedLog> {
+export async function saveLog(options: SaveLogOptions) {
   const { pages, environment, names, expected, onRecord } = options
-  const { locations, last } = findRecords(pages)
-  const saved: SavedLog = {
+  const found = findRecords(pages)
+  const saved = {
     records: 0,
     events: 0,
-    totals: new Map(),
-    lost: [],
+    /** By project number. */
+    totals: new Map<number, Totals>(),
+    /** The first {@link lostRangesMax} ranges. */
+    lost: [] as LostRecords[],
     lostRecords: 0,
+    /** When the last record was received. */
     lastAt: Number.NEGATIVE_INFINITY,
+    /** Records whose time was before that of the previous record, and was replaced by the latter. */
     clampedRecords: 0,
   }
-  const writer = createRecordWriter(options, saved)
-  for (const row of pages.rows('freezes')) writer.freeze(row)
-  for (let sequence = 1; sequence <= last; ) {
+  const writeRecord = createRecordWriter(options, saved)
+  const eventLog = createEventLog(openEventLogTables(environment.table))
+  const freezes = environment.table('freezes')
+  environment.write(() => {
+    for (const { key, value } of pages.rows('freezes')) {
+      if (key.length > 4 && value.length === 8) freezes.put(Buffer.from(key), Buffer.from(value))
+    }
+  })
+  for (let sequence = 1; sequence <= found.last; ) {
     environment.write(() => {
-      for (let bytes = 0; bytes < transactionBytes && sequence <= last; sequence++) {
-        const location = locations.get(sequence)
-        const value = location && pages.row(location)?.value
-        if (value) bytes += writer.write(value, sequence)
-        else noteLost(saved, sequence, sequence, names.get(locations.projectOf(sequence) ?? -1))
+      for (let bytes = 0; bytes < transactionBytes && sequence <= found.last; sequence++) {
+        const value = found.value(sequence)
+        if (value) bytes += writeRecord(value, sequence)
+        else noteLost(saved, sequence, sequence, names.get(found.projectOf(sequence) ?? -1))
       }
-      writer.flush()
+      for (const [project, totals] of saved.totals) eventLog.putTotals(project, totals)
     })
-    await onRecord(sequence - 1, last)
+    await onRecord(sequence - 1, found.last)
   }
-  if (expected > last) noteLost(saved, last + 1, expected, undefined)
+  if (expected > found.last) noteLost(saved, found.last + 1, expected, undefined)
   return saved
 }
 
@@ -131,10 +174,9 @@ function noteLost(saved: SavedLog, from: number, to: number, projectId: string |
     saved.lost.push({ from, to, ...(projectId !== undefined && { projectId }) })
 }
 
+/** Returns a function that writes a record under the next number, and what follows from it, and returns its size. */
 function createRecordWriter({ environment, identity, names }: SaveLogOptions, saved: SavedLog) {
   const tables = openEventLogTables(environment.table)
-  const eventLog = createEventLog(tables)
-  const freezes: FoundRow[] = []
 
   function addFreeze(key: Buffer, at: number): void {
     if (tables.freezes.doesExist(key)) return
@@ -143,7 +185,7 @@ function createRecordWriter({ environment, identity, names }: SaveLogOptions, sa
     tables.freezes.put(key, value)
   }
 
-  function write(value: Buffer, sequence: number): number {
+  return (value: Buffer, sequence: number): number => {
     const { project, receivedAt, events } = decodeRecord(value, sequence)
     const before = saved.totals.get(project) ?? { events: 0, batches: 0, bytes: 0 }
     // the times of a log never decrease: a clock that was set back gave this one
@@ -165,17 +207,6 @@ function createRecordWriter({ environment, identity, names }: SaveLogOptions, sa
     })
     saved.events += events.length
     return value.length
-  }
-
-  return {
-    write,
-    freeze: (row: FoundRow) => void freezes.push(row),
-    flush() {
-      for (const { key, value } of freezes.splice(0)) {
-        if (key.length > 4 && value.length === 8) tables.freezes.put(Buffer.from(key), Buffer.from(value))
-      }
-      for (const [project, totals] of saved.totals) eventLog.putTotals(project, totals)
-    },
   }
 }
 

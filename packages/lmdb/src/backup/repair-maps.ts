@@ -14,8 +14,14 @@ import {
   pendingHeaderBytes,
 } from '../tables/map-records.ts'
 import { openMapTables } from '../tables/maps.ts'
-import type { DataPages, FoundRow, RowLocation } from './data-pages.ts'
-import type { LostMap } from './repair-report.ts'
+import type { DataPages } from './data-pages.ts'
+
+/** A map that could not be saved, or not in its complete version. */
+export interface LostMap {
+  projectId?: string
+  placeId: string
+  buildId: string
+}
 
 export interface SaveMapsOptions {
   pages: DataPages
@@ -34,7 +40,7 @@ export async function saveMaps(
   options: SaveMapsOptions,
   onMap: (done: number) => Promise<void>,
 ): Promise<{ maps: number; lost: LostMap[] }> {
-  const { pages, environment, names } = options
+  const { pages, environment, chunkEnvironment, names } = options
   const maps = openMapTables(environment.table)
   const freezes = environment.table('freezes')
   const source = createMapSource(options)
@@ -50,7 +56,9 @@ export async function saveMaps(
     // no sweep would look for it
     if (isPendingVoid(contents, frozenAt)) delete contents.pending
     if (contents.complete || contents.pending) {
-      const chunks = source.saveChunks(project, contents, (digest) => maps.chunks.isStored(project, digest))
+      const chunks = saveBlobs(chunkEnvironment, contents, (digest) =>
+        maps.chunks.isStored(project, digest) ? undefined : source.blobOf(project, digest),
+      )
       const none = { row: {}, contents: {}, frozenAt, version: versionOfNone }
       environment.write(() => maps.put(project, id, none, contents, { uploads: chunks }))
       await onMap(++saved)
@@ -63,30 +71,24 @@ export async function saveMaps(
 }
 
 /** The maps of a damaged store. */
-function createMapSource({ pages, chunkPages, chunkEnvironment }: SaveMapsOptions) {
-  const manifests = locationsOf(pages, 'manifests')
-  const pendings = locationsOf(pages, 'pending-manifests')
-  const chunks = locationsOf(pages, 'chunks')
-  const blobs = chunkPages ? locationsOf(chunkPages, 'bytes') : new Map<string, RowLocation>()
-  const target = chunkEnvironment.table('bytes')
-
-  function valueAt(locations: ReadonlyMap<string, RowLocation>, key: Buffer, from = pages): Buffer | undefined {
-    const location = locations.get(key.toString('hex'))
-    return location && from.row(location)?.value
-  }
+function createMapSource({ pages, chunkPages }: SaveMapsOptions) {
+  const manifestAt = lookUpIn(pages, 'manifests')
+  const pendingAt = lookUpIn(pages, 'pending-manifests')
+  const chunkAt = lookUpIn(pages, 'chunks')
+  const blobAt = chunkPages ? lookUpIn(chunkPages, 'bytes') : () => undefined
 
   /** The blob of a stored chunk, if its bytes are those of its digest. */
-  function blobOf(project: number, digest: Digest): { blobKey: Buffer; bytes: Buffer } | undefined {
+  function blobOf(project: number, digest: Digest): Blob | undefined {
     const key = chunkKey(project, digest)
-    const row = valueAt(chunks, key)
-    if (!row || row.length <= 4 || !chunkPages) return undefined
+    const row = chunkAt(key)
+    if (!row || row.length <= 4) return undefined
     const blobKey = Buffer.concat([key, decodeStored(row).upload])
-    const bytes = valueAt(blobs, blobKey, chunkPages)
+    const bytes = blobAt(blobKey)
     return bytes && digestOf(bytes) === digest ? { blobKey, bytes } : undefined
   }
 
   function manifestOf({ contentType, size, digest, number }: NonNullable<MapRow['pending']>): Manifest | undefined {
-    const bytes = valueAt(manifests, sequenceKey(number))
+    const bytes = manifestAt(sequenceKey(number))
     if (!bytes || bytes.length === 0 || bytes.length % chunkRefBytes !== 0) return undefined
     const manifest = { contentType, size, digest, chunks: decodeChunks(bytes) }
     return manifest.chunks.reduce((sum, each) => sum + each.size, 0) === size ? manifest : undefined
@@ -103,6 +105,8 @@ function createMapSource({ pages, chunkPages, chunkEnvironment }: SaveMapsOption
   }
 
   return {
+    blobOf,
+
     /** What can be saved of a map, and whether that is all of it. */
     read(project: number, value: Buffer): { contents: MapContents; isWhole: boolean } {
       const row = parseRow(value)
@@ -113,42 +117,54 @@ function createMapSource({ pages, chunkPages, chunkEnvironment }: SaveMapsOption
       }
       const pending = row?.pending && manifestOf(row.pending)
       if (row?.pending && pending) {
-        const record = valueAt(pendings, projectKey(project, sequenceKey(row.pending.number)))
+        const record = pendingAt(projectKey(project, sequenceKey(row.pending.number)))
         const touchedAt = record && record.length > pendingHeaderBytes ? decodePending(record).touchedAt : Date.now()
         contents.pending = { manifest: pending, touchedAt }
       }
       const isAll = (role: 'complete' | 'pending') => row?.[role] === undefined || contents[role] !== undefined
       return { contents, isWhole: row !== undefined && isAll('complete') && isAll('pending') }
     },
-
-    /** Writes the intact chunks of a map that are not stored yet. */
-    saveChunks(
-      project: number,
-      { complete, pending }: MapContents,
-      isStored: (digest: Digest) => boolean,
-    ): Map<Digest, WrittenChunk> {
-      const saved = new Map<Digest, WrittenChunk>()
-      const refs = [...(complete?.manifest.chunks ?? []), ...(pending?.manifest.chunks ?? [])]
-      for (let next = 0; next < refs.length; ) {
-        chunkEnvironment.write(() => {
-          for (let bytes = 0; bytes < transactionBytes && next < refs.length; next++) {
-            const { digest } = refs[next] as ChunkRef
-            const blob = saved.has(digest) || isStored(digest) ? undefined : blobOf(project, digest)
-            if (!blob) continue
-            target.put(blob.blobKey, blob.bytes)
-            saved.set(digest, { blobKey: blob.blobKey, size: blob.bytes.length })
-            bytes += blob.bytes.length
-          }
-        })
-      }
-      return saved
-    },
   }
 }
 
-function locationsOf(pages: DataPages, table: string): Map<string, RowLocation> {
-  const location = ({ key, page, index }: FoundRow) => [key.toString('hex'), { page, index }] as const
-  return new Map(Array.from(pages.rows(table), location))
+interface Blob {
+  blobKey: Buffer
+  bytes: Buffer
+}
+
+/** Writes the blobs of a map's chunks that are intact and not stored yet. */
+function saveBlobs(
+  { write, table }: Environment,
+  { complete, pending }: MapContents,
+  blobOf: (digest: Digest) => Blob | undefined,
+): Map<Digest, WrittenChunk> {
+  const saved = new Map<Digest, WrittenChunk>()
+  const blobs = table('bytes')
+  const refs = [...(complete?.manifest.chunks ?? []), ...(pending?.manifest.chunks ?? [])]
+  for (let next = 0; next < refs.length; ) {
+    write(() => {
+      for (let bytes = 0; bytes < transactionBytes && next < refs.length; next++) {
+        const { digest } = refs[next] as ChunkRef
+        const blob = saved.has(digest) ? undefined : blobOf(digest)
+        if (!blob) continue
+        blobs.put(blob.blobKey, blob.bytes)
+        saved.set(digest, { blobKey: blob.blobKey, size: blob.bytes.length })
+        bytes += blob.bytes.length
+      }
+    })
+  }
+  return saved
+}
+
+/** Reads the values of a table by their keys. */
+function lookUpIn(pages: DataPages, table: string): (key: Buffer) => Buffer | undefined {
+  const locations = new Map(
+    Array.from(pages.rows(table), ({ key, page, index }) => [key.toString('hex'), { page, index }] as const),
+  )
+  return (key) => {
+    const location = locations.get(key.toString('hex'))
+    return location && pages.value(location)
+  }
 }
 
 /** The row of a map; undefined for one that is damaged. */

@@ -48,9 +48,13 @@ export function emptyReport(): StoreReport {
   }
 }
 
-export function addProblem(report: StoreReport, problem: StoreProblem): void {
+export function addProblem(
+  report: StoreReport,
+  { projectId, ...problem }: Omit<StoreProblem, 'projectId'> & { projectId?: string | undefined },
+): void {
   report.problemCount++
-  if (report.problems.length < problemsMax) report.problems.push(problem)
+  if (report.problems.length >= problemsMax) return
+  report.problems.push({ ...problem, ...(projectId !== undefined && { projectId }) })
 }
 
 /** @throws {IngestError} `store-damaged` for the first problem of a report */

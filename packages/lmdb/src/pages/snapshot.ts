@@ -5,6 +5,8 @@ import { type Meta, openPageFile, type PageFile, type Row, readTable, rowsOf } f
 
 /** One snapshot of an environment that other processes write to. No page of it is used again until it is released. */
 export interface Snapshot {
+  /** Of the environment. */
+  directory: string
   file: PageFile
   meta: Meta
   release(): void
@@ -32,29 +34,27 @@ export function takeSnapshot({ root }: Environment, directory: string): Snapshot
     const [meta, again] = [file.metas(), file.metas()].map((metas) =>
       metas.find(({ transaction }) => transaction === lastTxnId),
     )
-    if (meta && meta.main === again?.main && meta.free === again.free) return { file, meta, release }
+    if (meta && meta.main === again?.main && meta.free === again.free) return { directory, file, meta, release }
   }
   release()
   throw damaged(directory, 'its header is damaged')
 }
 
-/** The roots of the tables of a snapshot. @throws {IngestError} `store-damaged` */
-export function readTables({ file, meta }: Snapshot, directory: string): Map<string, bigint> {
-  const tables = new Map<string, bigint>()
-  for (const row of rowsOf(file, meta.main, { onDamage: (page) => throwDamaged(directory, page) })) {
+/** The names of the tables of a snapshot, and their roots. @throws {IngestError} `store-damaged` */
+export function* readTables(snapshot: Snapshot): Generator<{ name: string; root: bigint }> {
+  for (const row of readRows(snapshot, snapshot.meta.main)) {
     const table = row.isTable ? readTable(row) : undefined
-    if (table) tables.set(table.name, table.root)
+    if (table) yield table
   }
-  return tables
 }
 
 /** The rows of a table of a snapshot. @throws {IngestError} `store-damaged` */
-export function readRows({ file }: Snapshot, root: bigint, directory: string): Generator<Row> {
-  return rowsOf(file, root, { onDamage: (page) => throwDamaged(directory, page) })
-}
-
-function throwDamaged(directory: string, page: number): never {
-  throw damaged(directory, `page ${page} is damaged`)
+export function readRows({ file, directory }: Snapshot, root: bigint): Generator<Row> {
+  return rowsOf(file, root, {
+    onDamage(page) {
+      throw damaged(directory, `page ${page} is damaged`)
+    },
+  })
 }
 
 function damaged(directory: string, why: string): IngestError {
