@@ -3,10 +3,9 @@ import type { Environment, Table } from '../environment/environment.ts'
 import { projectKey, sequenceKey } from '../environment/row-keys.ts'
 import { fingerprint } from '../ids/fingerprint.ts'
 import { createEventLog, openEventLogTables } from '../log/event-log.ts'
-import { countedBytes, decodeRecord, fingerprintsIn, payloadOf, readChecksum, storedOrdinal } from '../log/record.ts'
+import { countedBytes, decodeRecord, fingerprintsIn, payloadOf, storedOrdinal } from '../log/record.ts'
 import { readErasures } from '../writer/erasures.ts'
-import { compareIndex, type IndexedIds } from './check-index.ts'
-import { createIdSums, type IdSums } from './id-sums.ts'
+import { createIndexComparison, type IndexedIds } from './check-index.ts'
 import { readEvents } from './read-events.ts'
 import { addProblem, type StoreReport } from './store-report.ts'
 
@@ -30,18 +29,17 @@ const recordsPerClockRead = 16
  * times, the entries of projects, fingerprints and freezes of events, totals, and the id index.
  */
 export async function checkLog(options: LogCheckOptions): Promise<void> {
-  const { environment, report, indexed, onSlice } = options
+  const { environment, report, onSlice } = options
   const check = createRecordCheck(options)
-  const log = createEventLog(openEventLogTables(environment.table))
   for (let next = 1; ; ) {
     environment.root.resetReadTxn()
     check.beginSlice()
-    const last = log.lastSequence()
+    const last = check.log.lastSequence()
     const until = performance.now() + sliceMs
     while (next <= last && (next % recordsPerClockRead !== 0 || performance.now() < until)) check.record(next++)
     if (next > last) {
-      check.counters(last)
-      if (indexed) check.index(indexed)
+      checkCounters(environment, last, check.seen(), report)
+      check.endIndex()
       report.records = last
       return
     }
@@ -56,167 +54,157 @@ interface ProjectState {
   frozen: Set<string>
 }
 
+/** What the records of the log say together. */
+interface SeenRecords {
+  /** By their numbers. */
+  projects: ReadonlyMap<number, ProjectState>
+  /** Whether a record is damaged, which may be of any project. */
+  isDamaged: boolean
+  /** Whether events were erased meanwhile, which changes the bytes of records that were read. */
+  isErasing: boolean
+}
+
 /** Builds that are remembered as frozen, for each project. */
 const frozenBuildsMax = 4096
 
 function createRecordCheck({ environment, hashKey, report, indexed }: LogCheckOptions) {
   const tables = openEventLogTables(environment.table)
-  const eventLog = createEventLog(tables)
+  const log = createEventLog(tables)
   const numbers = environment.table('project-numbers')
-  const entries = environment.table('projects')
   const projects = new Map<number, ProjectState>()
-  const sums = createIdSums()
-  const own = new Uint32Array(2)
+  const comparison = createIndexComparison(indexed, report)
   let lastAt = Number.NEGATIVE_INFINITY
   let isDamaged = false
-  let watermarkChecksum = 0
   /** As of the last slice. */
   let erasures: number | undefined
-  /** Whether events are erased meanwhile, which changes the bytes of records that were read. */
   let isErasing = false
 
-  function beginSlice(): void {
-    const count = readErasures(tables.unpurged)
-    isErasing ||= count !== (erasures ?? count)
-    erasures = count
-  }
-
-  function stateOf(project: number): ProjectState {
-    const known = projects.get(project)
-    if (known) return known
-    const projectId = numbers.getBinary(projectKey(project))?.toString()
-    const state = { projectId, totals: { events: 0, batches: 0, bytes: 0 }, frozen: new Set<string>() }
-    projects.set(project, state)
-    return state
-  }
-
-  function record(sequence: number): void {
-    const problem = (message: string, projectId?: string) =>
-      addProblem(report, { part: 'log', message, record: sequence, ...(projectId !== undefined && { projectId }) })
-    let bytes: Buffer | undefined
-    try {
-      bytes = viewOf(tables.log, sequenceKey(sequence))
-      checkRecord(bytes, sequence, problem)
-    } catch (error) {
-      isDamaged = true
-      problem(describeReadError(error, sequence))
-      // LMDB reads nothing more in a transaction in which it has found damage
-      environment.root.resetReadTxn()
-    }
-    if (sequence === indexed?.watermark) watermarkChecksum = readChecksum(bytes)
-  }
-
-  function checkRecord(bytes: Buffer | undefined, sequence: number, problem: (message: string, of?: string) => void) {
-    // reading other tables overwrites the view
-    const record = bytes && Buffer.from(bytes)
+  function checkRecord(record: Buffer | undefined, sequence: number): void {
     const { project, ordinal, receivedAt, events } = decodeRecord(record, sequence)
-    const { projectId, totals, frozen } = stateOf(project)
+    const state = projects.get(project) ?? newState(numbers, project)
+    projects.set(project, state)
+    const { projectId, totals, frozen } = state
+    const problem = (text: string, part: 'log' | 'freezes' = 'log') =>
+      addProblem(report, { part, message: `Record ${sequence} ${text}.`, record: sequence, projectId })
     const fingerprints = fingerprintsIn(record as Buffer)
-    if (indexed && sequence <= indexed.watermark) addFingerprints(sums, fingerprints, sequence)
-    if (receivedAt < lastAt) problem(`Record ${sequence} was received before the previous one.`, projectId)
+    comparison.add(sequence, fingerprints)
+    if (receivedAt < lastAt) problem('was received before the previous one')
     lastAt = Math.max(lastAt, receivedAt)
-    if (projectId === undefined) problem(`Record ${sequence} is of project number ${project}, which has no name.`)
+    if (projectId === undefined) problem(`is of project number ${project}, which has no name`)
     if (!tables.projectLog.doesExist(projectKey(project, sequenceKey(sequence)))) {
-      problem(`Record ${sequence} is not in the log of its project, whose readers skip it.`, projectId)
+      problem('is not in the log of its project, whose readers skip it')
     }
-    totals.events += events.length
-    totals.batches++
-    // a damaged record may be of any project
+    count(events, totals, report)
     if (!isDamaged && ordinal !== storedOrdinal(totals.batches)) {
-      problem(
-        `Record ${sequence} is batch ${ordinal} of its project, and the log has ${totals.batches} up to it.`,
-        projectId,
-      )
+      problem(`is batch ${ordinal} of its project, and the log has ${totals.batches} up to it`)
     }
-    const counted = countedBytes(events)
-    totals.bytes += counted
-    report.events += events.length
-    report.bytes += counted
     const { hashes, builds } = readEvents(hashKey, projectId, events, payloadOf(record as Buffer))
-    for (let i = 0; i < hashes.length; i += 2) {
-      fingerprint(project, hashes[i] as number, hashes[i + 1] as number, own, 0)
-      if (own[0] === fingerprints[i] && own[1] === fingerprints[i + 1]) continue
-      problem(`Record ${sequence} has an event whose fingerprint is not that of its id.`, projectId)
+    for (let misses = differing(project, hashes, fingerprints); misses > 0; misses--) {
+      problem('has an event whose fingerprint is not that of its id')
     }
     for (const buildId of builds) {
       if (frozen.has(buildId)) continue
-      if (frozen.size >= frozenBuildsMax) frozen.clear()
-      frozen.add(buildId)
-      if (eventLog.frozenAt(project, buildId) !== undefined) continue
-      addProblem(report, {
-        part: 'freezes',
-        message: `Record ${sequence} has an event of a build that is not frozen.`,
-        record: sequence,
-        ...(projectId !== undefined && { projectId }),
-      })
+      if (frozen.size < frozenBuildsMax) frozen.add(buildId)
+      if (log.frozenAt(project, buildId) === undefined) problem('has an event of a build that is not frozen', 'freezes')
     }
   }
 
-  /** Compares the counters with what was read, on the snapshot of the last record. */
-  function counters(last: number): void {
-    const problem = (message: string, projectId?: string) =>
-      addProblem(report, { part: 'counters', message, ...(projectId !== undefined && { projectId }) })
-    const counts = [countRows(tables.log), countRows(tables.projectLog)]
-    if (counts.some((count) => count !== last)) {
-      problem(`The log ends with record ${last}, has ${counts[0]} records, and ${counts[1]} entries of projects.`)
-    }
-    if (!areNumbersIntact()) problem('The ids and the numbers of projects do not match.')
-    // a damaged record may be of any project
-    if (isDamaged) return
-    for (const [project, { projectId, totals }] of projects) {
-      if (!isExpiryIntact(project)) problem('The end of the expired events of a project is damaged.', projectId)
-      const stored = eventLog.totals(project)
-      for (const name of ['events', 'batches', 'bytes'] as const) {
-        if (stored[name] === totals[name] || (name === 'bytes' && isErasing)) continue
-        problem(`The totals of a project say ${stored[name]} ${name}, and the log has ${totals[name]}.`, projectId)
+  return {
+    log,
+    seen: (): SeenRecords => ({ projects, isDamaged, isErasing }),
+    endIndex: () => comparison.end(isDamaged),
+
+    beginSlice(): void {
+      const count = readErasures(tables.unpurged)
+      isErasing ||= count !== (erasures ?? count)
+      erasures = count
+    },
+
+    record(sequence: number): void {
+      let bytes: Buffer | undefined
+      try {
+        bytes = tables.log.getBinary(sequenceKey(sequence))
+        checkRecord(bytes, sequence)
+      } catch (error) {
+        isDamaged = true
+        addProblem(report, { part: 'log', message: describeReadError(error, sequence), record: sequence })
+        // LMDB reads nothing more in a transaction in which it has found damage
+        environment.root.resetReadTxn()
       }
+      comparison.addChecksum(sequence, bytes)
+    },
+  }
+}
+
+function newState(numbers: Table, project: number): ProjectState {
+  const projectId = numbers.getBinary(projectKey(project))?.toString()
+  return { projectId, totals: { events: 0, batches: 0, bytes: 0 }, frozen: new Set() }
+}
+
+/** Adds the events of a record to the totals of their project and of the store. */
+function count(events: readonly Buffer[], totals: Totals, report: StoreReport): void {
+  const bytes = countedBytes(events)
+  totals.batches++
+  totals.events += events.length
+  totals.bytes += bytes
+  report.events += events.length
+  report.bytes += bytes
+}
+
+/** How many events have another fingerprint than that of the hash of their id. */
+function differing(project: number, hashes: Uint32Array, fingerprints: Uint32Array): number {
+  const own = new Uint32Array(2)
+  let count = 0
+  for (let i = 0; i < hashes.length; i += 2) {
+    fingerprint(project, hashes[i] as number, hashes[i + 1] as number, own, 0)
+    if (own[0] !== fingerprints[i] || own[1] !== fingerprints[i + 1]) count++
+  }
+  return count
+}
+
+/** Compares the counters with what was read, on the snapshot of the last record. */
+function checkCounters({ table }: Environment, last: number, seen: SeenRecords, report: StoreReport): void {
+  const problem = (message: string, projectId?: string) => addProblem(report, { part: 'counters', message, projectId })
+  const tables = openEventLogTables(table)
+  const log = createEventLog(tables)
+  const counts = [countRows(tables.log), countRows(tables.projectLog)]
+  if (counts.some((count) => count !== last)) {
+    problem(`The log ends with record ${last}, has ${counts[0]} records, and ${counts[1]} entries of projects.`)
+  }
+  if (!areNumbersIntact(table('projects'), table('project-numbers'))) {
+    problem('The ids and the numbers of projects do not match.')
+  }
+  if (seen.isDamaged) return
+  for (const [project, { projectId, totals }] of seen.projects) {
+    if (!isReadable(() => log.expiredBefore(project))) {
+      problem('The end of the expired events of a project is damaged.', projectId)
+    }
+    const stored = log.totals(project)
+    for (const name of ['events', 'batches', 'bytes'] as const) {
+      if (stored[name] === totals[name] || (name === 'bytes' && seen.isErasing)) continue
+      problem(`The totals of a project say ${stored[name]} ${name}, and the log has ${totals[name]}.`, projectId)
     }
   }
+}
 
-  /** Whether the two tables of projects name the same ids and numbers. */
-  function areNumbersIntact(): boolean {
-    if (countRows(entries) !== countRows(numbers)) return false
-    for (const key of entries.getKeys({})) {
-      const number = entries.getBinary(key)?.subarray(0, 4)
-      if (number?.length !== 4 || !numbers.getBinary(number)?.equals(key)) return false
-    }
+/** Whether the two tables of projects name the same ids and numbers. */
+function areNumbersIntact(entries: Table, numbers: Table): boolean {
+  if (countRows(entries) !== countRows(numbers)) return false
+  for (const key of entries.getKeys({})) {
+    const number = entries.getBinary(key)?.subarray(0, 4)
+    if (number?.length !== 4 || !numbers.getBinary(number)?.equals(key)) return false
+  }
+  return true
+}
+
+function isReadable(read: () => unknown): boolean {
+  try {
+    read()
     return true
+  } catch (error) {
+    if (error instanceof IngestError && error.code === 'store-damaged') return false
+    throw error
   }
-
-  function isExpiryIntact(project: number): boolean {
-    try {
-      return eventLog.expiredBefore(project) >= 0
-    } catch (error) {
-      if (error instanceof IngestError && error.code === 'store-damaged') return false
-      throw error
-    }
-  }
-
-  function index(ids: IndexedIds): void {
-    if (ids.watermark > 0 && watermarkChecksum !== ids.watermarkChecksum) {
-      addProblem(report, {
-        part: 'index',
-        message: `The id index ends with record ${ids.watermark}, and the log has another record of that number.`,
-        record: ids.watermark,
-      })
-    }
-    if (!isDamaged) compareIndex(ids, sums, report)
-  }
-
-  return { beginSlice, record, counters, index }
-}
-
-function addFingerprints(sums: IdSums, fingerprints: Uint32Array, sequence: number): void {
-  for (let i = 0; i * 2 < fingerprints.length; i++) {
-    sums.add(fingerprints[i * 2] as number, fingerprints[i * 2 + 1] as number, sequence, i)
-  }
-}
-
-/** The bytes of a row, in memory that the next read overwrites. */
-function viewOf(table: Table, key: Buffer): Buffer | undefined {
-  const bytes = table.getBinaryFast(key)
-  // lmdb returns a buffer that is larger than it says
-  return bytes && Buffer.from(bytes.buffer, bytes.byteOffset, bytes.length)
 }
 
 function countRows(table: Table): number {

@@ -17,6 +17,8 @@ export interface Candidate {
 export const wordsPerEntry = 4
 
 const indexBits = 8
+/** The most events of one record. */
+export const entriesPerRecordMax = 1 << indexBits
 /** The low 24 bits of a sequence number share a word with the index. */
 const sequenceLowSize = 2 ** (32 - indexBits)
 
@@ -40,7 +42,7 @@ export function positionAt(words: Uint32Array, at: number): Position {
   const low = words[at + 3] as number
   return {
     sequence: (words[at + 2] as number) * sequenceLowSize + (low >>> indexBits),
-    index: low & ((1 << indexBits) - 1),
+    index: low & (entriesPerRecordMax - 1),
   }
 }
 

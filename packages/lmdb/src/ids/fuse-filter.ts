@@ -100,13 +100,10 @@ export function putFilter(table: Table, run: Run, partition: number, entries: re
   putPart(table, run.id, partition, makeFilter(shapeOf(run), entries))
 }
 
-/** The attempt that succeeded, and the checks. */
+/** The attempt that succeeded, and the checks. None succeeds with a fingerprint that occurs twice. */
 function makeFilter(shape: Shape, entries: readonly Uint32Array[]): Uint32Array {
-  let distinct = entries
   for (let attempt = 0; attempt < attemptsMax; attempt++) {
-    // no attempt succeeds with a fingerprint that occurs twice
-    if (attempt === 1) distinct = [withoutDuplicates(entries)]
-    const checks = assignChecks(shape, distinct, attempt)
+    const checks = assignChecks(shape, entries, attempt)
     if (!checks) continue
     const filter = new Uint32Array(1 + wordsOf(shape))
     filter[0] = attempt
@@ -116,32 +113,34 @@ function makeFilter(shape: Shape, entries: readonly Uint32Array[]): Uint32Array 
   return Uint32Array.of(noFilter)
 }
 
-/** One entry for each fingerprint. */
-function withoutDuplicates(arrays: readonly Uint32Array[]): Uint32Array {
-  const distinct = new Map<bigint, Uint32Array>()
-  for (const entries of arrays) {
-    for (let at = 0; at < entries.length; at += wordsPerEntry) {
-      const entry = entries.subarray(at, at + wordsPerEntry)
-      distinct.set((BigInt(entry[0] as number) << 32n) | BigInt(entry[1] as number), entry)
-    }
-  }
-  const all = new Uint32Array(distinct.size * wordsPerEntry)
-  let at = 0
-  for (const entry of distinct.values()) {
-    all.set(entry, at)
-    at += wordsPerEntry
-  }
-  return all
-}
-
 /**
  * The check of each slot, so that those of each id combine to its own. Undefined when there is no order of the ids in
  * which each has a slot that no earlier one has.
  */
 function assignChecks(shape: Shape, arrays: readonly Uint32Array[], attempt: number): Uint16Array | undefined {
-  const { slots } = shape
   const count = arrays.reduce((sum, { length }) => sum + length / wordsPerEntry, 0)
-  if (count > Math.min(slots, 1 << indexBits)) return undefined
+  if (count > Math.min(shape.slots, 1 << indexBits)) return undefined
+  const hashes = hashAll(arrays, count, attempt)
+  const order = orderIds(shape, hashes)
+  if (!order) return undefined
+  const checks = new Uint16Array(shape.slots)
+  for (let taken = count - 1; taken >= 0; taken--) {
+    const i = order.ids[taken] as number
+    const first = hashes[i * 2] as number
+    const second = hashes[i * 2 + 1] as number
+    const position = firstPosition(shape, first)
+    // that of its own slot is still 0
+    checks[order.slots[taken] as number] =
+      (checks[position] as number) ^
+      (checks[secondPosition(shape, position, first)] as number) ^
+      (checks[thirdPosition(shape, position, second)] as number) ^
+      checkOf(second)
+  }
+  return checks
+}
+
+/** Both hashes of each entry. */
+function hashAll(arrays: readonly Uint32Array[], count: number, attempt: number): Uint32Array {
   const hashes = new Uint32Array(count * 2)
   let to = 0
   for (const entries of arrays) {
@@ -152,8 +151,14 @@ function assignChecks(shape: Shape, arrays: readonly Uint32Array[], attempt: num
       hashes[to++] = secondHash(first, low)
     }
   }
+  return hashes
+}
+
+/** The ids in an order in which each has a slot that none behind it has, and these slots. */
+function orderIds(shape: Shape, hashes: Uint32Array): { ids: Uint32Array; slots: Uint32Array } | undefined {
+  const count = hashes.length / 2
   /** Of each slot: the number of ids with a position there, and the XOR of their indexes. */
-  const users = new Uint32Array(slots)
+  const users = new Uint32Array(shape.slots)
   const one = 1 << indexBits
   for (let i = 0; i < count; i++) {
     const first = hashes[i * 2] as number
@@ -165,11 +170,11 @@ function assignChecks(shape: Shape, arrays: readonly Uint32Array[], attempt: num
     users[last] = ((users[last] as number) + one) ^ i
   }
   // an id that is alone in a slot can have it; without it, others are alone
-  const alone = new Uint32Array(slots)
+  const alone = new Uint32Array(shape.slots)
   let waiting = 0
-  for (let slot = 0; slot < slots; slot++) if ((users[slot] as number) >>> indexBits === 1) alone[waiting++] = slot
-  const order = new Uint32Array(count)
-  const own = new Uint32Array(count)
+  for (let slot = 0; slot < shape.slots; slot++) noteAlone(slot)
+  const ids = new Uint32Array(count)
+  const slots = new Uint32Array(count)
   let taken = 0
   while (waiting > 0) {
     const slot = alone[--waiting] as number
@@ -182,33 +187,22 @@ function assignChecks(shape: Shape, arrays: readonly Uint32Array[], attempt: num
     const last = thirdPosition(shape, position, hashes[i * 2 + 1] as number)
     // there were more ids than their number has bits, so they cannot be different ones
     if (slot !== position && slot !== next && slot !== last) return undefined
-    order[taken] = i
-    own[taken++] = slot
-    const inPosition = ((users[position] as number) - one) ^ i
-    users[position] = inPosition
-    if (inPosition >>> indexBits === 1) alone[waiting++] = position
-    const inNext = ((users[next] as number) - one) ^ i
-    users[next] = inNext
-    if (inNext >>> indexBits === 1) alone[waiting++] = next
-    const inLast = ((users[last] as number) - one) ^ i
-    users[last] = inLast
-    if (inLast >>> indexBits === 1) alone[waiting++] = last
+    ids[taken] = i
+    slots[taken++] = slot
+    remove(position, i)
+    remove(next, i)
+    remove(last, i)
   }
-  if (taken < count) return undefined
-  const checks = new Uint16Array(slots)
-  while (taken > 0) {
-    const i = order[--taken] as number
-    const first = hashes[i * 2] as number
-    const second = hashes[i * 2 + 1] as number
-    const position = firstPosition(shape, first)
-    // that of its own slot is still 0
-    checks[own[taken] as number] =
-      (checks[position] as number) ^
-      (checks[secondPosition(shape, position, first)] as number) ^
-      (checks[thirdPosition(shape, position, second)] as number) ^
-      checkOf(second)
+  return taken < count ? undefined : { ids, slots }
+
+  function noteAlone(slot: number): void {
+    if ((users[slot] as number) >>> indexBits === 1) alone[waiting++] = slot
   }
-  return checks
+
+  function remove(slot: number, i: number): void {
+    users[slot] = ((users[slot] as number) - one) ^ i
+    noteAlone(slot)
+  }
 }
 
 function putChecks(checks: Uint16Array, bits: number, filter: Uint8Array): void {
@@ -241,59 +235,33 @@ export function makeQueries(fingerprints: Uint32Array, count: number): Queries {
   return { count, fingerprints, hashes }
 }
 
-/** The filters of a run, each of which is read, and checked against its CRC32, before it is used for the first time. */
-export interface RunFilter {
-  /**
-   * The indexes of the queries that may be in the run. After `until`, in milliseconds of `performance.now()`, no filter
-   * is read any more: the queries that need it may all be.
-   *
-   * @throws {DamagedRun} for a filter that is not what was written
-   */
-  select(queries: Queries, until?: number): number[]
-  /** Reads filters that were not used yet until then; returns whether all are read. */
-  readAll(until: number): boolean
-  /** The memory of the filters that were read. */
-  memoryBytes(): number
-}
+/** The filters of a run, each of which is checked against its CRC32 when it is read. */
+export type RunFilter = ReturnType<typeof openFilter>
 
-export function openFilter(table: Pick<Table, 'getBinaryFast'>, run: Run): RunFilter {
+export function openFilter(table: Pick<Table, 'getBinaryFast'>, run: Run) {
   const shape = shapeOf(run)
   const shift = 31 - partitionBits(run)
-  const filters: (Uint8Array | undefined)[] = []
-  const attempts: number[] = []
   const partitions = 2 ** partitionBits(run)
-  /** All filters before this one are read. */
-  let unread = 0
+  const filters: { attempt: number; bytes: Uint8Array }[] = []
   const lowMask = (1 << lowBits) - 1
   const othersMask = (1 << (shape.bits - lowBits)) - 1
 
-  function read(partition: number, until: number): Uint8Array | undefined {
-    if (performance.now() > until) return undefined
-    const words = getPart(table, run.id, partition)
-    const attempt = words[0] as number
-    if (words.length !== 1 + (attempt === noFilter ? 0 : wordsOf(shape))) {
-      throw new DamagedRun(`The filter ${partition} of run ${run.id} of the id index is of another size.`)
-    }
-    attempts[partition] = attempt
-    filters[partition] = new Uint8Array(words.buffer, 4)
-    return filters[partition]
-  }
-
   return {
-    select({ count, fingerprints, hashes }, until = Number.POSITIVE_INFINITY) {
+    /** The indexes of the queries that may be in the run, among them all that need a filter which is not read yet. */
+    select({ count, fingerprints, hashes }: Queries): number[] {
       const found: number[] = []
       for (let i = 0; i < count; i++) {
         const high = fingerprints[i * 2] as number
         // two shifts, as one by 32 bits would be none
         const partition = (high >>> 1) >>> shift
-        const filter = filters[partition] ?? read(partition, until)
-        if (filter === undefined || filter.length === 0) {
+        const filter = filters[partition]
+        if (filter === undefined || filter.attempt === noFilter) {
           found.push(i)
           continue
         }
+        const { attempt, bytes } = filter
         let first = hashes[i * 2] as number
         let second = hashes[i * 2 + 1] as number
-        const attempt = attempts[partition] as number
         if (attempt !== 0) {
           const low = fingerprints[i * 2 + 1] as number
           first = firstHash(high, low, attempt)
@@ -302,18 +270,31 @@ export function openFilter(table: Pick<Table, 'getBinaryFast'>, run: Run): RunFi
         const position = firstPosition(shape, first)
         const next = secondPosition(shape, position, first)
         const last = thirdPosition(shape, position, second)
-        const combined = (filter[position] as number) ^ (filter[next] as number) ^ (filter[last] as number)
+        const combined = (bytes[position] as number) ^ (bytes[next] as number) ^ (bytes[last] as number)
         if (((combined ^ checkOf(second)) & lowMask) !== 0) continue
-        const others = othersAt(filter, shape, position) ^ othersAt(filter, shape, next) ^ othersAt(filter, shape, last)
+        const others = othersAt(bytes, shape, position) ^ othersAt(bytes, shape, next) ^ othersAt(bytes, shape, last)
         if (((others ^ (checkOf(second) >>> lowBits)) & othersMask) === 0) found.push(i)
       }
       return found
     },
-    readAll(until) {
-      while (unread < partitions && (filters[unread] ?? read(unread, until))) unread++
-      return unread === partitions
+    /**
+     * Reads more filters until then, in milliseconds of `performance.now()`; returns whether all are read.
+     *
+     * @throws {DamagedRun} for a filter that is not what was written
+     */
+    read(until: number): boolean {
+      while (filters.length < partitions && performance.now() < until) {
+        const words = getPart(table, run.id, filters.length)
+        const attempt = words[0] as number
+        if (words.length !== 1 + (attempt === noFilter ? 0 : wordsOf(shape))) {
+          throw new DamagedRun(`The filter ${filters.length} of run ${run.id} of the id index is of another size.`)
+        }
+        filters.push({ attempt, bytes: new Uint8Array(words.buffer, 4) })
+      }
+      return filters.length === partitions
     },
-    memoryBytes: () => filters.reduce((sum, filter) => sum + (filter?.byteLength ?? 0), 0),
+    /** The memory of the filters that were read. */
+    memoryBytes: () => filters.reduce((sum, { bytes }) => sum + bytes.byteLength, 0),
   }
 }
 

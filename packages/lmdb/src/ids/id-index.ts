@@ -3,11 +3,10 @@ import { join } from 'node:path'
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import { IngestError } from '@ingest/core'
 import { type Environment, openEnvironment } from '../environment/environment.ts'
-import type { ExitGuards } from '../threads/exit-guard.ts'
-import type { Candidate } from './entry.ts'
 import { createIdLookup, type IdLookup, type IndexSize } from './id-lookup.ts'
+import type { IndexWorkerData } from './index-worker.ts'
 import { createIndexerThread } from './indexer-thread.ts'
-import type { LogReader, RebuildProgress } from './log-reader.ts'
+import type { LogReader } from './log-reader.ts'
 import { isDamage } from './run.ts'
 import {
   emptyRunList,
@@ -24,36 +23,19 @@ import {
  * Returns candidates: the caller compares the id that is stored there, so a collision of fingerprints is never taken
  * for a duplicate. Derived from the log.
  */
-export interface IdIndex {
-  /**
-   * Resolves when an append may add entries: limits appends to what flushing and merging can keep up with.
-   *
-   * @throws {IngestError} `overloaded` after 20 seconds, `store-failed` for an index that is damaged or deleted
-   */
-  waitForCapacity(): Promise<void>
-  /** Indexes the records and takes over the runs that any process has added. Call it before each search. */
-  catchUp(lastSequence: number): void
-  /** Candidates for `count` fingerprints, high and low halves one after another. */
-  search(fingerprints: Uint32Array, count: number): Candidate[]
-  /** Adds the ids of a record that was appended just now. */
-  addRecord(sequence: number, fingerprints: Uint32Array, count: number): void
-  /** Removes what was added since the last {@link catchUp}, as its transaction was not committed. */
-  rollback(): void
-  /** What the index holds, with what any process has merged. */
-  size(): IndexSize
-  close(): Promise<void>
+export type IdIndex = Awaited<ReturnType<typeof openIdIndex>>
+
+/** With what the indexer thread needs. */
+export interface IdIndexOptions extends Omit<IndexWorkerData, 'fileIds'> {
+  log: LogReader
+  onProgress?: (progress: RebuildProgress) => void
 }
 
-export interface IdIndexOptions {
-  directory: string
-  log: LogReader
-  /** The directory of the log, for the indexer thread. */
-  logDirectory: string
-  logFileIds: string
-  seed: string
-  entriesPerFlush: number
-  guards: ExitGuards
-  onProgress?: (progress: RebuildProgress) => void
+/** The progress of a rebuild of the index. */
+export interface RebuildProgress {
+  /** Records of the log. */
+  done: number
+  total: number
 }
 
 /** An append that has waited for so long is rejected, and may be sent again. */
@@ -66,7 +48,7 @@ const threadStartMs = 1000
 const damagedMark = 'damaged'
 
 /** Opens the index in a directory, and rebuilds it from the log when it is missing, damaged, or of another log. */
-export async function openIdIndex(options: IdIndexOptions): Promise<IdIndex> {
+export async function openIdIndex(options: IdIndexOptions) {
   if (existsSync(join(options.directory, damagedMark))) removeDirectory(options.directory)
   try {
     return await openOnce(options)
@@ -77,7 +59,7 @@ export async function openIdIndex(options: IdIndexOptions): Promise<IdIndex> {
   }
 }
 
-async function openOnce(options: IdIndexOptions): Promise<IdIndex> {
+async function openOnce(options: IdIndexOptions) {
   const environment = await openEnvironment(options.directory, idsOptions)
   try {
     return await openIndexIn(environment, options)
@@ -87,75 +69,67 @@ async function openOnce(options: IdIndexOptions): Promise<IdIndex> {
   }
 }
 
-async function openIndexIn(environment: Environment, options: IdIndexOptions): Promise<IdIndex> {
-  const { directory, log, logDirectory, logFileIds, seed, entriesPerFlush, guards } = options
-  const tables = openTables(environment, log, seed)
-  const damage = createDamageMark(directory)
-  let lastProblem = ''
-  const thread = createIndexerThread(
-    { directory, fileIds: environment.fileIds, logDirectory, logFileIds, seed, entriesPerFlush, guards },
-    {
-      onDamage: damage.mark,
-      onProblem(message) {
-        lastProblem = ` (${message})`
-      },
-    },
-  )
-  const lookup = createIdLookup({ tables, log, seed, entriesPerFlush, onTableFull: thread.wake })
+async function openIndexIn(environment: Environment, { log, onProgress = () => {}, ...options }: IdIndexOptions) {
+  const tables = openTables(environment, log, options.seed)
+  const damage = createDamageMark(options.directory)
+  const thread = createIndexerThread({ ...options, fileIds: environment.fileIds }, damage.mark)
+  const lookup = createIdLookup({ ...options, tables, log, onTableFull: thread.wake })
 
-  function readFilters(): boolean {
-    lookup.refreshRunList()
-    return lookup.readFilters()
-  }
-
-  /** Waits for the thread to flush or merge. */
-  async function waitForThread(): Promise<void> {
+  /** Waits for the thread to flush or merge; not for longer than {@link capacityTimeoutMs} since then. */
+  async function waitForThread(since: number): Promise<void> {
+    if (Date.now() - since > capacityTimeoutMs) {
+      const message = `The id index cannot keep up${thread.lastProblem()}: try again later.`
+      throw new IngestError('overloaded', message, { retryAfterSeconds: 5 })
+    }
     thread.wake()
     await thread.changed(pollMs)
     damage.check()
     lookup.refreshRunList()
   }
 
-  await buildUp(lookup, options, waitForThread, () => lastProblem).catch(async (error) => {
+  await buildUp(lookup, log.lastSequence(), onProgress, waitForThread).catch(async (error) => {
     await thread.close()
     throw error
   })
   const starting = setTimeout(thread.start, threadStartMs).unref()
 
   return {
-    async waitForCapacity() {
+    /**
+     * Resolves when an append may add entries: limits appends to what flushing and merging can keep up with.
+     *
+     * @throws {IngestError} `overloaded` after 20 seconds, `store-failed` for an index that is damaged or deleted
+     */
+    async waitForCapacity(): Promise<void> {
       damage.check()
       const loss = environment.lossReason()
       if (loss !== undefined) throw new IngestError('store-failed', `${loss}. The next opening rebuilds the index.`)
       const start = Date.now()
       // not in the transaction, as it takes seconds for many ids that are not in the page cache
-      while (!damage.detect(readFilters) && Date.now() - start < capacityTimeoutMs) await nextTurn()
-      while (lookup.isFull()) {
-        if (Date.now() - start > capacityTimeoutMs) {
-          throw new IngestError('overloaded', `The id index cannot keep up${lastProblem}: try again later.`, {
-            retryAfterSeconds: 5,
-          })
-        }
-        await waitForThread().catch(damage.rethrow)
-      }
+      while (!damage.detect(lookup.readFilters) && Date.now() - start < capacityTimeoutMs) await nextTurn()
+      while (lookup.isFull()) await waitForThread(start).catch(damage.rethrow)
     },
 
-    catchUp(lastSequence) {
+    /** Indexes the records and takes over the runs that any process has added. Call it before each search. */
+    catchUp(lastSequence: number): void {
       damage.detect(lookup.refreshRunList)
       lookup.readLog(lastSequence)
       lookup.checkpoint()
     },
 
-    search: (fingerprints, count) => damage.detect(() => lookup.search(fingerprints, count)),
+    /** Candidates for `count` fingerprints, high and low halves one after another. */
+    search: (fingerprints: Uint32Array, count: number) => damage.detect(() => lookup.search(fingerprints, count)),
+    /** Adds the ids of a record that was appended just now. */
     addRecord: lookup.addRecord,
+    /** Removes what was added since the last `catchUp`, as its transaction was not committed. */
     rollback: lookup.rollback,
 
-    size() {
+    /** What the index holds, with what any process has merged. */
+    size(): IndexSize {
       damage.detect(lookup.refreshRunList)
       return lookup.size()
     },
 
-    async close() {
+    async close(): Promise<void> {
       clearTimeout(starting)
       await thread.close()
       await environment.close()
@@ -166,23 +140,18 @@ async function openIndexIn(environment: Environment, options: IdIndexOptions): P
 /** Indexes the part of the log that is in no run. When it does not fit into memory, runs are flushed on the way. */
 async function buildUp(
   lookup: IdLookup,
-  { log, onProgress = () => {} }: IdIndexOptions,
-  waitForThread: () => Promise<void>,
-  lastProblem: () => string,
+  total: number,
+  onProgress: (progress: RebuildProgress) => void,
+  waitForThread: (since: number) => Promise<void>,
 ): Promise<void> {
-  const total = log.lastSequence()
   lookup.refreshRunList()
   for (let [since, before] = [Date.now(), 0]; lookup.indexedThrough() < total; ) {
     lookup.readLog(total, { untilFull: true })
     const done = lookup.indexedThrough()
     if (done > before) [since, before] = [Date.now(), done]
-    if (Date.now() - since > capacityTimeoutMs) {
-      throw new IngestError('overloaded', `The id index cannot be built${lastProblem()}: try again later.`)
-    }
-    if (done < total) {
-      onProgress({ done, total })
-      await waitForThread()
-    }
+    if (done === total) return
+    onProgress({ done, total })
+    await waitForThread(since)
   }
 }
 

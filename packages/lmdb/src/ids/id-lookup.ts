@@ -1,5 +1,5 @@
 import { IngestError } from '@ingest/core'
-import { type Candidate, positionAt, wordsPerEntry } from './entry.ts'
+import { type Candidate, entriesPerRecordMax, positionAt, wordsPerEntry } from './entry.ts'
 import { makeQueries, openFilter, type Queries, type RunFilter } from './fuse-filter.ts'
 import type { LogReader } from './log-reader.ts'
 import { createMemoryTable, type MemoryTable } from './memory-table.ts'
@@ -10,7 +10,7 @@ import { emptyRunList, type IdTables, readRevision, readRunList } from './run-li
 const fullTablesMax = 4
 /** Runs of level 0 that are not merged yet; with more of them, appends wait, as each run slows every look-up a little. */
 const unmergedRunsMax = mergeWidth * 4
-/** The thread reads filters for so long without a pause. A search needs none of them, but is slow without. */
+/** The thread reads filters for so long without a pause. */
 const filterReadsMs = 20
 
 /** What the index holds now. */
@@ -27,26 +27,6 @@ export interface IndexSize {
   memoryBytes: number
 }
 
-/** Searches the runs on disk, and the tables in memory with the ids that are in no run yet. */
-export interface IdLookup {
-  /** Reads the list of runs if any process has changed it. */
-  refreshRunList(): void
-  /** Reads some filters of the runs in the list; returns whether all are read. Call it right after {@link refreshRunList}. */
-  readFilters(): boolean
-  /** Indexes the log up to the record `last`, or until the tables are full. */
-  readLog(last: number, options?: { untilFull: boolean }): void
-  /** All records up to this one are in a table or a run. */
-  indexedThrough(): number
-  addRecord(sequence: number, fingerprints: Uint32Array, count: number): void
-  /** `rollback` returns to the state at the last `checkpoint`. */
-  checkpoint(): void
-  rollback(): void
-  search(fingerprints: Uint32Array, count: number): Candidate[]
-  /** Whether appends must wait until tables are flushed or runs are merged. */
-  isFull(): boolean
-  size(): IndexSize
-}
-
 export interface IdLookupOptions {
   tables: IdTables
   log: LogReader
@@ -56,115 +36,165 @@ export interface IdLookupOptions {
   onTableFull: () => void
 }
 
-export function createIdLookup({ tables, log, seed, entriesPerFlush, onTableFull }: IdLookupOptions): IdLookup {
-  const filters = createFilterCache(tables)
-  let list = emptyRunList(seed)
-  const recycler = createRecycler()
-  let current = newTable()
-  /** Newest first. */
-  let fullTables: MemoryTable[] = []
-  let indexedThrough = 0
-  let checkpoint: { current: MemoryTable; fullTables: MemoryTable[]; indexedThrough: number } | undefined
+/** Searches the runs on disk, and the tables in memory with the ids that are in no run yet. */
+export type IdLookup = ReturnType<typeof createIdLookup>
 
-  function newTable(): MemoryTable {
-    return recycler.take() ?? createMemoryTable(entriesPerFlush + log.entriesPerRecordMax)
-  }
+export function createIdLookup({ tables, log, seed, entriesPerFlush, onTableFull }: IdLookupOptions) {
+  const published = createPublishedRuns(tables, seed)
+  const unflushed = createUnflushedIds(entriesPerFlush, onTableFull)
 
-  function addRecord(sequence: number, fingerprints: Uint32Array, count: number): void {
-    for (let index = 0; index < count; index++) {
-      current.add(fingerprints[index * 2] as number, fingerprints[index * 2 + 1] as number, sequence, index)
-    }
-    indexedThrough = sequence
-    recycler.clear(count)
-    if (current.count() < entriesPerFlush) return
-    fullTables = [current, ...fullTables]
-    current = newTable()
-    onTableFull()
-  }
-
-  /** Whether all entries of a table are in runs. */
-  function isFlushed(table: MemoryTable): boolean {
-    return table.lastSequence() <= list.watermark
+  function refreshRunList(): void {
+    if (published.refresh()) unflushed.removeFlushed(published.list().watermark)
   }
 
   function isFull(): boolean {
-    return fullTables.length > fullTablesMax || list.runs.filter(({ level }) => level === 0).length > unmergedRunsMax
+    const unmerged = published.list().runs.filter(({ level }) => level === 0)
+    return unflushed.fullTables() > fullTablesMax || unmerged.length > unmergedRunsMax
   }
 
   return {
-    refreshRunList() {
+    /** Reads the list of runs if any process has changed it. */
+    refreshRunList,
+
+    /** Reads some filters of the runs in the list; returns whether all are read. A search is slow without. */
+    readFilters(): boolean {
+      refreshRunList()
+      return published.readFilters(performance.now() + filterReadsMs)
+    },
+
+    /** Indexes the log up to the record `last`, or until the tables are full. */
+    readLog(last: number, { untilFull } = { untilFull: false }): void {
+      for (let next = unflushed.through() + 1; next <= last && !(untilFull && isFull()); next++) {
+        const fingerprints = log.fingerprints(next)
+        unflushed.addRecord(next, fingerprints, fingerprints.length / 2)
+      }
+    },
+
+    /** All records up to this one are in a table or a run. */
+    indexedThrough: unflushed.through,
+    addRecord: unflushed.addRecord,
+    checkpoint: unflushed.checkpoint,
+    /** Returns to the state at the last checkpoint. */
+    rollback: () => unflushed.rollback(published.list().watermark),
+
+    search(fingerprints: Uint32Array, count: number): Candidate[] {
+      const found: Candidate[] = []
+      unflushed.search(fingerprints, count, found)
+      published.search(fingerprints, count, found)
+      return found
+    },
+
+    /** Whether appends must wait until tables are flushed or runs are merged. */
+    isFull,
+
+    size(): IndexSize {
+      const { runs, merges } = published.list()
+      return {
+        runs: countByLevel(runs),
+        indexedIds: sum(runs.map(({ count }) => count)),
+        unflushedIds: unflushed.count(),
+        merges,
+        memoryBytes: unflushed.memoryBytes() + published.memoryBytes(),
+      }
+    },
+  }
+}
+
+/** The runs in the list that any process has published last, with their filters. */
+function createPublishedRuns(tables: IdTables, seed: string) {
+  let list = emptyRunList(seed)
+  /** By the nonces of their runs. */
+  let filters = new Map<number, RunFilter>()
+  const filterOf = ({ nonce }: Run) => filters.get(nonce) as RunFilter
+  return {
+    list: () => list,
+
+    /** Returns whether the list has changed. */
+    refresh(): boolean {
       tables.environment.root.resetReadTxn()
-      if (readRevision(tables) === list.revision) return
+      if (readRevision(tables) === list.revision) return false
       const next = readRunList(tables) ?? emptyRunList(seed)
       // the ids of published runs are in no table any more, so duplicates could no longer be detected
       if (next.watermark < list.watermark) {
         throw new IngestError('store-failed', 'Another process has rebuilt the id index: open the store again.')
       }
-      filters.refresh(next.runs)
+      filters = new Map(next.runs.map((run) => [run.nonce, filters.get(run.nonce) ?? openFilter(tables.filters, run)]))
       list = next
-      checkpoint = undefined
-      for (const table of fullTables) if (isFlushed(table)) recycler.recycle(table)
-      fullTables = fullTables.filter((table) => !isFlushed(table))
-      if (current.count() > 0 && isFlushed(current)) {
-        recycler.recycle(current)
-        current = newTable()
-      }
-      indexedThrough = Math.max(indexedThrough, list.watermark)
+      return true
     },
 
-    readFilters() {
-      const until = performance.now() + filterReadsMs
-      return list.runs.every((run) => filters.get(run.nonce).readAll(until))
-    },
+    readFilters: (until: number) => list.runs.every((run) => filterOf(run).read(until)),
+    memoryBytes: () => sum([...filters.values()].map((filter) => filter.memoryBytes())),
 
-    readLog(last, { untilFull } = { untilFull: false }) {
-      while (indexedThrough < last && !(untilFull && isFull())) {
-        const fingerprints = log.fingerprints(indexedThrough + 1)
-        addRecord(indexedThrough + 1, fingerprints, fingerprints.length / 2)
-      }
-    },
-
-    indexedThrough: () => indexedThrough,
-    addRecord,
-
-    checkpoint() {
-      current.checkpoint()
-      checkpoint = { current, fullTables, indexedThrough }
-    },
-
-    rollback() {
-      // without a checkpoint, all of the log after the last run is read again, which takes long
-      const state = checkpoint ?? { current: newTable(), fullTables: [], indexedThrough: list.watermark }
-      checkpoint = state
-      ;({ current, fullTables, indexedThrough } = state)
-      current.rollback()
-    },
-
-    search(fingerprints, count) {
-      const found: Candidate[] = []
-      for (const table of [current, ...fullTables]) table.search(fingerprints, count, found)
+    search(fingerprints: Uint32Array, count: number, found: Candidate[]): void {
       const queries = makeQueries(fingerprints, count)
-      const until = performance.now() + filterReadsMs
-      for (const run of list.runs) searchRun(tables, run, filters.get(run.nonce).select(queries, until), queries, found)
-      return found
+      for (const run of list.runs) searchRun(tables, run, filterOf(run).select(queries), queries, found)
+    },
+  }
+}
+
+/** The ids that are in no run yet: in a table that is being filled, and in full ones that wait to be flushed. */
+function createUnflushedIds(entriesPerFlush: number, onTableFull: () => void) {
+  /** A flushed table for reuse, as the page faults of a new one take some milliseconds. */
+  let spare: MemoryTable | undefined
+  /** `full` is newest first; all records up to `through` are in a table or a run. */
+  let state = { current: newTable(), full: [] as MemoryTable[], through: 0 }
+  let checkpoint: typeof state | undefined
+  const all = () => [state.current, ...state.full]
+
+  function newTable(): MemoryTable {
+    const table = spare ?? createMemoryTable(entriesPerFlush + entriesPerRecordMax)
+    spare = undefined
+    return table
+  }
+
+  function recycle(table: MemoryTable): void {
+    table.clear()
+    spare = table
+  }
+
+  return {
+    through: () => state.through,
+    fullTables: () => state.full.length,
+    count: () => sum(all().map((table) => table.count())),
+    memoryBytes: () => sum([...all(), ...(spare ? [spare] : [])].map((table) => table.memoryBytes)),
+
+    addRecord(sequence: number, fingerprints: Uint32Array, count: number): void {
+      const { current, full } = state
+      for (let index = 0; index < count; index++) {
+        current.add(fingerprints[index * 2] as number, fingerprints[index * 2 + 1] as number, sequence, index)
+      }
+      const isFull = current.count() >= entriesPerFlush
+      state = isFull
+        ? { current: newTable(), full: [current, ...full], through: sequence }
+        : { current, full, through: sequence }
+      if (isFull) onTableFull()
     },
 
-    isFull,
+    /** Removes the tables of which all entries are in runs, which hold all records up to `watermark`. */
+    removeFlushed(watermark: number): void {
+      checkpoint = undefined
+      const isFlushed = (table: MemoryTable) => table.lastSequence() <= watermark
+      const { current, full, through } = state
+      for (const table of full) if (isFlushed(table)) recycle(table)
+      if (current.count() > 0 && isFlushed(current)) current.clear()
+      state = { current, full: full.filter((table) => !isFlushed(table)), through: Math.max(through, watermark) }
+    },
 
-    size() {
-      const tables = [current, ...fullTables]
-      const runs = Array<number>(Math.max(-1, ...list.runs.map(({ level }) => level)) + 1).fill(0)
-      for (const { level } of list.runs) runs[level] = (runs[level] as number) + 1
-      return {
-        runs,
-        indexedIds: list.runs.reduce((sum, { count }) => sum + count, 0),
-        unflushedIds: tables.reduce((sum, table) => sum + table.count(), 0),
-        merges: list.merges,
-        memoryBytes: tables.reduce(
-          (sum, table) => sum + table.memoryBytes,
-          recycler.memoryBytes() + filters.memoryBytes(),
-        ),
-      }
+    checkpoint(): void {
+      state.current.checkpoint()
+      checkpoint = state
+    },
+
+    rollback(watermark: number): void {
+      // without a checkpoint, all of the log after the last run is read again, which takes long
+      checkpoint ??= { current: newTable(), full: [], through: watermark }
+      state = checkpoint
+      state.current.rollback()
+    },
+
+    search(fingerprints: Uint32Array, count: number, found: Candidate[]): void {
+      for (const table of all()) table.search(fingerprints, count, found)
     },
   }
 }
@@ -187,46 +217,11 @@ function searchRun(
   }
 }
 
-/** Slots of the spare table cleared for each entry added to another: it is clear once that is a quarter full. */
-const slotsClearedPerEntry = 9
-
-/**
- * Keeps one flushed table for reuse and clears it in small steps. The page faults of a new table take some five
- * milliseconds, in which batches wait.
- */
-function createRecycler() {
-  let spare: MemoryTable | undefined
-  let isClear = false
-  return {
-    recycle(table: MemoryTable): void {
-      if (spare) return
-      spare = table
-      isClear = false
-    },
-    /** Clears some slots of the spare table, by the number of entries that were added. */
-    clear(entries: number): void {
-      if (spare && !isClear) isClear = spare.clear(entries * slotsClearedPerEntry)
-    },
-    /** Returns the spare table, cleared. */
-    take(): MemoryTable | undefined {
-      const table = spare
-      if (table && !isClear) table.clear(Number.POSITIVE_INFINITY)
-      spare = undefined
-      return table
-    },
-    memoryBytes: () => spare?.memoryBytes ?? 0,
-  }
+function countByLevel(runs: readonly Run[]): number[] {
+  const levels = Math.max(-1, ...runs.map(({ level }) => level)) + 1
+  return Array.from({ length: levels }, (_, level) => runs.filter((run) => run.level === level).length)
 }
 
-/** The filters of the runs in the list, by the nonce of their run. */
-function createFilterCache(tables: IdTables) {
-  let filters = new Map<number, RunFilter>()
-  return {
-    get: (nonce: number) => filters.get(nonce) as RunFilter,
-    memoryBytes: () => [...filters.values()].reduce((sum, filter) => sum + filter.memoryBytes(), 0),
-    /** Keeps those of listed runs that were read before. */
-    refresh(runs: readonly Run[]) {
-      filters = new Map(runs.map((run) => [run.nonce, filters.get(run.nonce) ?? openFilter(tables.filters, run)]))
-    },
-  }
+function sum(numbers: readonly number[]): number {
+  return numbers.reduce((total, number) => total + number, 0)
 }

@@ -3,62 +3,45 @@ import { startWorkerThread, type WorkerThread } from '../threads/worker-thread.t
 import type { IndexWorkerData, IndexWorkerMessage, WakeMessage } from './index-worker.ts'
 
 /** The thread that flushes and merges. It does not keep the process alive. */
-export interface IndexerThread {
-  /** Starts the thread if it does not run. */
-  start(): void
-  /** There may be something to flush or merge. Starts the thread if it does not run. */
-  wake(): void
-  /** Resolves after the next step of the thread, or after `timeoutMs`. */
-  changed(timeoutMs: number): Promise<void>
-  /** Ends the thread after its current step. */
-  close(): Promise<void>
-}
-
-export interface IndexerThreadListener {
-  onDamage(message: string): void
-  /** A step failed, which may be temporary, or the thread has ended unexpectedly. */
-  onProblem(message: string): void
-}
-
-export function createIndexerThread(data: IndexWorkerData, listener: IndexerThreadListener): IndexerThread {
+export function createIndexerThread(data: IndexWorkerData, onDamage: (message: string) => void) {
   let thread: WorkerThread<WakeMessage> | undefined
   let isClosing = false
-  let waiters: (() => void)[] = []
+  let lastProblem = ''
+  const waiters: (() => void)[] = []
 
   function notify(): void {
-    const all = waiters
-    waiters = []
-    for (const resolve of all) resolve()
+    for (const resolve of waiters.splice(0)) resolve()
   }
 
   function onMessage(message: IndexWorkerMessage): void {
-    if (message.type === 'damaged') listener.onDamage(message.message)
-    else if (message.type === 'step-failed') listener.onProblem(message.message)
+    if (message.type === 'damaged') onDamage(message.message)
+    else if (message.type === 'step-failed') lastProblem = ` (${message.message})`
     notify()
   }
 
-  function startThread(): WorkerThread<WakeMessage> {
+  function start(): void {
+    if (thread) return
     const module = new URL('./index-worker.js', import.meta.url)
-    const started = startWorkerThread<WakeMessage, IndexWorkerMessage>({ module, data, slot: indexerSlot, onMessage })
-    started.ended.then((reason) => {
+    thread = startWorkerThread<WakeMessage, IndexWorkerMessage>({ module, data, slot: indexerSlot, onMessage })
+    thread.ended.then((reason) => {
       thread = undefined
-      if (!isClosing) listener.onProblem(reason)
+      if (!isClosing) lastProblem = ` (${reason})`
       notify()
     })
-    started.unref()
-    return started
+    thread.unref()
   }
 
   return {
-    start() {
-      thread ??= startThread()
-    },
-    wake() {
-      thread ??= startThread()
+    /** Starts the thread if it does not run. */
+    start,
+    /** There may be something to flush or merge. Starts the thread if it does not run. */
+    wake(): void {
+      start()
       // after the transaction that filled a table: the thread cannot read its records before
       setImmediate(() => thread?.post({ type: 'wake' }))
     },
-    changed(timeoutMs) {
+    /** Resolves after the next step of the thread, or after `timeoutMs`. */
+    changed(timeoutMs: number): Promise<void> {
       return new Promise((resolve) => {
         const timer = setTimeout(resolve, timeoutMs)
         waiters.push(() => {
@@ -67,7 +50,10 @@ export function createIndexerThread(data: IndexWorkerData, listener: IndexerThre
         })
       })
     },
-    async close() {
+    /** Why a step has failed, which may be temporary, or the thread has ended, in parentheses; nothing without a problem. */
+    lastProblem: () => lastProblem,
+    /** Ends the thread after its current step. */
+    async close(): Promise<void> {
       isClosing = true
       if (!thread) return
       const { ended } = thread

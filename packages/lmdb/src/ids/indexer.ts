@@ -1,4 +1,4 @@
-import { putEntry, wordsPerEntry } from './entry.ts'
+import { entriesPerRecordMax, putEntry, wordsPerEntry } from './entry.ts'
 import { blocksPerPartition, putFilter } from './fuse-filter.ts'
 import type { LogReader } from './log-reader.ts'
 import {
@@ -30,14 +30,6 @@ export interface IndexerOptions {
 /** `busy`: another worker has the claim on the runs. */
 export type StepOutcome = 'worked' | 'idle' | 'busy'
 
-/** Moves the ids of the log into runs, and merges runs. */
-export interface Indexer {
-  /** Does one short step, in at most one transaction. */
-  step(): StepOutcome
-  /** Releases the claim, so that another worker can continue at once. */
-  release(): void
-}
-
 /** Blocks of each input that one transaction merges: some 60,000 entries, about 10 ms. */
 const blocksPerStep = 32
 /** Parts of an obsolete run that one transaction removes. */
@@ -52,35 +44,16 @@ interface Merge {
   partition: Uint32Array[]
 }
 
-export function createIndexer(options: IndexerOptions): Indexer {
-  const { tables, log, seed, entriesPerFlush, now = Date.now } = options
+/** Moves the ids of the log into runs, and merges runs. */
+export type Indexer = ReturnType<typeof createIndexer>
+
+export function createIndexer({ tables, log, seed, entriesPerFlush, now = Date.now, ...options }: IndexerOptions) {
   const { blockBits = flushBlockBits(entriesPerFlush) } = options
-  const claim = createClaim(tables, now)
-  const { root, write } = tables.environment
+  const claim = createHeldClaim(tables, now)
   const gatherer = createGatherer(log, entriesPerFlush)
   let merge: Merge | undefined
-  let hasClaim = false
   // true from the start, as a worker that was killed may have left an unfinished run
   let hasGarbage = true
-
-  /** Runs `work` in a transaction if this worker has the claim, on the list of runs as it is now. */
-  function withClaim(work: (list: RunList) => void): StepOutcome {
-    try {
-      return write(() => {
-        const claimed = claim.acquire()
-        hasClaim = claimed !== 'busy'
-        if (claimed === 'busy') return 'busy'
-        // another worker may have left an unfinished run, and may have removed that of this one
-        if (claimed === 'acquired') discardUnfinished()
-        work(readRunList(tables) ?? emptyRunList(seed))
-        return 'worked'
-      })
-    } catch (error) {
-      // the unfinished run in memory is not the one on disk
-      discardUnfinished()
-      throw error
-    }
-  }
 
   /** What an unfinished merge has written is garbage; the merge starts over. */
   function discardUnfinished(): void {
@@ -88,81 +61,135 @@ export function createIndexer(options: IndexerOptions): Indexer {
     hasGarbage = true
   }
 
-  function release(): void {
-    if (!hasClaim) return
-    write(() => claim.release())
-    hasClaim = false
-  }
-
-  function publish(list: RunList, change: Partial<RunList>): void {
-    writeRunList(tables, { ...list, ...change, revision: list.revision + 1 })
-  }
-
-  /** Writes the gathered entries as a run of level 0; the watermark rises in the same transaction. */
-  function flush(list: RunList): void {
-    const { from, to, entries } = gatherer.gathered()
-    if (list.watermark !== from) return
-    const run = newRun(list.lastRun + 1, 0, blockBits, entries.length / wordsPerEntry)
-    const blocks = toBlocks([entries], 1 << blockBits, (high) => blockOf(high, blockBits))
-    putBlocks(tables.blocks, run.id, 0, blocks)
-    putFilters(tables, run, blocks)
-    const watermarkChecksum = log.checksum(to)
-    publish(list, { watermark: to, watermarkChecksum, lastRun: run.id, runs: [run, ...list.runs] })
-  }
-
-  function beginMerge(list: RunList, inputs: Run[]): void {
-    const count = inputs.reduce((sum, run) => sum + run.count, 0)
-    const { level, blockBits } = inputs[0] as Run
-    const output = newRun(list.lastRun + 1, level + 1, blockBits + mergeWidthBits, count)
-    // reserves the id, so that no flush during the merge takes it too
-    publish(list, { lastRun: output.id })
-    merge = { inputs, output, block: 0, partition: [] }
-  }
-
-  function finishMerge(list: RunList, { inputs, output }: Merge): void {
-    const merged = new Set(inputs.map(({ id }) => id))
-    const last = list.runs.findIndex(({ id }) => id === inputs.at(-1)?.id)
-    const runs = list.runs.flatMap((run, i) => (i === last ? [output] : merged.has(run.id) ? [] : [run]))
-    publish(list, { runs, merges: list.merges + 1 })
-    discardUnfinished()
+  /** The next thing to do in a transaction, if there is any. */
+  function nextWork(list: RunList): ((fresh: RunList) => void) | undefined {
+    if (gatherer.gather(list.watermark)) {
+      return (fresh) => flush(tables, fresh, log, { ...gatherer.gathered(), blockBits })
+    }
+    const current = merge
+    if (current) {
+      return (fresh) => {
+        // it is discarded if another worker had the claim
+        if (merge === current && advanceMerge(tables, fresh, current)) discardUnfinished()
+      }
+    }
+    if (hasGarbage) {
+      return (fresh) => {
+        hasGarbage = removeGarbage(tables, fresh)
+      }
+    }
+    if (!mergeCandidates(list)) return undefined
+    return (fresh) => {
+      merge = beginMerge(tables, fresh)
+    }
   }
 
   return {
-    step() {
-      root.resetReadTxn()
-      const list = readRunList(tables) ?? emptyRunList(seed)
-      if (gatherer.gather(list.watermark)) return withClaim(flush)
-      if (merge) {
-        const current = merge
-        return withClaim((fresh) => {
-          // discarded as another worker had the claim
-          if (merge !== current) return
-          if (current.block === blockCount(current)) finishMerge(fresh, current)
-          else continueMerge(tables, current)
-        })
+    /** Does one short step, in at most one transaction. */
+    step(): StepOutcome {
+      tables.environment.root.resetReadTxn()
+      const work = nextWork(readRunList(tables) ?? emptyRunList(seed))
+      if (!work) {
+        claim.release()
+        return 'idle'
       }
-      if (hasGarbage) {
-        return withClaim((fresh) => {
-          hasGarbage = removeGarbage(tables, fresh)
+      try {
+        return claim.write((claimed) => {
+          // another worker may have left an unfinished run, and may have removed that of this one
+          if (claimed === 'acquired') discardUnfinished()
+          work(readRunList(tables) ?? emptyRunList(seed))
         })
+      } catch (error) {
+        // the unfinished run in memory is not the one on disk
+        discardUnfinished()
+        throw error
       }
-      if (mergeCandidates(list)) {
-        return withClaim((fresh) => {
-          const inputs = mergeCandidates(fresh)
-          if (inputs) beginMerge(fresh, inputs)
-        })
-      }
-      release()
-      return 'idle'
     },
 
-    release,
+    /** Releases the claim, so that another worker can continue at once. */
+    release: claim.release,
   }
+}
+
+/** The claim of this worker on the runs. */
+function createHeldClaim(tables: IdTables, now: () => number) {
+  const claim = createClaim(tables, now)
+  const { write } = tables.environment
+  let hasClaim = false
+  return {
+    /** Runs `work` in a transaction if this worker has the claim. */
+    write(work: (claimed: 'renewed' | 'acquired') => void): StepOutcome {
+      return write(() => {
+        const claimed = claim.acquire()
+        hasClaim = claimed !== 'busy'
+        if (claimed === 'busy') return 'busy'
+        work(claimed)
+        return 'worked'
+      })
+    },
+    release(): void {
+      if (!hasClaim) return
+      write(() => claim.release())
+      hasClaim = false
+    },
+  }
+}
+
+function publish(tables: IdTables, list: RunList, change: Partial<RunList>): void {
+  writeRunList(tables, { ...list, ...change, revision: list.revision + 1 })
+}
+
+/** Writes the gathered entries as a run of level 0; the watermark rises in the same transaction. */
+function flush(
+  tables: IdTables,
+  list: RunList,
+  log: LogReader,
+  { from, to, entries, blockBits }: Gathered & { blockBits: number },
+): void {
+  if (list.watermark !== from) return
+  const run = newRun(list.lastRun + 1, 0, blockBits, entries.length / wordsPerEntry)
+  const blocks = toBlocks([entries], 1 << blockBits, (high) => blockOf(high, blockBits))
+  putBlocks(tables.blocks, run.id, 0, blocks)
+  putFilters(tables, run, blocks)
+  const watermarkChecksum = log.checksum(to)
+  publish(tables, list, { watermark: to, watermarkChecksum, lastRun: run.id, runs: [run, ...list.runs] })
+}
+
+function beginMerge(tables: IdTables, list: RunList): Merge | undefined {
+  const inputs = mergeCandidates(list)
+  if (!inputs) return undefined
+  const count = inputs.reduce((sum, run) => sum + run.count, 0)
+  const { level, blockBits } = inputs[0] as Run
+  const output = newRun(list.lastRun + 1, level + 1, blockBits + mergeWidthBits, count)
+  // reserves the id, so that no flush during the merge takes it too
+  publish(tables, list, { lastRun: output.id })
+  return { inputs, output, block: 0, partition: [] }
+}
+
+/** Does the next step of a merge; returns whether it was the last one, which replaces the inputs by the output. */
+function advanceMerge(tables: IdTables, list: RunList, merge: Merge): boolean {
+  const { inputs, output, block } = merge
+  if (block < blockCount(merge)) {
+    mergeBlocks(tables, merge)
+    return false
+  }
+  const merged = new Set(inputs.map(({ id }) => id))
+  const last = list.runs.findIndex(({ id }) => id === inputs.at(-1)?.id)
+  const runs = list.runs.flatMap((run, i) => (i === last ? [output] : merged.has(run.id) ? [] : [run]))
+  publish(tables, list, { runs, merges: list.merges + 1 })
+  return true
+}
+
+/** The entries of the records after `from`, up to and with `to`. */
+interface Gathered {
+  from: number
+  to: number
+  entries: Uint32Array
 }
 
 /** Collects the entries of the log that follow a watermark, until there are enough for a run. */
 function createGatherer(log: LogReader, entriesPerFlush: number) {
-  const entries = new Uint32Array((entriesPerFlush + log.entriesPerRecordMax) * wordsPerEntry)
+  const entries = new Uint32Array((entriesPerFlush + entriesPerRecordMax) * wordsPerEntry)
   let from = 0
   let to = 0
   let count = 0
@@ -185,8 +212,7 @@ function createGatherer(log: LogReader, entriesPerFlush: number) {
       }
       return count >= entriesPerFlush
     },
-    /** The entries of the records after `from`, up to and with `to`. */
-    gathered: () => ({ from, to, entries: entries.subarray(0, count * wordsPerEntry) }),
+    gathered: (): Gathered => ({ from, to, entries: entries.subarray(0, count * wordsPerEntry) }),
   }
 }
 
@@ -200,7 +226,7 @@ function putFilters({ filters }: IdTables, run: Run, { words, starts }: Blocks):
 }
 
 /** Merges the next blocks of the inputs: each becomes eight of the output, by the next bits of the fingerprints. */
-function continueMerge({ blocks, filters }: IdTables, merge: Merge): void {
+function mergeBlocks({ blocks, filters }: IdTables, merge: Merge): void {
   const { inputs, output, block } = merge
   const inputBlocksPerPartition = blocksPerPartition(output) >>> mergeWidthBits
   const end = Math.min(block + blocksPerStep, blockCount(merge))

@@ -1,30 +1,13 @@
 import { IngestError } from '@ingest/core'
 import type { Environment, Table } from '../environment/environment.ts'
-import { readSequence, sequenceKey } from '../environment/row-keys.ts'
+import { sequenceKey } from '../environment/row-keys.ts'
+import { lastSequenceIn } from '../log/event-log.ts'
 import { readChecksum, readFingerprints } from '../log/record.ts'
 
 /** The reads of the log that the index needs. */
-export interface LogReader {
-  /** The most events of one record. */
-  entriesPerRecordMax: number
-  /** Lets later reads see what is committed by now. */
-  refresh(): void
-  /** The number of the last record, 0 for an empty log. */
-  lastSequence(): number
-  /**
-   * The fingerprints of the events of a record, high and low halves.
-   *
-   * @throws {IngestError} `store-damaged`
-   */
-  fingerprints(sequence: number): Uint32Array
-  /** The checksum of a record, not verified; 0 for a missing one. */
-  checksum(sequence: number): number
-}
+export type LogReader = ReturnType<typeof createLogReader>
 
-/** Positions have 8 bits for the index of an event in its record. */
-const entriesPerRecordMax = 256
-
-export function createLogReader(environment: Environment, log: Table): LogReader {
+export function createLogReader(environment: Environment, log: Table) {
   function get(sequence: number): Uint8Array | undefined {
     try {
       return log.getBinaryFast(sequenceKey(sequence))
@@ -36,24 +19,17 @@ export function createLogReader(environment: Environment, log: Table): LogReader
   }
 
   return {
-    entriesPerRecordMax,
+    /** Lets later reads see what is committed by now. */
     refresh: () => environment.root.resetReadTxn(),
-    lastSequence() {
-      const [last] = [...log.getKeys({ reverse: true, limit: 1 })]
-      return last ? readSequence(last) : 0
-    },
-    fingerprints(sequence) {
-      return readFingerprints(get(sequence), sequence)
-    },
-    checksum(sequence) {
-      return readChecksum(get(sequence))
-    },
+    /** The number of the last record, 0 for an empty log. */
+    lastSequence: () => lastSequenceIn(log),
+    /**
+     * The fingerprints of the events of a record, high and low halves.
+     *
+     * @throws {IngestError} `store-damaged`
+     */
+    fingerprints: (sequence: number) => readFingerprints(get(sequence), sequence),
+    /** The checksum of a record, not verified; 0 for a missing one. */
+    checksum: (sequence: number) => readChecksum(get(sequence)),
   }
-}
-
-/** The progress of a rebuild of the id index. */
-export interface RebuildProgress {
-  /** Records of the log. */
-  done: number
-  total: number
 }

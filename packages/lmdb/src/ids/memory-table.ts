@@ -1,33 +1,13 @@
 import { type Candidate, isEmptyAt, positionAt, putEntry, wordsPerEntry } from './entry.ts'
 
 /** Entries in memory, found by their fingerprint: those that are in no run yet. */
-export interface MemoryTable {
-  /** How many entries it holds. */
-  count(): number
-  /** The memory that it takes. */
-  memoryBytes: number
-  /** The number of the last record whose entries it holds, 0 for none. */
-  lastSequence(): number
-  /** Adds an entry; sequence numbers may only rise. */
-  add(high: number, low: number, sequence: number, index: number): void
-  /** Keeps the entries that were added so far in a later {@link rollback}. */
-  checkpoint(): void
-  /** Removes the entries that were added since the last checkpoint, at a cost that grows with their number only. */
-  rollback(): void
-  /**
-   * Clears up to `slotsMax` slots, as clearing all at once takes milliseconds. Returns whether the whole table is clear;
-   * until then it must not be used.
-   */
-  clear(slotsMax: number): boolean
-  /** Adds to `found` each entry with one of `count` fingerprints. */
-  search(fingerprints: Uint32Array, count: number, found: Candidate[]): void
-}
+export type MemoryTable = ReturnType<typeof createMemoryTable>
 
 /**
  * A table for `capacity` entries: open addressing with linear probing, at least half empty, so that a look-up touches
  * little more than one cache line. It never grows.
  */
-export function createMemoryTable(capacity: number): MemoryTable {
+export function createMemoryTable(capacity: number) {
   const slots = 2 ** Math.ceil(Math.log2(capacity * 2))
   const words = new Uint32Array(slots * wordsPerEntry)
   const mask = slots - 1
@@ -36,13 +16,14 @@ export function createMemoryTable(capacity: number): MemoryTable {
   /** The slots of the entries since the last checkpoint, and the number of the last record before them. */
   let added: number[] = []
   let keptSequence = 0
-  let clearedSlots = 0
   return {
     count: () => count,
     memoryBytes: words.byteLength,
+    /** The number of the last record whose entries it holds, 0 for none. */
     lastSequence: () => lastSequence,
 
-    add(high, low, sequence, index) {
+    /** Adds an entry; sequence numbers may only rise. */
+    add(high: number, low: number, sequence: number, index: number): void {
       let slot = low & mask
       while (!isEmptyAt(words, slot * wordsPerEntry)) slot = (slot + 1) & mask
       putEntry(words, slot * wordsPerEntry, high, low, sequence, index)
@@ -51,12 +32,14 @@ export function createMemoryTable(capacity: number): MemoryTable {
       lastSequence = sequence
     },
 
-    checkpoint() {
+    /** Keeps the entries that were added so far in a later rollback. */
+    checkpoint(): void {
       added = []
       keptSequence = lastSequence
     },
 
-    rollback() {
+    /** Removes the entries that were added since the last checkpoint, at a cost that grows with their number only. */
+    rollback(): void {
       // every entry that was probed past one of these is removed as well
       for (const slot of added) words.fill(0, slot * wordsPerEntry, (slot + 1) * wordsPerEntry)
       count -= added.length
@@ -64,18 +47,16 @@ export function createMemoryTable(capacity: number): MemoryTable {
       added = []
     },
 
-    clear(slotsMax) {
-      const end = Math.min(slots, clearedSlots + slotsMax)
-      words.fill(0, clearedSlots * wordsPerEntry, end * wordsPerEntry)
-      clearedSlots = end % slots
+    clear(): void {
+      words.fill(0)
       count = 0
       lastSequence = 0
       keptSequence = 0
       added = []
-      return clearedSlots === 0
     },
 
-    search(fingerprints, wanted, found) {
+    /** Adds to `found` each entry with one of `wanted` fingerprints, high and low halves one after another. */
+    search(fingerprints: Uint32Array, wanted: number, found: Candidate[]): void {
       for (let of = 0; of < wanted; of++) {
         const low = fingerprints[of * 2 + 1] as number
         for (let slot = low & mask; ; slot = (slot + 1) & mask) {

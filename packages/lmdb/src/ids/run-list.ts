@@ -86,17 +86,7 @@ export function writeRunList({ meta }: IdTables, list: RunList): void {
 const claimMs = 10_000
 
 /** The right to flush and merge, which one worker at a time has, over all processes. */
-export interface Claim {
-  /**
-   * Acquires or renews the claim, unless another worker has it. `renewed`: no other worker has had it since this one
-   * acquired it, so an unfinished merge is still valid. Only inside a write transaction.
-   */
-  acquire(): 'renewed' | 'acquired' | 'busy'
-  /** Only inside a write transaction. */
-  release(): void
-}
-
-export function createClaim({ meta }: IdTables, now: () => number = Date.now): Claim {
+export function createClaim({ meta }: IdTables, now: () => number = Date.now) {
   const own = randomInt(1, 2 ** 48 - 1)
 
   function read(): { owner: number; process: number; until: number } {
@@ -120,13 +110,18 @@ export function createClaim({ meta }: IdTables, now: () => number = Date.now): C
   }
 
   return {
-    acquire() {
+    /**
+     * Acquires or renews the claim, unless another worker has it. `renewed`: no other worker has had it since this one
+     * acquired it, so an unfinished merge is still valid. Only inside a write transaction.
+     */
+    acquire(): 'renewed' | 'acquired' | 'busy' {
       const claim = read()
       if (claim.owner !== own && isHeld(claim)) return 'busy'
       write(now() + claimMs)
       return claim.owner === own ? 'renewed' : 'acquired'
     },
-    release() {
+    /** Only inside a write transaction. */
+    release(): void {
       if (read().owner === own) write(0)
     },
   }

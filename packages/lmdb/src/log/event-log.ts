@@ -51,61 +51,61 @@ export interface ListedRecord {
 }
 
 /** Reads the log of batches, and the tables of frozen builds and totals. Projects are identified by number. */
-export interface EventLog {
-  /** The number of the last record, 0 for an empty log. */
-  lastSequence(): number
-  /**
-   * The header of a record. Its `receivedAt` never decreases along the log.
-   *
-   * @throws {IngestError} `store-damaged`
-   */
-  header(sequence: number): RecordHeader
-  /** The first record received at or after this time; the number of the next record if there is none. */
-  firstSince(receivedAt: number): number
-  /**
-   * The project's last event, if it has any.
-   *
-   * @throws {IngestError} `store-damaged`, also if the list of its records lacks the last one
-   */
-  last(project: number): Pick<LoggedEvent, 'position' | 'checksum'> | undefined
-  /** The checksum of the record of the project's event at this position; undefined if there is none. */
-  checksumAt(project: number, position: Position): number | undefined
-  /**
-   * Up to `limit` of the project's records, from `sequence` on.
-   *
-   * @throws {IngestError} `store-damaged` if the list lacks the last records; {@link checkListed} finds other gaps
-   */
-  records(project: number, sequence: number, limit: number): ListedRecord[]
-  /**
-   * The events of a record of the project.
-   *
-   * @throws {IngestError} `store-damaged`, also for a record of another project, or one that has another ordinal
-   */
-  events(project: number, record: { sequence: number; ordinal?: number }): LoggedEvent[]
-  frozenAt(project: number, buildId: string): number | undefined
-  /**
-   * All events of the project in records before this one were erased.
-   *
-   * @throws {IngestError} `store-damaged`
-   */
-  expiredBefore(project: number): number
-  /** Only inside a write transaction. */
-  putExpiredBefore(project: number, sequence: number): void
-  totals(project: number): Totals
-  /** Only inside a write transaction. */
-  putTotals(project: number, totals: Totals): void
-}
+export type EventLog = ReturnType<typeof createEventLog>
 
-export function createEventLog({ log, projectLog, freezes, totals, expiries }: EventLogTables): EventLog {
-  function lastSequence(): number {
-    const [last] = [...log.getKeys({ reverse: true, limit: 1 })]
-    return last ? readSequence(last) : 0
-  }
+export function createEventLog({ log, projectLog, freezes, totals, expiries }: EventLogTables) {
+  const counters = createTotals(totals)
 
   function header(sequence: number): RecordHeader {
     return readHeader(log.getBinaryFast(sequenceKey(sequence)), sequence)
   }
 
+  return {
+    /** The number of the last record, 0 for an empty log. */
+    lastSequence: () => lastSequenceIn(log),
+    /**
+     * The header of a record. Its `receivedAt` never decreases along the log.
+     *
+     * @throws {IngestError} `store-damaged`
+     */
+    header,
+
+    /** The first record received at or after this time; the number of the next record if there is none. */
+    firstSince(receivedAt: number): number {
+      // a binary search: the log has no gaps, and its times never decrease
+      let [first, behind] = [1, lastSequenceIn(log) + 1]
+      while (first < behind) {
+        const middle = Math.floor((first + behind) / 2)
+        if (header(middle).receivedAt < receivedAt) first = middle + 1
+        else behind = middle
+      }
+      return first
+    },
+
+    /**
+     * The events of a record of the project.
+     *
+     * @throws {IngestError} `store-damaged`, also for a record of another project, or one that has another ordinal
+     */
+    events(project: number, { sequence, ordinal }: { sequence: number; ordinal?: number }): LoggedEvent[] {
+      const { receivedAt, checksum, events, ...record } = decodeRecord(log.getBinary(sequenceKey(sequence)), sequence)
+      checkListed(record, project, { sequence, ordinal: ordinal ?? record.ordinal })
+      return events.map((bytes, index) => ({ position: { sequence, index }, checksum, receivedAt, bytes }))
+    },
+
+    frozenAt: (project: number, buildId: string) => readFrozenAt(freezes, project, buildId),
+    ...createProjectLists(projectLog, header, (project) => counters.totals(project).batches),
+    ...counters,
+    ...createExpiries(expiries),
+  }
+}
+
+/** The lists of the records of each project. */
+function createProjectLists(
+  projectLog: Table,
+  header: (sequence: number) => RecordHeader,
+  batchesOf: (project: number) => number,
+) {
   /** The project's last record before this one. */
   function lastBefore(project: number, sequence: number): ListedRecord | undefined {
     if (sequence < 1) return undefined
@@ -116,33 +116,17 @@ export function createEventLog({ log, projectLog, freezes, totals, expiries }: E
   }
 
   function checkEnd(project: number, lastOrdinal: number): void {
-    const { batches } = readTotals(project)
-    if (storedOrdinal(lastOrdinal) !== storedOrdinal(batches))
+    if (storedOrdinal(lastOrdinal) !== storedOrdinal(batchesOf(project)))
       throw unlistedRecords(`after record ${lastOrdinal} of the project`)
   }
 
-  function readTotals(project: number): Totals {
-    const value = totals.getBinary(projectKey(project))
-    if (!value) return { events: 0, batches: 0, bytes: 0 }
-    return { events: value.readDoubleLE(0), batches: value.readDoubleLE(8), bytes: value.readDoubleLE(16) }
-  }
-
   return {
-    lastSequence,
-    header,
-
-    firstSince(receivedAt) {
-      // a binary search: the log has no gaps, and its times never decrease
-      let [first, behind] = [1, lastSequence() + 1]
-      while (first < behind) {
-        const middle = Math.floor((first + behind) / 2)
-        if (header(middle).receivedAt < receivedAt) first = middle + 1
-        else behind = middle
-      }
-      return first
-    },
-
-    last(project) {
+    /**
+     * The project's last event, if it has any.
+     *
+     * @throws {IngestError} `store-damaged`, also if the list of its records lacks the last one
+     */
+    last(project: number): Pick<LoggedEvent, 'position' | 'checksum'> | undefined {
       const last = lastBefore(project, afterAll)
       checkEnd(project, last?.ordinal ?? 0)
       if (!last) return undefined
@@ -150,13 +134,19 @@ export function createEventLog({ log, projectLog, freezes, totals, expiries }: E
       return { position: { sequence: last.sequence, index: count - 1 }, checksum }
     },
 
-    checksumAt(project, { sequence, index }) {
+    /** The checksum of the record of the project's event at this position; undefined if there is none. */
+    checksumAt(project: number, { sequence, index }: Position): number | undefined {
       if (!projectLog.doesExist(projectKey(project, sequenceKey(sequence)))) return undefined
       const { count, checksum } = header(sequence)
       return index < count ? checksum : undefined
     },
 
-    records(project, sequence, limit) {
+    /**
+     * Up to `limit` of the project's records, from `sequence` on.
+     *
+     * @throws {IngestError} `store-damaged` if the list lacks the last records; {@link checkListed} finds other gaps
+     */
+    records(project: number, sequence: number, limit: number): ListedRecord[] {
       const range = { start: projectKey(project, sequenceKey(sequence)), end: projectKey(project + 1), limit }
       const before = lastBefore(project, sequence)?.ordinal ?? 0
       const records = Array.from(projectLog.getKeys(range), (key, i) => ({
@@ -166,35 +156,54 @@ export function createEventLog({ log, projectLog, freezes, totals, expiries }: E
       if (records.length < limit) checkEnd(project, before + records.length)
       return records
     },
+  }
+}
 
-    events(project, { sequence, ordinal }) {
-      const { receivedAt, checksum, events, ...record } = decodeRecord(log.getBinary(sequenceKey(sequence)), sequence)
-      checkListed(record, project, { sequence, ordinal: ordinal ?? record.ordinal })
-      return events.map((bytes, index) => ({ position: { sequence, index }, checksum, receivedAt, bytes }))
+function createTotals(table: Table) {
+  return {
+    totals(project: number): Totals {
+      const value = table.getBinary(projectKey(project))
+      if (!value) return { events: 0, batches: 0, bytes: 0 }
+      return { events: value.readDoubleLE(0), batches: value.readDoubleLE(8), bytes: value.readDoubleLE(16) }
     },
 
-    frozenAt: (project, buildId) => readFrozenAt(freezes, project, buildId),
+    /** Only inside a write transaction. */
+    putTotals(project: number, { events, batches, bytes }: Totals): void {
+      const value = Buffer.allocUnsafe(24)
+      value.writeDoubleLE(events, 0)
+      value.writeDoubleLE(batches, 8)
+      value.writeDoubleLE(bytes, 16)
+      table.put(projectKey(project), value)
+    },
+  }
+}
 
-    expiredBefore(project) {
-      const value = expiries.getBinary(projectKey(project))
+function createExpiries(table: Table) {
+  return {
+    /**
+     * All events of the project in records before this one were erased.
+     *
+     * @throws {IngestError} `store-damaged`
+     */
+    expiredBefore(project: number): number {
+      const value = table.getBinary(projectKey(project))
       if (!value) return 0
       const sequence = value.length === expiryBytes ? value.readDoubleLE() : 0
       if (encodeExpiry(project, sequence).equals(value)) return sequence
       throw new IngestError('store-damaged', `The end of the expired events of a project is damaged: ${remedy}`)
     },
 
-    putExpiredBefore: (project, sequence) => void expiries.put(projectKey(project), encodeExpiry(project, sequence)),
-
-    totals: readTotals,
-
-    putTotals(project, { events, batches, bytes }) {
-      const value = Buffer.allocUnsafe(24)
-      value.writeDoubleLE(events, 0)
-      value.writeDoubleLE(batches, 8)
-      value.writeDoubleLE(bytes, 16)
-      totals.put(projectKey(project), value)
+    /** Only inside a write transaction. */
+    putExpiredBefore(project: number, sequence: number): void {
+      table.put(projectKey(project), encodeExpiry(project, sequence))
     },
   }
+}
+
+/** The number of the last record of a log, 0 for an empty one. */
+export function lastSequenceIn(log: Table): number {
+  const [last] = [...log.getKeys({ reverse: true, limit: 1 })]
+  return last ? readSequence(last) : 0
 }
 
 const expiryBytes = 12

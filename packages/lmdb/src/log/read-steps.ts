@@ -3,15 +3,6 @@ export interface ReadStep {
   isOver: boolean
 }
 
-/** Schedules long reads, so that they do not block other work in the event loop. */
-export interface ReadSteps {
-  /**
-   * Resolves with this reader's next step. Steps are taken one at a time, round robin by project and by reader within
-   * a project.
-   */
-  next(projectId: string): Promise<ReadStep>
-}
-
 /** The time that other work receives after a step, as a multiple of the time of the step. */
 const otherWorkShare = 4
 /** A turn with less than this of other work was idle, in milliseconds. */
@@ -25,11 +16,11 @@ export interface ReadStepsEffects {
 }
 
 /**
- * At most one step per turn of the event loop. After a step, readers wait until other work has run four times as long,
- * or until an idle turn: an idle process reads at full speed, a busy one spends at most a fifth of its time on reads.
+ * Schedules long reads, so that they do not block other work in the event loop: at most one step per turn. After a step,
+ * readers wait until other work has run four times as long, or until an idle turn: an idle process reads at full speed, a
+ * busy one spends at most a fifth of its time on reads.
  */
-export function createReadSteps(effects: ReadStepsEffects = {}): ReadSteps {
-  const { now = () => performance.now(), defer = setImmediate } = effects
+export function createReadSteps({ now = () => performance.now(), defer = setImmediate }: ReadStepsEffects = {}) {
   const waiting = new Map<string, ((step: ReadStep) => void)[]>()
   let isDeferred = false
   let step: ReadStep = { isOver: true }
@@ -75,7 +66,11 @@ export function createReadSteps(effects: ReadStepsEffects = {}): ReadSteps {
   }
 
   return {
-    next(projectId) {
+    /**
+     * Resolves with this reader's next step. Steps are taken one at a time, round robin by project and by reader within
+     * a project.
+     */
+    next(projectId: string): Promise<ReadStep> {
       return new Promise((resolve) => {
         const readers = waiting.get(projectId)
         if (readers) readers.push(resolve)

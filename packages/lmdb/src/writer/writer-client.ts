@@ -1,6 +1,6 @@
 import type { IngestError, StoreCommit } from '@ingest/core'
 import type { Environment } from '../environment/environment.ts'
-import type { RebuildProgress } from '../ids/log-reader.ts'
+import type { RebuildProgress } from '../ids/id-index.ts'
 import type { Position } from '../log/record.ts'
 import { writerSlot } from '../threads/exit-guard.ts'
 import { type RequestClient, startRequestClient } from '../threads/request-client.ts'

@@ -1,3 +1,4 @@
+import { spawnSync } from 'node:child_process'
 import { randomFillSync } from 'node:crypto'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
@@ -7,8 +8,16 @@ import { positionAt } from '../../src/ids/entry.ts'
 import { makeQueries, openFilter } from '../../src/ids/fuse-filter.ts'
 import { createIndexer, type Indexer, type IndexerOptions } from '../../src/ids/indexer.ts'
 import { createLogReader } from '../../src/ids/log-reader.ts'
-import { blockOf, getPart } from '../../src/ids/run.ts'
-import { emptyRunList, type IdTables, openIdTables, readRunList } from '../../src/ids/run-list.ts'
+import { blockOf, DamagedRun, getPart } from '../../src/ids/run.ts'
+import {
+  createClaim,
+  emptyRunList,
+  type IdTables,
+  openIdTables,
+  readRevision,
+  readRunList,
+  writeRunList,
+} from '../../src/ids/run-list.ts'
 import { recordWith } from '../writer-bed.ts'
 
 interface Bed {
@@ -61,6 +70,7 @@ function checkIndex(t: Test, { tables, fingerprints }: Bed): void {
   const found = new Map<string, number>()
   for (const run of list.runs) {
     const filter = openFilter(tables.filters, run)
+    filter.read(Number.POSITIVE_INFINITY)
     let count = 0
     for (let block = 0; block < 1 << run.blockBits; block++) {
       const words = getPart(tables.blocks, run.id, block)
@@ -97,21 +107,14 @@ function runsOnDisk({ tables }: Bed): Set<number> {
   )
 }
 
-t.test('too few ids for a run are not flushed', async (t) => {
-  const bed = await openBed(t.testdir())
+t.test('no id is lost at a flush or at a merge, over three levels', async (t) => {
+  const bed = await openBed(t.testdir(), 4)
   const indexer = bed.indexer()
   work(indexer)
   appendRecords(bed, 3)
   work(indexer)
-  t.equal(readRunList(bed.tables), undefined)
-  t.strictSame(runsOnDisk(bed), new Set())
-  await bed.close()
-})
-
-t.test('no id is lost at a flush or at a merge, over three levels', async (t) => {
-  const bed = await openBed(t.testdir(), 4)
-  const indexer = bed.indexer()
-  for (const records of [4, 28, 1, 100, 123]) {
+  t.equal(readRunList(bed.tables), undefined, 'too few ids for a run are not flushed')
+  for (const records of [1, 28, 1, 100, 123]) {
     appendRecords(bed, records)
     work(indexer)
     checkIndex(t, bed)
@@ -126,41 +129,14 @@ t.test('no id is lost at a flush or at a merge, over three levels', async (t) =>
   await bed.close()
 })
 
-t.test('the next worker removes what a worker killed after any step left', async (t) => {
-  const bed = await openBed(t.testdir())
-  appendRecords(bed, 4 * 8 + 8)
-  let steps = 0
-  for (; ; steps++) {
-    // a new worker each time, which does one step
-    const outcome = bed.indexer().step()
-    checkIndex(t, bed)
-    clock += 3_600_000
-    if (outcome === 'idle') break
-    if (steps > 40) {
-      // a merge takes several steps of one worker
-      work(bed.indexer())
-      clock += 3_600_000
-    }
-    if (steps > 45) break
-  }
-  work(bed.indexer())
-  checkIndex(t, bed)
-  const { runs } = readRunList(bed.tables) ?? emptyRunList('')
-  t.strictSame(
-    runs.map(({ level }) => level),
-    [0, 0, 1],
-  )
-  t.strictSame(runsOnDisk(bed), new Set(runs.map(({ id }) => id)), 'no garbage is left')
-  await bed.close()
-})
-
-t.test('a merge that a worker did not finish is started over by the next one', async (t) => {
+t.test('what a worker did not finish is removed and started over by the next one', async (t) => {
   const directory = t.testdir()
-  for (let lives = 1; lives < 16; lives += 2) {
-    const bed = await openBed(join(directory, String(lives)))
+  for (const steps of [3, 8, 9, 11, 13, 15, 17, 19, 21, 23]) {
+    const bed = await openBed(join(directory, String(steps)))
     appendRecords(bed, 4 * 8)
     const first = bed.indexer()
-    for (let step = 0; step < 8 + lives; step++) first.step()
+    for (let step = 0; step < steps; step++) first.step()
+    t.equal(bed.indexer().step(), 'busy')
     clock += 3_600_000
     checkIndex(t, bed)
     work(bed.indexer())
@@ -192,15 +168,6 @@ t.test('two alternating workers continue from what the other has published', asy
   work(other)
   checkIndex(t, bed)
   t.strictSame(runsOnDisk(bed), new Set((readRunList(bed.tables) ?? emptyRunList('')).runs.map(({ id }) => id)))
-  await bed.close()
-})
-
-t.test('a worker is busy while another one has the claim', async (t) => {
-  const bed = await openBed(t.testdir())
-  appendRecords(bed, 4 * 8)
-  const one = bed.indexer()
-  one.step()
-  t.equal(bed.indexer().step(), 'busy')
   await bed.close()
 })
 
@@ -257,4 +224,71 @@ t.test('a commit that fails at any step of a flush, a merge or garbage collectio
     t.strictSame(runsOnDisk(bed), new Set((readRunList(bed.tables) ?? emptyRunList('')).runs.map(({ id }) => id)))
     await bed.close()
   }
+})
+
+t.test(
+  'a list is read as it was written, with its revision beside it, and one with a flipped bit is damage',
+  async (t) => {
+    const tables = openIdTables(await openEnvironment(t.testdir()))
+    t.strictSame([readRunList(tables), readRevision(tables)], [undefined, 0])
+    const runs = [1, 2].map((id) => ({ id, nonce: 2, level: 0, blockBits: 10, count: 5 }))
+    const list = { ...emptyRunList('seed'), revision: 4, watermark: 2 ** 40, runs }
+    const change = (work: () => unknown) => {
+      tables.environment.write(() => void work())
+      tables.environment.root.resetReadTxn()
+    }
+    change(() => writeRunList(tables, list))
+    t.strictSame([readRunList(tables), readRevision(tables)], [list, 4])
+    const key = Buffer.from('list')
+    const bytes = Buffer.from(tables.meta.getBinary(key) as Buffer)
+    // one commit: each put replaces the last
+    tables.environment.write(() => {
+      for (let at = 0; at < bytes.length; at++) {
+        const flipped = Buffer.from(bytes)
+        flipped.writeUInt8(flipped.readUInt8(at) ^ (1 << (at & 7)), at)
+        tables.meta.put(key, flipped)
+        t.throws(() => readRunList(tables), DamagedRun, flipped.toString())
+      }
+    })
+    await tables.environment.close()
+  },
+)
+
+t.test('one worker at a time has the claim', async (t) => {
+  const tables = openIdTables(await openEnvironment(t.testdir()))
+  let now = 1_000_000
+  const clock = () => now
+  const [one, other] = [createClaim(tables, clock), createClaim(tables, clock)]
+  const hold = (claim: typeof one) => tables.environment.root.transactionSync(() => claim.acquire())
+  const release = (claim: typeof one) => tables.environment.root.transactionSync(() => claim.release())
+  t.equal(hold(one), 'acquired')
+  t.equal(hold(other), 'busy', 'another worker has it')
+  t.equal(hold(one), 'renewed', 'its holder renews it')
+  release(other)
+  t.equal(hold(other), 'busy', 'only its holder releases it')
+  now += 9_000
+  t.equal(hold(one), 'renewed')
+  now += 9_000
+  t.equal(hold(other), 'busy', 'it was renewed')
+  now += 9_000
+  t.equal(hold(one), 'renewed', 'it expired, and no other worker acquired it')
+  release(one)
+  t.equal(hold(other), 'acquired', 'it was released')
+  release(other)
+  t.equal(hold(one), 'acquired', 'another worker had it in the meantime')
+  now += 10_001
+  t.equal(hold(other), 'acquired', 'it expired')
+  now -= 3_600_000
+  t.equal(hold(one), 'acquired', 'a clock that was set back does not extend it')
+  // of a process that has ended
+  const { pid } = spawnSync(process.execPath, ['--version'])
+  tables.environment.root.transactionSync(() => {
+    const bytes = Buffer.alloc(24)
+    bytes.writeDoubleLE(7, 0)
+    bytes.writeDoubleLE(pid, 8)
+    bytes.writeDoubleLE(Date.now() + 9000, 16)
+    tables.meta.put(Buffer.from('claim'), bytes)
+  })
+  t.equal(hold(createClaim(tables)), 'acquired', 'that of a process that has ended is free at once')
+  await tables.environment.close()
 })
