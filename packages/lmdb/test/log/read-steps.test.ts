@@ -53,41 +53,39 @@ t.test('a step is over at the end of its turn', async (t) => {
   t.equal((await next).isOver, true)
 })
 
-t.test('after a step everything else runs four times as long before the next', async (t) => {
-  const { readSteps, turn, spend } = createLoop()
+/** Takes one step after another, each of which takes so long; returns how many it has taken. */
+function readAlways({ readSteps, spend }: ReturnType<typeof createLoop>, stepMs: number): () => number {
   let steps = 0
-  async function read() {
+  const read = async () => {
     for (;;) {
       await readSteps.next('p')
       steps++
-      spend(2)
+      spend(stepMs)
     }
   }
   void read()
-  await turn()
-  t.equal(steps, 1)
+  return () => steps
+}
+
+t.test('after a step everything else runs four times as long before the next', async (t) => {
+  const loop = createLoop()
+  const steps = readAlways(loop, 2)
+  await loop.turn()
+  t.equal(steps(), 1)
   for (const expected of [1, 1, 1, 1, 1, 1, 1, 2, 2]) {
     // everything else, which is busy
-    spend(1)
-    await turn()
-    t.equal(steps, expected)
+    loop.spend(1)
+    await loop.turn()
+    t.equal(steps(), expected)
   }
 })
 
 t.test('a turn in which there is nothing else to do is for reads', async (t) => {
-  const { readSteps, turn, spend } = createLoop()
-  let steps = 0
-  async function read() {
-    for (;;) {
-      await readSteps.next('p')
-      steps++
-      spend(50)
-    }
-  }
-  void read()
+  const loop = createLoop()
+  const steps = readAlways(loop, 50)
   for (let i = 1; i <= 5; i++) {
-    spend(0.01)
-    await turn()
-    t.equal(steps, i)
+    loop.spend(0.01)
+    await loop.turn()
+    t.equal(steps(), i)
   }
 })
