@@ -43,17 +43,6 @@ t.test('the log, the index and the files are measured', async (t) => {
   await t.rejects(ingest.measure(), { code: 'store-closed' })
 })
 
-t.test('requests that are sent at once are one commit', async (t) => {
-  const { ingest, submit } = await start(t)
-  await submit('first')
-  const reports: unknown[] = []
-  const unobserve = ingest.observe({ onCommit: ({ requests }) => reports.push(requests) })
-  await Promise.all([submit('a'), submit('b'), submit('a')])
-  t.strictSame(reports, [3])
-  unobserve()
-  await ingest.close()
-})
-
 t.test('the age of a snapshot that another process reads is measured', async (t) => {
   const directory = t.testdir()
   const { ingest, submit, measured } = await start(t, directory)

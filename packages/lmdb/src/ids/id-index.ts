@@ -149,7 +149,7 @@ async function buildUp(
     lookup.readLog(total, { untilFull: true })
     const done = lookup.indexedThrough()
     if (done > before) [since, before] = [Date.now(), done]
-    if (done === total) return
+    if (done >= total) return
     onProgress({ done, total })
     await waitForThread(since)
   }

@@ -49,7 +49,7 @@ export type Indexer = ReturnType<typeof createIndexer>
 
 export function createIndexer({ tables, log, seed, entriesPerFlush, now = Date.now, ...options }: IndexerOptions) {
   const { blockBits = flushBlockBits(entriesPerFlush) } = options
-  const claim = createHeldClaim(tables, now)
+  const claim = createClaim(tables, now)
   const gatherer = createGatherer(log, entriesPerFlush)
   let merge: Merge | undefined
   // true from the start, as a worker that was killed may have left an unfinished run
@@ -108,30 +108,6 @@ export function createIndexer({ tables, log, seed, entriesPerFlush, now = Date.n
 
     /** Releases the claim, so that another worker can continue at once. */
     release: claim.release,
-  }
-}
-
-/** The claim of this worker on the runs. */
-function createHeldClaim(tables: IdTables, now: () => number) {
-  const claim = createClaim(tables, now)
-  const { write } = tables.environment
-  let hasClaim = false
-  return {
-    /** Runs `work` in a transaction if this worker has the claim. */
-    write(work: (claimed: 'renewed' | 'acquired') => void): StepOutcome {
-      return write(() => {
-        const claimed = claim.acquire()
-        hasClaim = claimed !== 'busy'
-        if (claimed === 'busy') return 'busy'
-        work(claimed)
-        return 'worked'
-      })
-    },
-    release(): void {
-      if (!hasClaim) return
-      write(() => claim.release())
-      hasClaim = false
-    },
   }
 }
 

@@ -86,8 +86,9 @@ export function writeRunList({ meta }: IdTables, list: RunList): void {
 const claimMs = 10_000
 
 /** The right to flush and merge, which one worker at a time has, over all processes. */
-export function createClaim({ meta }: IdTables, now: () => number = Date.now) {
+export function createClaim({ meta, environment }: IdTables, now: () => number = Date.now) {
   const own = randomInt(1, 2 ** 48 - 1)
+  let hasClaim = false
 
   function read(): { owner: number; process: number; until: number } {
     const bytes = meta.getBinary(claimKey)
@@ -111,18 +112,27 @@ export function createClaim({ meta }: IdTables, now: () => number = Date.now) {
 
   return {
     /**
-     * Acquires or renews the claim, unless another worker has it. `renewed`: no other worker has had it since this one
-     * acquired it, so an unfinished merge is still valid. Only inside a write transaction.
+     * Acquires or renews the claim and runs `work`, in one transaction, unless another worker has it. `renewed`: no other
+     * worker has had it since this one acquired it, so an unfinished merge is still valid.
      */
-    acquire(): 'renewed' | 'acquired' | 'busy' {
-      const claim = read()
-      if (claim.owner !== own && isHeld(claim)) return 'busy'
-      write(now() + claimMs)
-      return claim.owner === own ? 'renewed' : 'acquired'
+    write(work: (claimed: 'renewed' | 'acquired') => void): 'worked' | 'busy' {
+      return environment.write(() => {
+        const claim = read()
+        hasClaim = claim.owner === own || !isHeld(claim)
+        if (!hasClaim) return 'busy'
+        write(now() + claimMs)
+        work(claim.owner === own ? 'renewed' : 'acquired')
+        return 'worked'
+      })
     },
-    /** Only inside a write transaction. */
+
+    /** Lets another worker continue at once. */
     release(): void {
-      if (read().owner === own) write(0)
+      if (!hasClaim) return
+      environment.write(() => {
+        if (read().owner === own) write(0)
+      })
+      hasClaim = false
     },
   }
 }

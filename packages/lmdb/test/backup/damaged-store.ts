@@ -1,4 +1,4 @@
-import { closeSync, openSync, readFileSync, readSync, writeSync } from 'node:fs'
+import { closeSync, openSync, readFileSync, writeSync } from 'node:fs'
 import { join } from 'node:path'
 import { createIngest } from '@ingest/core'
 import { openDataPages } from '../../src/backup/data-pages.ts'
@@ -74,11 +74,8 @@ export function loseFirstPage(path: string, table: string): void {
   const page = file.page(root)
   file.close()
   if (!page || page.isLeaf) throw new Error(`the table ${table} has no branch`)
-  const bytes = Buffer.alloc(4, 0x7f)
-  const target = openSync(path, 'r+')
   // of its first node, which begins with the number of its page
-  writeSync(target, bytes, 0, 4, root * 4096 + 24 + page.bytes.readUInt16LE(24))
-  closeSync(target)
+  writeAt(path, root * 4096 + 24 + page.bytes.readUInt16LE(24), Buffer.alloc(4, 0x7f))
 }
 
 /** A single free page of a data file, and where the list of free pages names it. */
@@ -111,9 +108,7 @@ export function freeUsedPage(path: string, page: number): void {
 function writeNumber(path: string, at: number, value: number): void {
   const bytes = Buffer.alloc(8)
   bytes.writeBigInt64LE(BigInt(value))
-  const file = openSync(path, 'r+')
-  writeSync(file, bytes, 0, 8, at)
-  closeSync(file)
+  writeAt(path, at, bytes)
 }
 
 /** Flips a bit of these bytes, which are in a file once. */
@@ -125,17 +120,17 @@ export function flipIn(path: string, bytes: Buffer): void {
 
 /** Flips the lowest bit of the byte at `at`. */
 export function flipBit(path: string, at: number): void {
-  const file = openSync(path, 'r+')
-  const byte = Buffer.alloc(1)
-  readSync(file, byte, 0, 1, at)
-  byte[0] = (byte[0] as number) ^ 1
-  writeSync(file, byte, 0, 1, at)
-  closeSync(file)
+  writeAt(path, at, Buffer.of(readFileSync(path).readUInt8(at) ^ 1))
 }
 
 /** Overwrites pages of a file with zeros. */
 export function zeroPages(path: string, pages: readonly number[]): void {
+  for (const page of pages) writeAt(path, page * 4096, Buffer.alloc(4096))
+}
+
+/** Overwrites bytes of a file. */
+export function writeAt(path: string, at: number, bytes: Buffer): void {
   const file = openSync(path, 'r+')
-  for (const page of pages) writeSync(file, Buffer.alloc(4096), 0, 4096, page * 4096)
+  writeSync(file, bytes, 0, bytes.length, at)
   closeSync(file)
 }

@@ -259,12 +259,17 @@ t.test('one worker at a time has the claim', async (t) => {
   let now = 1_000_000
   const clock = () => now
   const [one, other] = [createClaim(tables, clock), createClaim(tables, clock)]
-  const hold = (claim: typeof one) => tables.environment.root.transactionSync(() => claim.acquire())
-  const release = (claim: typeof one) => tables.environment.root.transactionSync(() => claim.release())
+  const hold = (claim: typeof one) => {
+    let held = 'busy'
+    claim.write((claimed) => {
+      held = claimed
+    })
+    return held
+  }
   t.equal(hold(one), 'acquired')
   t.equal(hold(other), 'busy', 'another worker has it')
   t.equal(hold(one), 'renewed', 'its holder renews it')
-  release(other)
+  other.release()
   t.equal(hold(other), 'busy', 'only its holder releases it')
   now += 9_000
   t.equal(hold(one), 'renewed')
@@ -272,9 +277,9 @@ t.test('one worker at a time has the claim', async (t) => {
   t.equal(hold(other), 'busy', 'it was renewed')
   now += 9_000
   t.equal(hold(one), 'renewed', 'it expired, and no other worker acquired it')
-  release(one)
+  one.release()
   t.equal(hold(other), 'acquired', 'it was released')
-  release(other)
+  other.release()
   t.equal(hold(one), 'acquired', 'another worker had it in the meantime')
   now += 10_001
   t.equal(hold(other), 'acquired', 'it expired')

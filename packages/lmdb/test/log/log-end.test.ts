@@ -1,8 +1,9 @@
-import { closeSync, openSync, readFileSync, writeSync } from 'node:fs'
+import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { createIngest } from '@ingest/core'
 import t, { type Test } from 'tap'
 import { openLmdbStore } from '../../src/open-lmdb-store.ts'
+import { writeAt } from '../backup/damaged-store.ts'
 import { startStoreProcess } from '../store-process.ts'
 
 async function openStore(t: Test) {
@@ -12,27 +13,24 @@ async function openStore(t: Test) {
   const ingest = createIngest({ store })
   t.teardown(() => ingest.close())
   const submit = (eventId: string) => ingest.project('p').submitBatch({ events: [{ projectId: 'p', eventId }] })
-  return { directory, store, fatal, submit, keepContent: () => keepBytes(join(directory, 'events', 'data.mdb')) }
-}
 
-/** Returns a function that restores what the file holds now. */
-function keepBytes(path: string): () => void {
-  const bytes = readFileSync(path)
-  return () => {
-    const file = openSync(path, 'r+')
-    writeSync(file, bytes, 0, bytes.length, 0)
-    closeSync(file)
+  /** Stores four events, the last of which the file loses. */
+  async function loseLast(): Promise<void> {
+    for (const eventId of ['a', 'b', 'c']) await submit(eventId)
+    const path = join(directory, 'events', 'data.mdb')
+    const before = readFileSync(path)
+    await submit('d')
+    writeAt(path, 0, before)
   }
+
+  return { directory, store, fatal, submit, loseLast }
 }
 
 const gone = /^Records [34] to 4 of the log were stored and are lost: stop every process/
 
 t.test('a log that loses commits fails the store at the next write, which stores nothing', async (t) => {
-  const { directory, store, fatal, submit, keepContent } = await openStore(t)
-  for (const eventId of ['a', 'b', 'c']) await submit(eventId)
-  const lose = keepContent()
-  await submit('d')
-  lose()
+  const { directory, store, fatal, submit, loseLast } = await openStore(t)
+  await loseLast()
   await t.rejects(submit('e'), { code: 'store-failed', message: gone })
   t.match(fatal, [gone])
   await t.rejects(submit('e'), { code: 'store-failed', message: gone })
@@ -52,11 +50,8 @@ const reads: Record<string, (store: Awaited<ReturnType<typeof openStore>>['store
 
 for (const [name, read] of Object.entries(reads)) {
   t.test(`a log that loses commits fails the store at the next read: ${name}`, async (t) => {
-    const { store, fatal, submit, keepContent } = await openStore(t)
-    for (const eventId of ['a', 'b', 'c']) await submit(eventId)
-    const lose = keepContent()
-    await submit('d')
-    lose()
+    const { store, fatal, submit, loseLast } = await openStore(t)
+    await loseLast()
     await t.rejects(Promise.resolve(read(store)), { code: 'store-failed', message: gone })
     t.match(fatal, [gone])
     await t.rejects(submit('e'), { code: 'store-failed' })
@@ -64,11 +59,8 @@ for (const [name, read] of Object.entries(reads)) {
 }
 
 t.test('a log whose last record was replaced fails the store', async (t) => {
-  const { directory, store, fatal, submit, keepContent } = await openStore(t)
-  for (const eventId of ['a', 'b', 'c']) await submit(eventId)
-  const lose = keepContent()
-  await submit('d')
-  lose()
+  const { directory, store, fatal, submit, loseLast } = await openStore(t)
+  await loseLast()
   const other = await startStoreProcess(directory)
   for (const eventId of ['v', 'w', 'x']) await other.submit([eventId])
   await t.rejects(submit('e'), { code: 'store-failed', message: /^Record 4 of the log is not the one that was stored/ })
@@ -91,12 +83,10 @@ t.test('a damaged last record fails the store at the next write, and refuses no 
 function damageHeads(path: string, eventId: string): void {
   const bytes = readFileSync(path)
   const payload = JSON.stringify({ projectId: 'p', eventId })
-  const file = openSync(path, 'r+')
+  // of the 44 bytes before the payload, the fifth
   for (let at = bytes.indexOf(payload); at !== -1; at = bytes.indexOf(payload, at + 1)) {
-    // of the 44 bytes before the payload, the fifth
-    writeSync(file, 'x', at - 40)
+    writeAt(path, at - 40, Buffer.from('x'))
   }
-  closeSync(file)
 }
 
 t.test('an erasure of the last event, and appends of other processes, are no loss', async (t) => {
