@@ -1,12 +1,22 @@
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
-import { existsSync, mkdirSync, readdirSync, statSync, writeFileSync } from 'node:fs'
+import {
+  cpSync,
+  existsSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  statSync,
+  writeFileSync,
+} from 'node:fs'
 import { join } from 'node:path'
 import { createIngest } from '@ingest/core'
 import t, { type Test } from 'tap'
 import { builtStore, openLmdbStore } from '../built-store.ts'
 import { openMapParts } from '../map-parts.ts'
-import { damageRecord, leakPage, makeStore, projectId } from './damaged-store.ts'
+import { damageRecord, leakPage, makeStore, map, projectId } from './damaged-store.ts'
 
 const { backUpLmdbStore, restoreLmdbStore, verifyLmdbStore } = (await import(
   builtStore
@@ -151,4 +161,71 @@ t.test('a process that is killed in the middle of a backup leaves nothing with t
   t.strictSame(await once(child, 'exit'), [null, 'SIGKILL'])
   t.notOk(existsSync(target))
   t.match(await backUpLmdbStore(store, target), { events: 40 })
+})
+
+const dataOf = (directory: string) =>
+  ['events', 'chunks'].map((name) => readFileSync(join(directory, name, 'data.mdb'), 'base64'))
+
+t.test('a closed store is restored whole and not changed, and earlier cursors are refused', async (t) => {
+  const before = dataOf(store)
+  for (const name of ['missing', 'empty']) {
+    const directory = join(path, name)
+    if (name === 'empty') mkdirSync(directory)
+    await restoreLmdbStore(store, directory)
+    t.strictSame(dataOf(store), before)
+    t.strictSame(readdirSync(directory).sort(), ['chunks', 'events'])
+    const [old, restored] = await Promise.all([openLmdbStore(store), openLmdbStore(directory)])
+    const project = createIngest({ store: restored }).project(projectId)
+    const events = [{ projectId, eventId: 'e-7-1', buildId: map.buildId }]
+    t.match(await project.submitBatch({ events }), { accepted: 0, duplicates: 1 })
+    t.ok(await project.getMapContent(map))
+    const after = await old.lastCursor(projectId)
+    await t.rejects(restored.read(projectId, { after })[Symbol.asyncIterator]().next(), {
+      code: 'invalid-cursor',
+      message: 'before a backup of the store was restored',
+    })
+    await Promise.all([old.close(), restored.close()])
+  }
+})
+
+t.test('an interrupted restore is refused by all but the next restore, which starts over', async (t) => {
+  const whole = join(t.testdir(), 'whole')
+  await restoreLmdbStore(store, whole)
+  for (const moved of [[], ['chunks'], ['chunks', 'events']]) {
+    const directory = join(t.testdirName, `interrupted-${moved.length}`)
+    cpSync(whole, join(directory, 'restoring'), { recursive: true })
+    for (const name of moved) renameSync(join(directory, 'restoring', name), join(directory, name))
+    await t.rejects(openLmdbStore(directory), { code: 'store-incompatible', message: 'unfinished restore' })
+    await t.rejects(restoreLmdbStore(directory, join(t.testdirName, 'from')), { code: /store-(incompatible|missing)/ })
+    await restoreLmdbStore(store, directory)
+    t.strictSame(readdirSync(directory).sort(), ['chunks', 'events'])
+    await (await openLmdbStore(directory, { create: false })).close()
+  }
+})
+
+t.test('a directory that is not empty, and a backup that is not whole, are refused', async (t) => {
+  t.testdir()
+  const other = join(path, 'other')
+  await makeStore(other, 1)
+  const before = dataOf(other)
+  await t.rejects(restoreLmdbStore(store, other), { code: 'invalid-argument', message: 'is not empty' })
+  t.strictSame(dataOf(other), before)
+  const cases: Record<string, [(path: string) => void, string]> = {
+    'without events': [(path) => rmSync(join(path, 'events'), { recursive: true }), 'store-incompatible'],
+    'without chunks': [(path) => rmSync(join(path, 'chunks'), { recursive: true }), 'store-incompatible'],
+    'with the chunks of another': [
+      (path) => cpSync(join(other, 'chunks'), join(path, 'chunks'), { recursive: true }),
+      'store-incompatible',
+    ],
+    'cut in its events': [(path) => writeFileSync(join(path, 'events', 'data.mdb'), 'x'), 'store-incompatible'],
+    'with nothing in it': [(path) => rmSync(path, { recursive: true }), 'store-missing'],
+  }
+  const directory = join(t.testdirName, 'restored')
+  for (const [what, [damage, code]] of Object.entries(cases)) {
+    const damaged = join(t.testdirName, what)
+    cpSync(store, damaged, { recursive: true })
+    damage(damaged)
+    await t.rejects(restoreLmdbStore(damaged, directory), { code }, what)
+  }
+  await restoreLmdbStore(store, directory)
 })
