@@ -1,7 +1,6 @@
 import { type EmbeddedIngest, IngestError, type Scope } from '@ingest/core'
 import { isProjectId } from '@ingest/core/internal'
-import type { Wait } from './http/answer-time.ts'
-import { bearerToken } from './http/bearer.ts'
+import type { Wait } from './http/cancellation.ts'
 import type { RequestHeaders } from './http/request.ts'
 import type { LogError } from './log.ts'
 
@@ -37,6 +36,15 @@ export function keyOf({ 'x-ingestion-key': key, authorization }: RequestHeaders[
   const token = bearerToken(authorization)
   if (token === undefined) return key
   return token !== null && (key === undefined || key === token) ? token : undefined
+}
+
+/**
+ * The token of an `Authorization` header (RFC 6750 section 2.1): undefined without one, as for `Basic`; null for one that
+ * is malformed or repeated.
+ */
+export function bearerToken(authorization: string | undefined): string | null | undefined {
+  if (authorization === undefined || !/(?:^|,)\s*bearer(?:\s|,|$)/i.test(authorization)) return undefined
+  return /^bearer +([A-Za-z0-9._~+/-]+=*)$/i.exec(authorization.trim())?.[1] ?? null
 }
 
 function keysUnavailable(error: unknown): IngestError {

@@ -3,7 +3,7 @@ import { bodyConsumed, bodyTruncated, inflateBody } from './http/body.ts'
 import { type BodyLimit, parseFetchHeaders } from './http/request.ts'
 import { type HttpResponse, isStream } from './http/response.ts'
 import type { BodyStream } from './http/stream.ts'
-import { createRouter, type HandlerOptions } from './router.ts'
+import { createPublicRouter, type HandlerOptions } from './public-router.ts'
 
 /** Responds to a request of the fetch API; never rejects. */
 export type FetchHandler = (request: Request) => Promise<Response>
@@ -18,7 +18,7 @@ export type FetchHandler = (request: Request) => Promise<Response>
  * @throws {IngestError} `invalid-argument` for invalid options.
  */
 export function toFetchHandler(ingest: EmbeddedIngest, options: HandlerOptions = {}): FetchHandler {
-  const router = createRouter(ingest, options)
+  const router = createPublicRouter(ingest, options)
   return async (request) => {
     const { pathname, search } = new URL(request.url)
     const { status, headers, body } = await router.respond({

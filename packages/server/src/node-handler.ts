@@ -6,7 +6,8 @@ import { readBody } from './http/body.ts'
 import { handleInTurn } from './http/pipelining.ts'
 import { type HttpRequest, parseRawHeaders } from './http/request.ts'
 import { hasUnreadBody, sendResponse } from './http/send-response.ts'
-import { createRouter, type HandlerOptions, type Router } from './router.ts'
+import { createPublicRouter, type HandlerOptions } from './public-router.ts'
+import type { Router } from './router.ts'
 
 /** Responds to a request. With `next`, requests of unknown paths are passed on. */
 export type Handler = (req: IncomingMessage, res: ServerResponse, next?: (error?: unknown) => void) => void
@@ -22,7 +23,7 @@ export type Handler = (req: IncomingMessage, res: ServerResponse, next?: (error?
  * @throws {IngestError} `invalid-argument` for invalid options.
  */
 export function createHandler(ingest: EmbeddedIngest, options: HandlerOptions = {}): Handler {
-  return toHandler(createRouter(ingest, options))
+  return toHandler(createPublicRouter(ingest, options))
 }
 
 export function toHandler(router: Router): Handler {

@@ -25,21 +25,47 @@ export interface Success {
   headers?: readonly Header[]
 }
 
-/** A header of responses. */
-export type Header =
-  | 'Accept-Ranges'
-  | 'Allow'
-  | 'Cache-Control'
-  | 'Content-Length'
-  | 'Content-Range'
-  | 'ETag'
-  | 'RateLimit'
-  | 'RateLimit-Policy'
-  | 'Retry-After'
-  | 'Vary'
-  | 'WWW-Authenticate'
-  | 'X-Content-Type-Options'
-  | 'X-Request-Id'
+export interface HeaderDescription {
+  description: string
+  schema: Schema
+  isOptional?: true
+}
+
+export const text = { type: 'string' } as const
+
+/** The headers of responses. */
+export const headers = {
+  'Accept-Ranges': { description: 'The unit of `Range`.', schema: { const: 'bytes' } },
+  Allow: { description: 'The methods of the path.', schema: text },
+  'Cache-Control': { description: '`no-store` unless stated otherwise.', schema: text },
+  'Content-Length': {
+    description: 'Missing where the length is not known when the response starts.',
+    schema: { type: 'integer' },
+    isOptional: true,
+  },
+  'Content-Range': {
+    description: 'The range and the size of the map.',
+    schema: { type: 'string', pattern: '^bytes (\\d+-\\d+|\\*)/\\d+$' },
+  },
+  ETag: { description: 'The digest of the bytes, as a strong entity tag.', schema: text },
+  RateLimit: {
+    description: 'What remains of each limit, if the server has rate limits ([draft 11](http-api.md#rate-limits)).',
+    schema: text,
+    isOptional: true,
+  },
+  'RateLimit-Policy': {
+    description: 'The limits, in the same order.',
+    schema: text,
+    isOptional: true,
+  },
+  'Retry-After': { description: 'Seconds to wait.', schema: { type: 'integer', minimum: 1 } },
+  Vary: { description: 'What the response depends on.', schema: text },
+  'WWW-Authenticate': { description: 'The challenge (RFC 9110 section 11.6.1).', schema: text },
+  'X-Content-Type-Options': { description: 'Keeps browsers from guessing.', schema: { const: 'nosniff' } },
+  'X-Request-Id': { description: 'The id of this request, also in the log and in problem documents.', schema: text },
+} as const satisfies Record<string, HeaderDescription>
+
+export type Header = keyof typeof headers
 
 /** What the OpenAPI document says of a route. */
 export interface Operation {
@@ -61,7 +87,6 @@ export function comma(value: number): string {
   return value.toLocaleString('en-US')
 }
 
-export const text = { type: 'string' } as const
 export const time = {
   anyOf: [
     { type: 'string', format: 'date-time' },

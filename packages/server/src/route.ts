@@ -1,33 +1,27 @@
 import type { EmbeddedIngest, Ingest, IngestError, Scope } from '@ingest/core'
 import { keyIdOf } from '@ingest/core/internal'
 import { authenticateRequest, keyOf } from './authenticate.ts'
-import { createWait, type Wait } from './http/answer-time.ts'
-import type { Cancellation } from './http/cancellation.ts'
+import { type Cancellation, createWait, type Wait } from './http/cancellation.ts'
 import { checkRepeated, type HttpRequest } from './http/request.ts'
 import { type HttpResponse, isStream } from './http/response.ts'
-import { startStream } from './http/stream.ts'
-import type { BodyMemory } from './limits/body-memory.ts'
-import type { ConcurrencyLimit, ConcurrencyLimitName } from './limits/concurrency.ts'
+import { type StreamOptions, startStream } from './http/stream.ts'
+import type { ConcurrencyLimit, ConcurrencyLimitName, Slots } from './limits/concurrency.ts'
 import type { Budget, RateLimiter } from './limits/rate-limiter.ts'
 import { readBytesMin } from './limits/rate-limits.ts'
 import type { TurnBudget, turnBudgets } from './limits/turn-budget.ts'
 import type { LogError } from './log.ts'
 import type { Operation } from './operation.ts'
 import type { ObservedRequest } from './requests/observe-requests.ts'
+import type { Call } from './router.ts'
 
 /** One request of an authenticated project that holds a slot. */
-export interface RouteContext {
-  request: HttpRequest
+export interface RouteContext extends Pick<Call, 'request' | 'headers' | 'record'> {
   ingest: Ingest
   limiter: RateLimiter
-  /** Headers of the response, even if the handler throws. */
-  headers: Record<string, string>
   /** The body of an upload: what it holds is released with the slot of the request. */
   upload: UploadBody
   /** For what follows a complete body. */
   wait: Wait
-  /** Undefined for a request that is not measured, logged or traced. */
-  record: ObservedRequest | undefined
   /** Calls `cancel` when the client disconnects or the server drains. Returns a function that stops watching. */
   onCancel(cancel: (reason: IngestError) => void): () => void
 }
@@ -78,7 +72,6 @@ export interface Services {
   logError: LogError
   limiter: RateLimiter
   concurrency: Readonly<Record<ConcurrencyLimitName, ConcurrencyLimit>>
-  bodyMemory: BodyMemory
   /** Of the requests, and of the bytes of uploads. */
   turnBudgets: Readonly<Record<keyof typeof turnBudgets, TurnBudget>>
   cancellation: Cancellation
@@ -86,17 +79,14 @@ export interface Services {
 
 /**
  * Authenticates a request, takes a slot, runs the handler and starts the body of its response. The slot is released at
- * the end of the body. The rate limits are added to `headers` once the slot is taken, even if this throws. `onError` is
- * called with an error that ends the body after its start.
+ * the end of the body. The rate limits are added to the headers once the slot is taken, even if this throws.
  *
  * @throws {IngestError}
  */
 export async function runRoute(
   { scope, concurrency, budget, handle }: ProjectRoute,
   services: Services,
-  request: HttpRequest,
-  headers: Record<string, string>,
-  { record, onError }: { record: ObservedRequest | undefined; onError(error: unknown): void },
+  { request, headers, record, onError }: Call,
 ): Promise<HttpResponse> {
   const { limiter, cancellation } = services
   if (record?.isLogged) setKeyId(record, request)
@@ -109,9 +99,9 @@ export async function runRoute(
     record.authenticatedAt = performance.now()
   }
   const limit = typeof concurrency === 'string' ? concurrency : concurrency(request)
-  const held = [services.concurrency[limit].acquire(projectId)]
+  const held = [services.concurrency[limit].take(projectId)]
   const release = () => {
-    for (const each of held.splice(0)) each()
+    for (const slots of held) slots.release()
   }
   try {
     checkRepeated(request.headers)
@@ -125,15 +115,7 @@ export async function runRoute(
     // a HEAD only saves the work of a stream
     const isRead = request.method !== 'HEAD' || !isStream(response.body)
     if (budget === 'reads' && isRead) await limiter.charge(projectId, { readBytes: knownLength(response) })
-    const body = isStream(response.body) ? await startStream(response.body, { onError, onEnd: release }) : response.body
-    if (!isStream(body)) {
-      release()
-      if (response.status !== 304) response.headers['Content-Length'] ??= String(Buffer.byteLength(body))
-      return { ...response, body }
-    }
-    if (request.method !== 'HEAD') return { ...response, body }
-    await body.return()
-    return { ...response, body: '' }
+    return await startBody(response, request, { onError, onEnd: release })
   } catch (error) {
     release()
     throw error
@@ -143,20 +125,33 @@ export async function runRoute(
 }
 
 /** What a body holds is added to `held`. */
-function holdUpload(
-  { bodyMemory, turnBudgets, concurrency }: Services,
-  projectId: string,
-  held: (() => void)[],
-): UploadBody {
-  const memory = bodyMemory.hold(projectId)
-  held.push(memory.release)
+function holdUpload({ turnBudgets, concurrency }: Services, projectId: string, held: Slots[]): UploadBody {
+  const bytesHeld = concurrency.uploadBytes.take(projectId, 0)
+  held.push(bytesHeld)
   return {
     receive(bytes) {
-      memory.add(bytes)
+      bytesHeld.add(bytes)
       return turnBudgets.uploadBytes(projectId, bytes)
     },
-    complete: () => void held.push(concurrency.storedUploads.acquire(projectId)),
+    complete: () => void held.push(concurrency.storedUploads.take(projectId)),
   }
+}
+
+/** Starts a stream; bytes have ended. HEAD has no body. */
+async function startBody(
+  response: RouteResponse,
+  { method }: HttpRequest,
+  options: StreamOptions,
+): Promise<HttpResponse> {
+  const body = isStream(response.body) ? await startStream(response.body, options) : response.body
+  if (!isStream(body)) {
+    options.onEnd()
+    if (response.status !== 304) response.headers['Content-Length'] ??= String(Buffer.byteLength(body))
+    return { ...response, body }
+  }
+  if (method !== 'HEAD') return { ...response, body }
+  await body.return()
+  return { ...response, body: '' }
 }
 
 /** Also of a key that is refused, since that helps to find who sends it. */

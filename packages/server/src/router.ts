@@ -1,62 +1,12 @@
-import { type EmbeddedIngest, type ErrorCode, errorTable, IngestError } from '@ingest/core'
-import { createCancellation, serverDraining } from './http/cancellation.ts'
-import { type Cors, createCors } from './http/cors.ts'
-import { allowedMethods, indexRoutes, methodNotAllowed, notFound, routeOf } from './http/find-route.ts'
+import { type ErrorCode, errorTable, IngestError } from '@ingest/core'
+import type { Cors } from './http/cors.ts'
 import { type HttpRequest, parseRawHeaders } from './http/request.ts'
+import { requestIdOf, traceIdOf } from './http/request-record.ts'
 import { type HttpResponse, newRequestId, problemResponse } from './http/response.ts'
-import { createBodyMemory } from './limits/body-memory.ts'
-import { createConcurrencyLimits } from './limits/concurrency.ts'
-import { guardRateLimiter } from './limits/guarded-limiter.ts'
-import { createRateLimiter, type RateLimiter, unlimited } from './limits/rate-limiter.ts'
-import type { RateLimits } from './limits/rate-limits.ts'
-import { createTurnBudget, turnBudgets } from './limits/turn-budget.ts'
-import { createErrorLog, errorsToConsole, guardLog, type Log, type LogError } from './log.ts'
-import type { Metrics } from './metrics/metrics.ts'
-import { type ObservedRequest, observeRequests } from './requests/observe-requests.ts'
-import { requestIdOf, traceIdOf } from './requests/request-id.ts'
-import { type OpenRoute, type ProjectRoute, runRoute, type Services } from './route.ts'
-import { openRoutes, projectRoutes } from './routes.ts'
+import type { Log, LogError } from './log.ts'
+import type { ObservedRequest, RequestObserver } from './requests/observe-requests.ts'
 
-export interface HandlerOptions {
-  /**
-   * Limits each project, divided by the number of live servers of the store; `{}` for the default limits. Default: no
-   * limits.
-   */
-  rateLimits?: RateLimits
-  /** Limits each project in place of `rateLimits`. */
-  rateLimiter?: RateLimiter
-  /**
-   * Receives errors of the server, warnings, a summary of each minute with traffic, and at `debug` each request. Default:
-   * errors go to the console.
-   */
-  log?: Log
-  /** Counts and times the requests. Default: nothing is measured. */
-  metrics?: Metrics
-  /**
-   * Aborted when the server starts to drain: further requests under /v1 get a 503, `/readyz` is a 503, connections are
-   * closed after the response, and long polls end at once.
-   */
-  draining?: AbortSignal
-  /**
-   * The origins of web pages that may call the API, such as `https://app.example.com`, or `['*']` for every origin.
-   * Cookies are never used. Default: none.
-   */
-  cors?: readonly string[]
-  /** What `createConsole` of `@ingest/console` returns, served below `/console/`. Default: no console. */
-  console?: ConsoleHandler
-}
-
-/** Serves the files of a page, without credentials and limits. */
-export interface ConsoleHandler {
-  /** Undefined for a path outside of `/console/`. */
-  respond(request: {
-    method: string
-    path: string
-    headers: { readonly 'accept-encoding'?: string; readonly 'if-none-match'?: string }
-  }): { status: number; headers: Record<string, string>; body: Uint8Array } | undefined
-}
-
-/** Every route, for requests of node:http and of the fetch API. */
+/** The routes of a listener, for requests of node:http and of the fetch API. */
 export interface Router {
   hasRoute(path: string): boolean
   /** Never rejects. */
@@ -70,149 +20,165 @@ export interface UnreadableHead extends Pick<HttpRequest, 'socket'> {
   method?: string | undefined
 }
 
-type Run = (
-  services: Services & { isDraining(): boolean },
-  request: HttpRequest,
-  headers: Record<string, string>,
-  watch: { record: ObservedRequest | undefined; onError(error: unknown): void },
-) => Promise<HttpResponse>
+/** One request of a route. */
+export interface Call {
+  request: HttpRequest
+  /** The segments that stand for `{…}` in the path of the route. */
+  params: readonly string[]
+  /** Headers of the response, even if the handler throws. */
+  headers: Record<string, string>
+  /** Undefined for a request that is not measured, logged or traced. */
+  record: ObservedRequest | undefined
+  /** Called with an error that ends the body after its start. */
+  onError(error: unknown): void
+}
 
-const findPath = indexRoutes<ProjectRoute | OpenRoute>([...projectRoutes, ...openRoutes])
+export interface RouterOptions<Route> {
+  routes: readonly Route[]
+  run(route: Route, call: Call): Promise<HttpResponse>
+  log: Log
+  logError: LogError
+  /** Throws for a request that is refused whatever its path is. */
+  check?(request: HttpRequest): void
+  /** The detail of a problem document. Default: without what is for the operator alone. */
+  detailOf?(error: IngestError): string
+  /** Absent: nothing is observed, and request ids of clients are ignored. */
+  observer?: RequestObserver
+  draining?: AbortSignal | undefined
+  cors?: Cors | undefined
+  console?: ConsoleHandler | undefined
+}
 
-/** @throws {IngestError} `invalid-argument` for invalid limits. */
-export function createRouter(ingest: EmbeddedIngest, options: HandlerOptions = {}): Router {
-  const { draining } = options
-  const log = guardLog(options.log ?? errorsToConsole)
-  const logError = createErrorLog(log)
-  const services = {
-    ingest,
-    logError,
-    limiter: chooseLimiter(ingest, options, logError),
-    concurrency: createConcurrencyLimits(),
-    bodyMemory: createBodyMemory(),
-    turnBudgets: {
-      requests: createTurnBudget(turnBudgets.requests),
-      uploadBytes: createTurnBudget(turnBudgets.uploadBytes),
-    },
-    cancellation: createCancellation(draining),
-    isDraining: () => draining?.aborted ?? false,
-  }
-  const cors = options.cors?.length ? createCors(options.cors) : undefined
-  const observer = observeRequests(ingest, { log, metrics: options.metrics })
+/** Serves the files of a page, without credentials and limits. */
+export interface ConsoleHandler {
+  /** Undefined for a path outside of `/console/`. */
+  respond(request: {
+    method: string
+    path: string
+    headers: { readonly 'accept-encoding'?: string; readonly 'if-none-match'?: string }
+  }): { status: number; headers: Record<string, string>; body: Uint8Array } | undefined
+}
+
+/** The route of all files of the console. */
+const consolePath = '/console/'
+
+export function createRouter<Route extends { method: string; path: string }>(options: RouterOptions<Route>): Router {
+  const { observer, draining, cors } = options
+  const findPath = indexRoutes(options.routes)
 
   async function respond(request: HttpRequest, requestId: string, record?: ObservedRequest): Promise<HttpResponse> {
     const headers: Record<string, string> = {}
     function onError(error: unknown): IngestError {
-      const refusal = toIngestError(error, requestId, {
-        log,
-        logError,
-        traceId: record?.traceId ?? traceIdOf(request.headers),
-      })
+      const ids = { requestId, traceId: record?.traceId ?? traceIdOf(request.headers) }
+      const refusal = toIngestError(error, ids, options)
       if (record) record.code = refusal.code
       return refusal
     }
     let response: HttpResponse
     try {
-      const run = findRoute(request, headers, { cors, console: options.console })
-      response = await run(services, request, headers, { record, onError })
+      response = await runRoute({ request, params: [], headers, record, onError }, findPath(request.path), options)
     } catch (error) {
-      response = problemResponse(onError(error), requestId)
+      const refusal = onError(error)
+      response = problemResponse(refusal, requestId, options.detailOf?.(refusal))
     }
-    if (services.isDraining()) headers.Connection = 'close'
+    if (draining?.aborted) headers.Connection = 'close'
     response.headers = { 'Cache-Control': 'no-store', 'X-Request-Id': requestId, ...response.headers, ...headers }
     cors?.addHeaders(request, response.headers)
     return response
   }
 
+  /** Undefined for an unknown path. */
   function pathOf(path: string): string | undefined {
     if (findPath(path)) return path
-    return options.console && isConsolePath(path) ? consolePath : undefined
+    const isConsole = path.startsWith(consolePath) || path === '/console'
+    return options.console && isConsole ? consolePath : undefined
   }
 
   return {
     hasRoute: (path) => pathOf(path) !== undefined,
     respond(request) {
-      const requestId = requestIdOf(request.headers)
-      const record = observer.begin(request, requestId, pathOf(request.path) ?? 'unknown')
+      const requestId = observer ? requestIdOf(request.headers) : newRequestId()
+      const record = observer?.begin(request, requestId, pathOf(request.path) ?? 'unknown')
       if (!record) return respond(request, requestId)
       const run = () => respond(request, requestId, record)
       return (record.span ? record.span.run(run) : run()).then((response) => {
-        response.body = observer.end(record, response)
+        response.body = observer?.end(record, response) ?? response.body
         return response
       })
     },
     refuse(error, { method = 'unknown', socket }) {
       const requestId = newRequestId()
       const request = { method, path: '', query: '', headers: parseRawHeaders([]), ...(socket && { socket }) }
-      const record = observer.begin(request, requestId, 'unknown')
+      const record = observer?.begin(request, requestId, 'unknown')
       const response = problemResponse(error, requestId)
       if (record) {
         record.code = error.code
-        observer.end(record, response)
+        observer?.end(record, response)
       }
       return response
     },
   }
 }
 
-function chooseLimiter(
-  ingest: EmbeddedIngest,
-  { rateLimits, rateLimiter }: HandlerOptions,
-  logError: LogError,
-): RateLimiter {
-  if (rateLimits && rateLimiter) {
-    throw new IngestError('invalid-argument', 'Set rateLimits or rateLimiter, not both.')
-  }
-  if (rateLimiter) return guardRateLimiter(rateLimiter, logError)
-  if (!rateLimits) return unlimited
-  return createRateLimiter(rateLimits, ingest.registerServer())
-}
-
-/** A route under /v1 refuses while the server drains. */
-function runnerOf(route: ProjectRoute | OpenRoute): Run {
-  return (services, request, headers, watch) => {
-    const isDraining = services.isDraining()
-    if (!('scope' in route)) return route.handle({ ingest: services.ingest, isDraining, request })
-    if (isDraining) throw serverDraining()
-    return runRoute(route, services, request, headers, watch)
-  }
-}
-
-/** The route of all files of the console. */
-const consolePath = '/console/'
-
-function isConsolePath(path: string): boolean {
-  return path.startsWith(consolePath) || path === '/console'
-}
-
-function findRoute(
-  request: HttpRequest,
-  headers: Record<string, string>,
-  { cors, console }: { cors: Cors | undefined; console: ConsoleHandler | undefined },
-): Run {
-  const { path, method } = request
-  const found = findPath(path)
+/** Runs the route of a request, if its path and method have one. */
+async function runRoute<Route>(
+  call: Call,
+  found: FoundPath<Route> | undefined,
+  { check, run, cors, console }: RouterOptions<Route>,
+): Promise<HttpResponse> {
+  const { request, headers } = call
+  const { method, path } = request
+  check?.(request)
   if (!found) {
     const page = console?.respond({ method, path, headers: request.headers.values })
-    if (page) return async () => ({ ...page })
-    throw notFound()
+    if (page) return { ...page }
+    throw new IngestError('not-found', 'There is nothing at this path.')
   }
-  const route = routeOf(found, method)
-  if (route) return runnerOf(route)
-  const allowed = allowedMethods(found)
-  if (cors?.isPreflight(request)) return async () => cors.preflightResponse(allowed)
+  // HEAD is served by the route of GET
+  const route = found.byMethod.get(method === 'HEAD' ? 'GET' : method)
+  if (route) return run(route, { ...call, params: found.params })
+  const allowed = [...found.byMethod.keys()].flatMap((each) => (each === 'GET' ? ['GET', 'HEAD'] : [each])).join(', ')
+  if (cors?.isPreflight(request)) return cors.preflightResponse(allowed)
   headers.Allow = allowed
-  throw methodNotAllowed(allowed)
+  throw new IngestError('method-not-allowed', `This path takes ${allowed}.`)
+}
+
+/** The routes of one path, and the segments that stand for `{…}` in it. */
+interface FoundPath<Route> {
+  byMethod: ReadonlyMap<string, Route>
+  params: readonly string[]
+}
+
+/** Finds the routes of a path; a segment of a path such as `{projectId}` takes any value. */
+function indexRoutes<Route extends { method: string; path: string }>(
+  routes: readonly Route[],
+): (path: string) => FoundPath<Route> | undefined {
+  const byPath = new Map<string, Map<string, Route>>()
+  for (const route of routes) {
+    byPath.set(route.path, (byPath.get(route.path) ?? new Map()).set(route.method, route))
+  }
+  const patterns = [...byPath]
+    .filter(([path]) => path.includes('{'))
+    .map(([path, byMethod]) => ({ pattern: new RegExp(`^${path.replaceAll(/{[^}]+}/g, '([^/]+)')}$`), byMethod }))
+  return (path) => {
+    const byMethod = byPath.get(path)
+    if (byMethod) return { byMethod, params: [] }
+    for (const { pattern, byMethod } of patterns) {
+      const match = pattern.exec(path)
+      if (match) return { byMethod, params: match.slice(1) }
+    }
+    return undefined
+  }
 }
 
 /** Failures of the store that are a 503 and need the attention of its operator. */
 const loggedCodes: ReadonlySet<ErrorCode> = new Set(['disk-full', 'store-failed', 'store-locked', 'store-unavailable'])
 
-/** The error of the response. Errors of the server are logged, with the id of the request. */
-export function toIngestError(
+/** The error of the response. Errors of the server are logged, with the ids of the request. */
+function toIngestError(
   error: unknown,
-  requestId: string,
-  { log, logError, traceId }: { log: Log; logError: LogError; traceId?: string | undefined },
+  { requestId, traceId }: { requestId: string; traceId: string | undefined },
+  { log, logError }: { log: Log; logError: LogError },
 ): IngestError {
   const ids = traceId === undefined ? { requestId } : { requestId, traceId }
   if (!(error instanceof IngestError)) {

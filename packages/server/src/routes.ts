@@ -13,7 +13,7 @@ import { putMap } from './routes/put-map.ts'
 // To add a route, write its module and add it here: the router, the OpenAPI document and docs/http-api.md follow.
 
 /** In the order of the document. */
-export const projectRoutes: readonly ProjectRoute[] = [
+export const routes: readonly (ProjectRoute | OpenRoute)[] = [
   postBatch,
   getEvents,
   getMaps,
@@ -25,10 +25,7 @@ export const projectRoutes: readonly ProjectRoute[] = [
   getBuilds,
   getActivity,
   getRejected,
-]
-
-export const openRoutes: readonly OpenRoute[] = [
   getLivez,
   getReadyz,
-  createOpenapiRoute((getOpenapi) => [...projectRoutes, getLivez, getReadyz, getOpenapi]),
+  createOpenapiRoute(() => routes),
 ]

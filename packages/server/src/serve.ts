@@ -1,10 +1,10 @@
 import type { EmbeddedIngest } from '@ingest/core'
-import { serveAdmin } from './admin/admin-handler.ts'
+import { createAdminRouter } from './admin/admin-router.ts'
 import type { Address } from './listener/address.ts'
 import { type ListenOptions, openListener, type Served } from './listener/listener.ts'
 import { guardLog } from './log.ts'
 import { createMetrics } from './metrics/metrics.ts'
-import { createRouter, type HandlerOptions } from './router.ts'
+import { createPublicRouter, type HandlerOptions } from './public-router.ts'
 
 export interface ServeOptions extends Omit<HandlerOptions, 'draining'>, ListenOptions {
   ingest: EmbeddedIngest
@@ -37,7 +37,18 @@ export async function serve(options: ServeOptions): Promise<ServedWithAdmin> {
   if (!address) return servePublic(rest, new AbortController())
   const { ingest, log, metrics = createMetrics(ingest) } = options
   const draining = new AbortController()
-  const admin = await serveAdmin({ ingest, metrics, draining: draining.signal, ...(log && { log }), ...address })
+  const { token, ...listen } = address
+  const adminOptions = {
+    metrics,
+    draining: draining.signal,
+    ...(log && { log }),
+    ...(token !== undefined && { token }),
+  }
+  const admin = await openListener(createAdminRouter(ingest, adminOptions), listen, {
+    portDefault: 8788,
+    lingerMs: 0,
+    log: log && guardLog(log),
+  })
   const served = await servePublic({ ...rest, metrics }, draining).catch(async (error) => {
     await admin.close()
     throw error
@@ -53,7 +64,7 @@ export async function serve(options: ServeOptions): Promise<ServedWithAdmin> {
 }
 
 async function servePublic(options: Omit<ServeOptions, 'admin'>, draining: AbortController): Promise<Served> {
-  const router = createRouter(options.ingest, { ...options, draining: draining.signal })
+  const router = createPublicRouter(options.ingest, { ...options, draining: draining.signal })
   return openListener(router, options, {
     portDefault: 8787,
     lingerMs,

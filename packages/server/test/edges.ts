@@ -1,62 +1,66 @@
 import { createServer } from 'node:http'
-import type { AddressInfo } from 'node:net'
-import type { EmbeddedIngest } from '@ingest/core'
-import t from 'tap'
+import type { EmbeddedIngest, IngestOptions } from '@ingest/core'
+import t, { type Test } from 'tap'
 import { toFetchHandler } from '../src/fetch-handler.ts'
 import { createHandler } from '../src/node-handler.ts'
-import type { HandlerOptions } from '../src/router.ts'
+import type { HandlerOptions } from '../src/public-router.ts'
 import { serve } from '../src/serve.ts'
 import { certificateA } from './certificates.ts'
+import { listen } from './open-server.ts'
 import { faultsOf } from './openapi/check-exchange.ts'
-import { openRaw, type RawResponse, type Sent } from './raw-connection.ts'
+import { openRaw, type RawResponse, type Sent, toRawResponse } from './raw-connection.ts'
+import { openTestIngest } from './test-ingest.ts'
 
 export type { Sent }
 
-export interface Edge {
-  /** Sends a request; the test fails if the response is not as the OpenAPI document says. */
-  send(sent: Sent): Promise<RawResponse>
-  close(): Promise<unknown>
-}
+/** Sends a request; the test fails if the response is not as the OpenAPI document says. */
+export type Send = (sent: Sent) => Promise<RawResponse>
+
+type Open = (t: Test, ingest: EmbeddedIngest, options?: HandlerOptions) => Promise<(sent: Sent) => Promise<RawResponse>>
+
+const openServe =
+  (tls: object): Open =>
+  async (t, ingest, options) => {
+    const served = await serve({ ingest, port: 0, closeTimeoutMs: 1, ...tls, ...options })
+    t.teardown(() => served.close())
+    return (sent) => sendRaw(served.port, sent, { tls: 'tls' in tls })
+  }
 
 /** Every way to reach the router: each list of cases runs over all of them. */
-export const edges: readonly {
-  name: string
-  open(ingest: EmbeddedIngest, options?: HandlerOptions): Promise<Edge>
-}[] = [
-  {
-    name: 'serve',
-    async open(ingest, options = {}) {
-      const served = await serve({ ingest, port: 0, closeTimeoutMs: 1, ...options })
-      return { send: (sent) => checked(sent, sendRaw(served.port, sent)), close: () => served.close() }
-    },
+const edges: Readonly<Record<string, Open>> = {
+  serve: openServe({}),
+  'serve with TLS': openServe({ tls: certificateA }),
+  async handler(t, ingest, options) {
+    const port = await listen(t, createServer(createHandler(ingest, options)))
+    return (sent) => sendRaw(port, sent)
   },
-  {
-    name: 'serve with TLS',
-    async open(ingest, options = {}) {
-      const served = await serve({ ingest, port: 0, closeTimeoutMs: 1, tls: certificateA, ...options })
-      return { send: (sent) => checked(sent, sendRaw(served.port, sent, { tls: true })), close: () => served.close() }
-    },
+  async fetch(_, ingest, options) {
+    const handler = toFetchHandler(ingest, options)
+    return (sent) => sendFetch(handler, sent)
   },
-  {
-    name: 'handler',
-    async open(ingest, options) {
-      const server = createServer(createHandler(ingest, options))
-      await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
-      const { port } = server.address() as AddressInfo
-      return {
-        send: (sent) => checked(sent, sendRaw(port, sent)),
-        close: () => new Promise((resolve) => server.close(resolve)),
-      }
-    },
-  },
-  {
-    name: 'fetch',
-    async open(ingest, options) {
-      const handler = toFetchHandler(ingest, options)
-      return { send: (sent) => checked(sent, sendFetch(handler, sent)), close: async () => {} }
-    },
-  },
-]
+}
+
+/** Opens an Ingest and serves it by one edge until the end of the test. */
+export type OpenEdge = (
+  options?: HandlerOptions,
+  ingest?: Omit<IngestOptions, 'store'> | EmbeddedIngest,
+) => Promise<Awaited<ReturnType<typeof openTestIngest>> & { send: Send }>
+
+/** Runs a test by every edge. */
+export function byEachEdge(name: string, run: (t: Test, open: OpenEdge, edge: string) => Promise<void>): void {
+  for (const edge of Object.keys(edges)) {
+    t.test(`by ${edge}, ${name}`, (t) => run(t, (options, ingest) => openEdge(t, edge, options, ingest), edge))
+  }
+}
+
+/** By the fetch API, which is the fastest edge. */
+export const openFetch = (t: Test, ...args: Parameters<OpenEdge>): ReturnType<OpenEdge> => openEdge(t, 'fetch', ...args)
+
+async function openEdge(t: Test, edge: string, ...[options = {}, given]: Parameters<OpenEdge>) {
+  const opened = await openTestIngest(given)
+  const send = await edges[edge]?.(t, opened.ingest, options)
+  return { ...opened, send: async (sent: Sent) => checked(sent, send?.(sent) as Promise<RawResponse>) }
+}
 
 async function checked(sent: Sent, responding: Promise<RawResponse>): Promise<RawResponse> {
   const response = await responding
@@ -89,5 +93,5 @@ async function sendFetch(handler: (request: Request) => Promise<Response>, sent:
   if (body !== undefined && method !== 'GET' && method !== 'HEAD') init.body = body
   const response = await handler(new Request(`http://localhost${path}`, init))
   const bytes = Buffer.from(await response.arrayBuffer())
-  return { status: response.status, headers: Object.fromEntries(response.headers), body: bytes.toString(), bytes }
+  return toRawResponse(response.status, Object.fromEntries(response.headers), bytes)
 }

@@ -35,11 +35,11 @@ export async function freeze(ingest: EmbeddedIngest, buildId = 'b'): Promise<voi
 }
 
 /** A PUT of an object as JSON. */
-export function put(path: string, key: string, value: unknown, headers: Sent['headers'] = []): Sent {
-  return { method: 'PUT', path, headers: [...headersOf(key), ...headers], body: JSON.stringify(value) }
+export function put(path: string, key: string, value: unknown, headers: Record<string, string> = {}): Sent {
+  return { method: 'PUT', path, headers: [...headersOf(key), ...Object.entries(headers)], body: JSON.stringify(value) }
 }
 
 /** A GET, or another method without a body. */
-export function get(path: string, key: string, headers: Sent['headers'] = [], method = 'GET'): Sent {
-  return { method, path, headers: [...headersOf(key).slice(0, 2), ...headers] }
+export function get(path: string, key: string, headers: Record<string, string> = {}, method = 'GET'): Sent {
+  return { method, path, headers: [...headersOf(key).slice(0, 2), ...Object.entries(headers)] }
 }

@@ -2,7 +2,7 @@ import { createIngest, openMemoryStore, type StoreMetric } from '@ingest/core'
 import t, { type Test } from 'tap'
 import { toFetchHandler } from '../src/fetch-handler.ts'
 import { createMetrics } from '../src/metrics/metrics.ts'
-import type { HandlerOptions } from '../src/router.ts'
+import type { HandlerOptions } from '../src/public-router.ts'
 import { headersOf, openTestIngest, projectId, withMethods } from './test-ingest.ts'
 
 const batchPath = '/v1/events/batch'
@@ -151,7 +151,8 @@ t.test('a store that hangs or fails leaves the other metrics', async (t) => {
   has(t, await metrics.render(), { ingest_store_up: 0, ingest_store_a_bytes: undefined })
   measure = () => new Promise(() => {})
   calls = 0
-  const [text] = await Promise.all([metrics.render(), metrics.render()])
+  const [text, same] = await Promise.all([metrics.render(), metrics.render()])
+  t.equal(same, text, 'concurrent scrapes share one rendering')
   has(t, text, { ingest_store_up: 0, ingest_http_requests_in_flight: 0 })
   t.equal(calls, 1)
 })

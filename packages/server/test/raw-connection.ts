@@ -16,6 +16,14 @@ export interface RawResponse {
   /** As UTF-8. */
   body: string
   bytes: Buffer
+  /** The value of a body in JSON. */
+  json: ReturnType<typeof JSON.parse>
+}
+
+export function toRawResponse(status: number, headers: Record<string, string>, bytes: Buffer): RawResponse {
+  const body = bytes.toString()
+  const isJson = body !== '' && /[/+]json$/.test(headers['content-type'] ?? '')
+  return { status, headers, body, bytes, json: isJson ? JSON.parse(body) : undefined }
 }
 
 /** A TCP connection on which a test writes any bytes and reads whole responses. */
@@ -83,7 +91,7 @@ function parse(text: string, head: boolean): { response: RawResponse; length: nu
   const body = head || [100, 304].includes(status) ? { text: '', length: 0 } : parseBody(rest, headers)
   if (!body) return undefined
   const bytes = Buffer.from(body.text, 'latin1')
-  return { response: { status, headers, body: bytes.toString(), bytes }, length: headEnd + 4 + body.length }
+  return { response: toRawResponse(status, headers, bytes), length: headEnd + 4 + body.length }
 }
 
 /** Undefined while it is incomplete. */

@@ -4,26 +4,10 @@ import { BasicTracerProvider, InMemorySpanExporter, SimpleSpanProcessor } from '
 import t from 'tap'
 import { toFetchHandler } from '../src/fetch-handler.ts'
 import type { RequestRecord } from '../src/http/request-record.ts'
-import type { Log, LogLevel } from '../src/log.ts'
+import { createErrorLog, guardLog, type Log } from '../src/log.ts'
+import type { HandlerOptions } from '../src/public-router.ts'
 import { createTrafficLog, unauthorizedBurst } from '../src/requests/traffic-log.ts'
-import type { HandlerOptions } from '../src/router.ts'
-import { batchOf, openTestIngest, projectId, withMethods } from './test-ingest.ts'
-
-type Line = [level: LogLevel, message: string, fields: Record<string, unknown>]
-
-/** A log that collects its lines from a level on. */
-function collectLines(from: LogLevel): { log: Log; lines: Line[] } {
-  const levels: LogLevel[] = ['debug', 'info', 'warn', 'error']
-  const isLevelEnabled = (level: LogLevel) => levels.indexOf(level) >= levels.indexOf(from)
-  const lines: Line[] = []
-  const add = (level: LogLevel) => (fields: object, message: string) => {
-    lines.push([level, message, fields as Record<string, unknown>])
-  }
-  return {
-    log: { debug: add('debug'), info: add('info'), warn: add('warn'), error: add('error'), isLevelEnabled },
-    lines,
-  }
-}
+import { batchOf, collectLines, type Line, openTestIngest, projectId, withMethods } from './test-ingest.ts'
 
 async function openSender(options: HandlerOptions) {
   const opened = await openTestIngest()
@@ -262,3 +246,37 @@ const w3cPropagator: Parameters<typeof propagation.setGlobalPropagator>[0] = {
       : parent
   },
 }
+
+t.test('an error is logged once a second for each code and message, with the number of those left out', async (t) => {
+  let time = 0
+  const lines: unknown[] = []
+  const error = (fields: object, message: string) => void lines.push([message, fields])
+  const logError = createErrorLog({ error }, () => time)
+  for (; time < 1000; time++) logError('store-unavailable', { at: time }, 'request refused')
+  logError('disk-full', { at: time }, 'request refused')
+  logError('disk-full', { at: time }, 'keys cannot be checked')
+  logError('store-unavailable', { at: time }, 'request refused')
+  time = 5000
+  logError('store-unavailable', { at: time }, 'request refused')
+  t.strictSame(lines, [
+    ['request refused', { at: 0 }],
+    ['request refused', { at: 1000 }],
+    ['keys cannot be checked', { at: 1000 }],
+    ['request refused', { at: 1000, suppressed: 999 }],
+    ['request refused', { at: 5000 }],
+  ])
+})
+
+t.test('a log method that is missing or throws is ignored', async (t) => {
+  const seen: string[] = []
+  const log = guardLog({
+    info: (_: object, message: string) => void seen.push(message),
+    warn() {
+      throw new Error('full')
+    },
+  } as Partial<Log> as Log)
+  for (const level of ['debug', 'info', 'warn', 'error'] as const) log[level]({}, level)
+  t.strictSame(seen, ['info'])
+  t.equal(log.isLevelEnabled?.('debug'), false)
+  t.equal(log.isLevelEnabled?.('warn'), true)
+})

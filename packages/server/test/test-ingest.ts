@@ -1,11 +1,11 @@
 import { createIngest, type EmbeddedIngest, type Ingest, type IngestOptions, openMemoryStore } from '@ingest/core'
-import type { Log } from '../src/log.ts'
+import type { Log, LogLevel } from '../src/log.ts'
 
 export const projectId = 'game-1'
 
-/** An Ingest on a memory store, the headers of an authenticated sender, and the number of stored events. */
-export async function openTestIngest(options: Omit<IngestOptions, 'store'> = {}) {
-  const ingest = createIngest({ store: openMemoryStore(), ...options })
+/** An Ingest, by default on a memory store, the headers of an authenticated sender, and the number of stored events. */
+export async function openTestIngest(given: Omit<IngestOptions, 'store'> | EmbeddedIngest = {}) {
+  const ingest = 'project' in given ? given : createIngest({ store: openMemoryStore(), ...given })
   const { key } = await ingest.keys.create(projectId)
   return { ingest, key, headers: headersOf(key), storedCount: () => countEvents(ingest) }
 }
@@ -66,6 +66,22 @@ export function withMethods(ingest: EmbeddedIngest, replace: (project: Ingest) =
       const project = ingest.project(id)
       return { ...project, ...replace(project) }
     },
+  }
+}
+
+export type Line = [level: LogLevel, message: string, fields: Record<string, unknown>]
+
+/** A log that collects its lines from a level on. */
+export function collectLines(from: LogLevel = 'debug'): { log: Log; lines: Line[] } {
+  const levels: LogLevel[] = ['debug', 'info', 'warn', 'error']
+  const isLevelEnabled = (level: LogLevel) => levels.indexOf(level) >= levels.indexOf(from)
+  const lines: Line[] = []
+  const add = (level: LogLevel) => (fields: object, message: string) => {
+    lines.push([level, message, fields as Record<string, unknown>])
+  }
+  return {
+    log: { debug: add('debug'), info: add('info'), warn: add('warn'), error: add('error'), isLevelEnabled },
+    lines,
   }
 }
 

@@ -1,12 +1,12 @@
 import { type EmbeddedIngest, IngestError } from '@ingest/core'
-import { allowedMethods, indexRoutes, methodNotAllowed, notFound, routeOf } from '../http/find-route.ts'
 import { checkRepeated, type HttpRequest } from '../http/request.ts'
-import { type HttpResponse, newRequestId, problemResponse } from '../http/response.ts'
+import type { HttpResponse } from '../http/response.ts'
 import { createErrorLog, errorsToConsole, guardLog, type Log } from '../log.ts'
 import { type Metrics, metricsContentType } from '../metrics/metrics.ts'
-import { type Router, toIngestError } from '../router.ts'
+import { type Handler, toHandler } from '../node-handler.ts'
+import { createRouter, type Router } from '../router.ts'
 import { getLivez, getReadyz } from '../routes/health.ts'
-import { type CheckToken, createTokenCheck } from './admin-token.ts'
+import { createTokenCheck } from './admin-token.ts'
 import { deleteKey, getKeys, getProjects, type KeysContext, postKey, postRotation } from './keys.ts'
 
 export interface AdminOptions {
@@ -21,7 +21,7 @@ export interface AdminOptions {
 }
 
 interface AdminContext extends KeysContext {
-  renderMetrics: () => Promise<string>
+  metrics: AdminOptions['metrics']
   isDraining: boolean
 }
 
@@ -42,48 +42,35 @@ const routes: readonly AdminRoute[] = [
   { method: 'DELETE', path: '/v1/projects/{projectId}/keys/{keyId}', access: 'token', handle: deleteKey },
   { method: 'POST', path: '/v1/projects/{projectId}/keys/{keyId}/rotate', access: 'token', handle: postRotation },
 ]
-const findPath = indexRoutes(routes)
+
+/**
+ * A handler for the operator of an Ingest: metrics, health and keys. Metrics and health need no token: serve it on a
+ * listener of its own that only operators reach, as `serve` does with the option `admin`.
+ *
+ * @throws {IngestError} `invalid-argument` for a short token
+ */
+export function createAdminHandler(ingest: EmbeddedIngest, options: AdminOptions = {}): Handler {
+  return toHandler(createAdminRouter(ingest, options))
+}
 
 /** @throws {IngestError} `invalid-argument` for a short token */
 export function createAdminRouter(ingest: EmbeddedIngest, options: AdminOptions): Router {
   const { token, metrics, draining } = options
   const log = guardLog(options.log ?? errorsToConsole)
   const checkToken = createTokenCheck(token, log)
-  const logError = createErrorLog(log)
-  const renderMetrics = shareRendering(metrics)
-  return {
-    hasRoute: (path) => findPath(path) !== undefined,
-    async respond(request) {
-      const requestId = newRequestId()
-      const headers: Record<string, string> = { 'Cache-Control': 'no-store', 'X-Request-Id': requestId }
-      try {
-        const context = { ingest, log, request, params: [], renderMetrics, isDraining: draining?.aborted ?? false }
-        const response = await runRoute(context, checkToken, headers)
-        return { ...response, headers: { ...response.headers, ...headers } }
-      } catch (error) {
-        const refusal = toIngestError(error, requestId, { log, logError })
-        const { status, body, headers: own } = problemResponse(refusal, requestId, operatorDetail(refusal))
-        if (status === 401) own['WWW-Authenticate'] = 'Bearer realm="ingest-admin"'
-        return { status, body, headers: { ...own, ...headers } }
-      }
+  return createRouter<AdminRoute>({
+    routes,
+    check: checkHost,
+    async run(route, { request, params, headers }) {
+      if (route.access === 'token') checkToken(request, headers)
+      checkRepeated(request.headers)
+      const isDraining = draining?.aborted ?? false
+      return route.handle({ ingest, log, request, params, metrics, isDraining })
     },
-    refuse: (error) => problemResponse(error, newRequestId()),
-  }
-}
-
-function runRoute(context: AdminContext, checkToken: CheckToken, headers: Record<string, string>) {
-  const { request } = context
-  checkHost(request)
-  const found = findPath(request.path)
-  if (!found) throw notFound()
-  const route = routeOf(found, request.method)
-  if (!route) {
-    headers.Allow = allowedMethods(found)
-    throw methodNotAllowed(headers.Allow)
-  }
-  if (route.access === 'token') checkToken(request)
-  checkRepeated(request.headers)
-  return route.handle({ ...context, params: found.params })
+    log,
+    logError: createErrorLog(log),
+    detailOf: operatorDetail,
+  })
 }
 
 const loopbackAddress = /^(?:::ffff:)?127\.|^::1$/
@@ -100,8 +87,9 @@ function checkHost({ socket, headers }: HttpRequest): void {
 }
 
 /** `GET /metrics`: the metrics in the text format of Prometheus. */
-async function getMetrics({ renderMetrics }: AdminContext): Promise<HttpResponse> {
-  const body = await renderMetrics()
+async function getMetrics({ metrics }: AdminContext): Promise<HttpResponse> {
+  if (!metrics) throw new IngestError('not-found', 'This server measures nothing: pass metrics to its handlers.')
+  const body = await metrics.render()
   return {
     status: 200,
     headers: {
@@ -112,19 +100,7 @@ async function getMetrics({ renderMetrics }: AdminContext): Promise<HttpResponse
   }
 }
 
-/** Concurrent scrapes share one rendering. */
-function shareRendering(metrics: AdminOptions['metrics']): () => Promise<string> {
-  let rendering: Promise<string> | undefined
-  return async () => {
-    if (!metrics) throw new IngestError('not-found', 'This server measures nothing: pass metrics to its handlers.')
-    rendering ??= metrics.render().finally(() => {
-      rendering = undefined
-    })
-    return rendering
-  }
-}
-
-/** With the reason, which the public listener hides. */
+/** With the reason, which the public router hides. */
 function operatorDetail({ message, cause }: IngestError): string {
   return cause instanceof Error && !message.includes(cause.message) ? `${message} ${cause.message}` : message
 }

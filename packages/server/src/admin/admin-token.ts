@@ -1,14 +1,18 @@
 import { hash, timingSafeEqual } from 'node:crypto'
 import { IngestError } from '@ingest/core'
-import { bearerToken } from '../http/bearer.ts'
+import { bearerToken } from '../authenticate.ts'
 import type { HttpRequest } from '../http/request.ts'
 import { createErrorLog, type Log } from '../log.ts'
 
 /** The fewest characters of an admin token: too many to guess, even without a limit of attempts. */
 const adminTokenCharactersMin = 16
 
-/** @throws {IngestError} `unauthorized`; `not-found` if no token is set */
-export type CheckToken = (request: HttpRequest) => void
+/**
+ * A 401 gets its challenge in `headers`.
+ *
+ * @throws {IngestError} `unauthorized`; `not-found` if no token is set
+ */
+type CheckToken = (request: HttpRequest, headers: Record<string, string>) => void
 
 /**
  * Compares tokens in constant time. Wrong ones are logged, without their bytes, at most once a second.
@@ -30,12 +34,13 @@ export function createTokenCheck(token: string | undefined, log: Log): CheckToke
   }
   const expected = digestOf(token)
   const logWarning = createErrorLog({ error: (fields, message) => log.warn(fields, message) })
-  return ({ headers, socket }) => {
-    const given = bearerToken(headers.values.authorization)
+  return ({ headers: { values }, socket }, headers) => {
+    const given = bearerToken(values.authorization)
     if (typeof given === 'string' && timingSafeEqual(digestOf(given), expected)) return
     if (given !== undefined) {
       logWarning('unauthorized', { clientAddress: socket?.remoteAddress }, 'wrong admin token')
     }
+    headers['WWW-Authenticate'] = 'Bearer realm="ingest-admin"'
     throw new IngestError('unauthorized', 'Authorization must be Bearer and the admin token.')
   }
 }

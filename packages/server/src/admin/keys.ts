@@ -1,7 +1,7 @@
 import { type EmbeddedIngest, IngestError, type KeyRecord, type Scope } from '@ingest/core'
 import { describeKey, type JsonObject, parseJson, parseTime, stripByteOrderMark } from '@ingest/core/internal'
-import { checkBodyHeaders } from '../http/body-headers.ts'
-import type { BodyLimit, HttpRequest } from '../http/request.ts'
+import { checkBodyHeaders, limitBody } from '../http/body.ts'
+import type { HttpRequest } from '../http/request.ts'
 import { type HttpResponse, jsonResponse } from '../http/response.ts'
 import type { Log } from '../log.ts'
 
@@ -64,14 +64,7 @@ export async function deleteKey({ ingest, log, params }: KeysContext): Promise<H
 /** The same members as `ingest keys --json`. */
 const describe = (record: KeyRecord) => describeKey(record, Date.now())
 
-const bodyLimit: BodyLimit = {
-  bytesMax: keyBodyBytesMax,
-  tooLarge: (actual) =>
-    new IngestError('body-too-large', `The body holds at most ${keyBodyBytesMax} bytes.`, {
-      limit: keyBodyBytesMax,
-      actual,
-    }),
-}
+const bodyLimit = limitBody(keyBodyBytesMax, 'body-too-large', `The body holds at most ${keyBodyBytesMax} bytes.`)
 
 /** The members of a JSON object; none without a body. An unknown one is refused: a misspelt `expiresAt` never ends. */
 async function readMembers(request: HttpRequest, names: readonly string[]): Promise<JsonObject> {

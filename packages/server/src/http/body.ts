@@ -1,7 +1,88 @@
 import type { IncomingMessage } from 'node:http'
 import { gunzip } from 'node:zlib'
 import { IngestError } from '@ingest/core'
-import type { BodyLimit } from './request.ts'
+import type { BodyLimit, HttpRequest, RequestHeaders } from './request.ts'
+
+/** A limit whose error says `message`, which names the remedy. */
+export function limitBody(bytesMax: number, code: 'body-too-large' | 'chunk-too-large', message: string): BodyLimit {
+  return { bytesMax, tooLarge: (actual) => new IngestError(code, message, { limit: bytesMax, actual }) }
+}
+
+/** A body that a route takes, by its media type. */
+export interface BodyKind {
+  limit: BodyLimit
+}
+
+/**
+ * Finds the kind of a body by its media type, and whether it is gzip.
+ *
+ * @throws {IngestError} in this order: `unsupported-media-type`, `unsupported-coding`, `malformed-request` for an
+ *   invalid length, `limit.tooLarge`.
+ */
+export function checkBodyHeaders<Kind extends BodyKind>(
+  { values }: RequestHeaders,
+  kinds: ReadonlyMap<string, Kind>,
+): { kind: Kind; gzip: boolean } {
+  const kind = kinds.get(mediaTypeOf(values['content-type']))
+  if (!kind) {
+    const types = [...kinds.keys()].join(' or ')
+    throw new IngestError('unsupported-media-type', `The body must be sent with Content-Type: ${types}.`)
+  }
+  const gzip = isGzipCoding(values['content-encoding'])
+  checkTransferCoding(values['transfer-encoding'])
+  checkLength(values['content-length'], kind.limit)
+  return { kind, gzip }
+}
+
+function mediaTypeOf(value = ''): string {
+  if (value === 'application/json') return value
+  return value.split(';', 1)[0]?.trim().toLowerCase() ?? ''
+}
+
+function isGzipCoding(value = ''): boolean {
+  const coding = value.trim().toLowerCase()
+  if (coding === '' || coding === 'identity') return false
+  if (coding === 'gzip' || coding === 'x-gzip') return true
+  throw new IngestError('unsupported-coding', 'Content-Encoding must be gzip or absent.')
+}
+
+/** Node decodes `chunked` and no other transfer coding. */
+function checkTransferCoding(value: string | undefined): void {
+  if (value === undefined || value.trim().toLowerCase() === 'chunked') return
+  throw new IngestError('unsupported-coding', 'Transfer-Encoding must be chunked or absent.')
+}
+
+function checkLength(value: string | undefined, limit: BodyLimit): void {
+  if (value === undefined) return
+  if (!/^\d+$/.test(value)) throw new IngestError('malformed-request', 'Content-Length must be a number of bytes.')
+  if (Number(value) > limit.bytesMax) throw limit.tooLarge(Number(value))
+}
+
+/** How the bytes of a body are charged to a project. */
+export interface BodyCharge {
+  /** Charges the declared length before the body is read; throws to refuse it. */
+  admit(bytes: number): void | Promise<void>
+  /** Charges the bytes beyond the declared length. */
+  charge(bytes: number): unknown
+}
+
+/**
+ * Reads a body and charges the larger of its declared and its inflated length. An undeclared length is admitted as 1.
+ *
+ * @throws {IngestError} what `admit` and `HttpRequest.readBody` throw.
+ */
+export async function readChargedBody(
+  request: HttpRequest,
+  { gzip, limit }: { gzip: boolean; limit: BodyLimit },
+  { admit, charge }: BodyCharge,
+): Promise<{ body: Uint8Array; chargedBytes: number }> {
+  const declaredBytes = Math.max(1, Number(request.headers.values['content-length'] ?? 0))
+  await admit(declaredBytes)
+  const body = await request.readBody(gzip, limit)
+  const chargedBytes = Math.max(declaredBytes, body.length)
+  await charge(chargedBytes - declaredBytes)
+  return { body, chargedBytes }
+}
 
 /**
  * Inflates a gzip body. The limit is checked while inflating.

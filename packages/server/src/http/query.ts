@@ -25,14 +25,14 @@ export function parseQuery<Name extends string>(query: string, names: readonly N
 export const waitSecondsMax = 60
 
 /**
- * Parses whole seconds; returns milliseconds.
+ * Parses whole seconds.
  *
  * @throws {IngestError} `invalid-argument`
  */
-export function parseWait(value: string | undefined): number | undefined {
-  if (value === undefined) return undefined
+export function parseWait(value: string | undefined): { waitMs?: number } {
+  if (value === undefined) return {}
   const seconds = /^\d{1,2}$/.test(value) ? Number(value) : Number.POSITIVE_INFINITY
-  if (seconds <= waitSecondsMax) return seconds * 1000
+  if (seconds <= waitSecondsMax) return { waitMs: seconds * 1000 }
   throw new IngestError('invalid-argument', `wait must be a whole number of seconds from 0 to ${waitSecondsMax}.`, {
     limit: waitSecondsMax,
   })
@@ -43,11 +43,14 @@ export function parseWait(value: string | undefined): number | undefined {
  *
  * @throws {IngestError} `invalid-argument`
  */
-export function parseTimeParameter(name: string, value: string | undefined): number | undefined {
-  if (value === undefined) return undefined
+export function parseTimeParameter<Name extends string>(
+  name: Name,
+  value: string | undefined,
+): Partial<Record<Name, number>> {
+  if (value === undefined) return {}
   // decoding turns the plus of an unescaped zone into a space
   const time = parseTime(value.replace(' ', '+'))
-  if (time !== undefined) return time
+  if (time !== undefined) return { [name]: time } as Record<Name, number>
   throw new IngestError('invalid-argument', `${name} must be an RFC 3339 time with a zone, or milliseconds since 1970.`)
 }
 
@@ -56,9 +59,9 @@ export function parseTimeParameter(name: string, value: string | undefined): num
  *
  * @throws {IngestError} `invalid-argument`
  */
-export function parseLimit(value: string | undefined, max: number): number | undefined {
-  if (value === undefined) return undefined
+export function parseLimit(value: string | undefined, max: number): { limit?: number } {
+  if (value === undefined) return {}
   const limit = /^\d{1,9}$/.test(value) ? Number(value) : 0
-  if (limit >= 1 && limit <= max) return limit
+  if (limit >= 1 && limit <= max) return { limit }
   throw new IngestError('invalid-argument', `limit must be a whole number from 1 to ${max}.`, { limit: max })
 }

@@ -1,4 +1,6 @@
 import type { ErrorCode } from '@ingest/core'
+import type { RequestHeaders } from './request.ts'
+import { newRequestId } from './response.ts'
 
 /** What became of one request, for metrics, logs and traces. Times are those of a monotonic clock, in milliseconds. */
 export interface RequestRecord {
@@ -28,4 +30,31 @@ export interface RequestRecord {
   /** At the end of the response. */
   status: number
   endedAt: number
+}
+
+/** No character of it needs an escape in JSON, in a URL or on a terminal. A key sent by mistake must not be logged. */
+const requestIdPattern = /^(?!.{0,128}ik_[0-9a-z]{8}_)[A-Za-z0-9._-]{1,128}$/
+
+/** The `X-Request-Id` of a request if it is 1 to 128 of `A-Z a-z 0-9 . _ -`, else a new one. */
+export function requestIdOf({ values }: RequestHeaders): string {
+  const id = values['x-request-id']
+  return id !== undefined && requestIdPattern.test(id) ? id : newRequestId()
+}
+
+/** The trace id of a valid `traceparent` (W3C Trace Context, section 3.2). */
+export function traceIdOf({ values }: RequestHeaders): string | undefined {
+  const text = values.traceparent
+  if (text === undefined) return undefined
+  const [, traceId, parentId] = traceparentPattern.exec(text) ?? []
+  if (traceId === undefined || parentId === undefined) return undefined
+  if (text.startsWith('ff') || (text.startsWith('00') && text.length !== traceparentLength)) return undefined
+  return isZero(traceId) || isZero(parentId) ? undefined : traceId
+}
+
+const traceparentPattern = /^[0-9a-f]{2}-([0-9a-f]{32})-([0-9a-f]{16})-[0-9a-f]{2}(?:-|$)/
+/** Of version 00; later versions may be longer. */
+const traceparentLength = 55
+
+function isZero(id: string): boolean {
+  return /^0+$/.test(id)
 }

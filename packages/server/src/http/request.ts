@@ -1,55 +1,36 @@
 import { IngestError } from '@ingest/core'
 
-/** The request headers that are read. */
-export type RequestHeader =
-  | 'accept-encoding'
-  | 'access-control-request-method'
-  | 'authorization'
-  | 'content-encoding'
-  | 'content-length'
-  | 'content-type'
-  | 'host'
-  | 'if-match'
-  | 'if-none-match'
-  | 'if-range'
-  | 'origin'
-  | 'range'
-  | 'traceparent'
-  | 'tracestate'
-  | 'transfer-encoding'
-  | 'x-forwarded-for'
-  | 'x-ingestion-key'
-  | 'x-project-id'
-  | 'x-request-id'
+/**
+ * The request headers that are read, and whether each is a list. A list header may be repeated: its values are joined
+ * with commas (RFC 9110 section 5.3).
+ */
+const lists = {
+  'accept-encoding': true,
+  'access-control-request-method': true,
+  // not a list, but fetch joins repeats: bearerToken refuses them
+  authorization: true,
+  'content-encoding': false,
+  'content-length': false,
+  'content-type': false,
+  host: false,
+  'if-match': true,
+  'if-none-match': true,
+  'if-range': true,
+  origin: true,
+  range: true,
+  // repeated, it is not valid and is ignored, as is X-Request-Id
+  traceparent: true,
+  tracestate: true,
+  'transfer-encoding': false,
+  'x-forwarded-for': true,
+  'x-ingestion-key': false,
+  'x-project-id': false,
+  'x-request-id': true,
+}
 
-/** A list header may be repeated: its values are joined with commas (RFC 9110 section 5.3). */
-const names = new Map<string, { name: RequestHeader; isList: boolean }>(
-  (
-    [
-      ['accept-encoding', true],
-      ['access-control-request-method', true],
-      // not a list, but fetch joins repeats: bearerToken refuses them
-      ['authorization', true],
-      ['content-encoding', false],
-      ['content-length', false],
-      ['content-type', false],
-      ['host', false],
-      ['if-match', true],
-      ['if-none-match', true],
-      ['if-range', true],
-      ['origin', true],
-      ['range', true],
-      // repeated, it is not valid and is ignored, as is X-Request-Id
-      ['traceparent', true],
-      ['tracestate', true],
-      ['transfer-encoding', false],
-      ['x-forwarded-for', true],
-      ['x-ingestion-key', false],
-      ['x-project-id', false],
-      ['x-request-id', true],
-    ] as const
-  ).map(([name, isList]) => [name, { name, isList }]),
-)
+export type RequestHeader = keyof typeof lists
+
+const known = new Map(Object.entries(lists) as [RequestHeader, boolean][])
 
 export interface RequestHeaders {
   values: Partial<Record<RequestHeader, string>>
@@ -62,9 +43,9 @@ export function parseRawHeaders(raw: readonly string[]): RequestHeaders {
   const values: RequestHeaders['values'] = {}
   const repeated: RequestHeader[] = []
   for (let i = 0; i + 1 < raw.length; i += 2) {
-    const known = names.get((raw[i] ?? '').toLowerCase())
-    if (known === undefined) continue
-    const { name, isList } = known
+    const name = (raw[i] ?? '').toLowerCase() as RequestHeader
+    const isList = known.get(name)
+    if (isList === undefined) continue
     const value = raw[i + 1] ?? ''
     if (values[name] === undefined) values[name] = value
     else if (isList) values[name] += `, ${value}`
@@ -77,7 +58,7 @@ export function parseRawHeaders(raw: readonly string[]): RequestHeaders {
 export function parseFetchHeaders(headers: Headers): RequestHeaders {
   const values: RequestHeaders['values'] = {}
   const repeated: RequestHeader[] = []
-  for (const { name, isList } of names.values()) {
+  for (const [name, isList] of known) {
     const value = headers.get(name)
     if (value === null) continue
     values[name] = value

@@ -6,7 +6,7 @@ export interface BodyStream extends AsyncIterableIterator<Uint8Array> {
 export interface StreamOptions {
   /** Called with an error after the start of the stream. */
   onError(error: unknown): void
-  /** Called at the end of the stream, for whatever reason; may be called more than once. */
+  /** Called once, at the end of the stream, for whatever reason. */
   onEnd(): void
 }
 
@@ -18,40 +18,55 @@ export async function startStream(
   source: AsyncIterable<Uint8Array>,
   { onError, onEnd }: StreamOptions,
 ): Promise<Uint8Array | BodyStream> {
-  const iterator = source[Symbol.asyncIterator]()
-  async function next(): Promise<IteratorResult<Uint8Array>> {
-    try {
-      const result = await iterator.next()
-      if (result.done) onEnd()
-      return result
-    } catch (error) {
-      onEnd()
-      throw error
-    }
-  }
-  const first = await next()
+  const rest = watchEnd(source[Symbol.asyncIterator](), onEnd)
+  const first = await rest.next()
   if (first.done) return new Uint8Array()
-  const second = await next()
+  const second = await rest.next()
   if (second.done) return first.value
   const buffered = [first, second]
   const stream: BodyStream = {
     async next() {
-      const result = buffered.shift()
-      if (result) return result
       try {
-        return await next()
+        return buffered.shift() ?? (await rest.next())
       } catch (error) {
         onError(error)
         throw error
       }
     },
-    async return() {
-      onEnd()
+    return() {
       buffered.length = 0
-      await iterator.return?.()
-      return { done: true, value: undefined }
+      return rest.return()
     },
     [Symbol.asyncIterator]: () => stream,
   }
   return stream
+}
+
+/** The same chunks; `onEnd` is called once: at their end, an error, or `return`. */
+export function watchEnd(source: AsyncIterator<Uint8Array>, onEnd: () => void): BodyStream {
+  let isEnded = false
+  function end(): void {
+    if (isEnded) return
+    isEnded = true
+    onEnd()
+  }
+  const watched: BodyStream = {
+    async next() {
+      try {
+        const result = await source.next()
+        if (result.done) end()
+        return result
+      } catch (error) {
+        end()
+        throw error
+      }
+    },
+    async return() {
+      end()
+      await source.return?.()
+      return { done: true, value: undefined }
+    },
+    [Symbol.asyncIterator]: () => watched,
+  }
+  return watched
 }

@@ -7,8 +7,10 @@ import { IngestError } from '@ingest/core'
 export const concurrencyLimits = {
   /** Batches that are being received or stored. */
   batches: { what: 'batches', max: 1024, projectMax: 256 },
-  /** Publications and chunks that are being received or stored; `bodyMemoryLimits` bounds the bytes received. */
+  /** Publications and chunks that are being received or stored; `uploadBytes` bounds the bytes received. */
   uploads: { what: 'uploads', max: 1024, projectMax: 128 },
+  /** The bytes of their bodies. */
+  uploadBytes: { what: 'unfinished uploads', max: 256 * 1024 * 1024, projectMax: 64 * 1024 * 1024 },
   /** Those of them whose body is complete: each holds up to 4 MiB, inflated, and its decoded content. */
   storedUploads: { what: 'uploads', max: 32, projectMax: 16 },
   /** Reads, until the response is sent: each holds a chunk of up to 1 MiB. */
@@ -19,14 +21,22 @@ export const concurrencyLimits = {
 
 export type ConcurrencyLimitName = keyof typeof concurrencyLimits
 
-/** Bounds the requests in flight. */
+/** Bounds the requests in flight, or their bytes. */
 export interface ConcurrencyLimit {
   /**
-   * Takes a slot for the project. Returns a function that releases it; only its first call has an effect.
+   * Takes slots for the project, by default one.
    *
-   * @throws {IngestError} `overloaded` when every slot is taken.
+   * @throws {IngestError} `overloaded` when fewer are free.
    */
-  acquire(projectId: string): () => void
+  take(projectId: string, count?: number): Slots
+}
+
+/** The slots of one request. */
+export interface Slots {
+  /** Takes more of them. @throws {IngestError} `overloaded`, with nothing taken */
+  add(count: number): void
+  /** Releases all; only its first call has an effect. */
+  release(): void
 }
 
 export function createConcurrencyLimit({
@@ -38,24 +48,33 @@ export function createConcurrencyLimit({
   max: number
   projectMax: number
 }): ConcurrencyLimit {
-  const inFlightByProject = new Map<string, number>()
-  let inFlight = 0
+  const takenByProject = new Map<string, number>()
+  let taken = 0
+
+  function change(projectId: string, count: number): void {
+    taken += count
+    const own = (takenByProject.get(projectId) ?? 0) + count
+    if (own === 0) takenByProject.delete(projectId)
+    else takenByProject.set(projectId, own)
+  }
+
   return {
-    acquire(projectId) {
-      const own = inFlightByProject.get(projectId) ?? 0
-      if (inFlight >= max || own >= projectMax) {
-        throw new IngestError('overloaded', `Too many ${what} in flight: try again later.`, { retryAfterSeconds: 1 })
+    take(projectId, count = 1) {
+      let own = 0
+      function add(more: number): void {
+        if (taken + more > max || (takenByProject.get(projectId) ?? 0) + more > projectMax) {
+          throw new IngestError('overloaded', `Too many ${what} in flight: try again later.`, { retryAfterSeconds: 1 })
+        }
+        own += more
+        change(projectId, more)
       }
-      inFlight++
-      inFlightByProject.set(projectId, own + 1)
-      let isReleased = false
-      return () => {
-        if (isReleased) return
-        isReleased = true
-        inFlight--
-        const left = (inFlightByProject.get(projectId) ?? 1) - 1
-        if (left === 0) inFlightByProject.delete(projectId)
-        else inFlightByProject.set(projectId, left)
+      add(count)
+      return {
+        add,
+        release() {
+          change(projectId, -own)
+          own = 0
+        },
       }
     },
   }
@@ -63,12 +82,6 @@ export function createConcurrencyLimit({
 
 /** A limit for each kind of request. */
 export function createConcurrencyLimits(): Readonly<Record<ConcurrencyLimitName, ConcurrencyLimit>> {
-  const { batches, uploads, storedUploads, downloads, longPolls } = concurrencyLimits
-  return {
-    batches: createConcurrencyLimit(batches),
-    uploads: createConcurrencyLimit(uploads),
-    storedUploads: createConcurrencyLimit(storedUploads),
-    downloads: createConcurrencyLimit(downloads),
-    longPolls: createConcurrencyLimit(longPolls),
-  }
+  const limits = Object.entries(concurrencyLimits).map(([name, limit]) => [name, createConcurrencyLimit(limit)])
+  return Object.fromEntries(limits)
 }

@@ -1,10 +1,12 @@
 import { IngestError } from '@ingest/core'
+import type { LogError } from '../log.ts'
 import {
   divideQuotas,
   parseRateLimits,
   policyText,
   type Quota,
   type QuotaName,
+  type Quotas,
   quotaNames,
   type RateLimit,
   type RateLimits,
@@ -73,6 +75,31 @@ export interface MemoryRateLimiter extends RateLimiter {
 export const unlimited: RateLimiter = { admit() {}, charge: () => true, headers: () => undefined }
 
 /**
+ * A limiter of the embedder, whose failures refuse requests. A request that was admitted and handled is not refused
+ * because its headers fail: it has none then.
+ *
+ * @throws {IngestError} what `limiter` throws, and `overloaded` for any other error, which is logged
+ */
+export function guardRateLimiter(limiter: RateLimiter, logError: LogError): RateLimiter {
+  async function guard<T>(call: () => T | Promise<T>): Promise<T> {
+    try {
+      return await call()
+    } catch (error) {
+      if (error instanceof IngestError) throw error
+      logError('overloaded', { err: error }, 'rate limits cannot be checked')
+      throw new IngestError('overloaded', 'Rate limits cannot be checked now: try again later.', {
+        retryAfterSeconds: 1,
+      })
+    }
+  }
+  return {
+    admit: (...args) => guard(() => limiter.admit(...args)),
+    charge: (...args) => guard(() => limiter.charge(...args)),
+    headers: (...args) => guard(() => limiter.headers(...args)).catch(() => undefined),
+  }
+}
+
+/**
  * A leaky bucket for each limit of each project. `serverCount` returns the number of live servers, between which the
  * limits are divided; default: 1.
  *
@@ -82,8 +109,8 @@ export function createRateLimiter(
   { now = () => performance.now(), ...limits }: RateLimits = {},
   serverCount: () => number = () => 1,
 ): MemoryRateLimiter {
-  const shares = createShares(parseRateLimits(limits), serverCount)
-  const buckets = createBuckets(shares, now)
+  const currentShare = createShares(parseRateLimits(limits), serverCount)
+  const buckets = createBuckets(currentShare, now)
 
   function charge(levels: Levels, amounts: Amounts): void {
     for (const [name, amount] of entriesOf(amounts)) levels[name] += amount * 1000
@@ -91,7 +118,7 @@ export function createRateLimiter(
 
   return {
     admit(projectId, amounts, { retry = {}, charged = {} } = {}) {
-      const { quotas } = shares.current()
+      const { quotas } = currentShare()
       const levels = buckets.levelsOf(projectId)
       const waitFor = ([name, amount]: [QuotaName, number], credit = 0) => {
         const level = Math.max(0, levels[name] - credit * 1000)
@@ -106,13 +133,13 @@ export function createRateLimiter(
       charge(levels, amounts)
     },
     charge(projectId, amounts) {
-      const { quotas } = shares.current()
+      const { quotas } = currentShare()
       const levels = buckets.levelsOf(projectId)
       charge(levels, amounts)
       return entriesOf(amounts).every(([name]) => levels[name] < quotas[name].burst * 1000)
     },
     headers(projectId, budget) {
-      const { quotas, policies } = shares.current()
+      const { quotas, policies } = currentShare()
       const levels = buckets.levelsOf(projectId)
       const remaining = quotasByBudget[budget].map((name) => remainingText(quotas[name], levels[name]))
       return { RateLimit: remaining.join(', '), 'RateLimit-Policy': policies[budget] }
@@ -128,27 +155,22 @@ function entriesOf(amounts: Amounts): [QuotaName, number][] {
 /** The part of the limits that one of several servers admits. */
 interface Share {
   serverCount: number
-  quotas: Readonly<Record<QuotaName, Quota>>
+  quotas: Quotas
   /** The `RateLimit-Policy` of each budget. */
   policies: Readonly<Record<Budget, string>>
 }
 
-interface Shares {
-  current(): Share
-}
-
-function createShares(whole: Readonly<Record<QuotaName, Quota>>, serverCount: () => number): Shares {
+/** A function that returns the share of the servers that are live now. */
+function createShares(whole: Quotas, serverCount: () => number): () => Share {
   let share = shareOf(whole, serverCount())
-  return {
-    current() {
-      const count = serverCount()
-      if (count !== share.serverCount) share = shareOf(whole, count)
-      return share
-    },
+  return () => {
+    const count = serverCount()
+    if (count !== share.serverCount) share = shareOf(whole, count)
+    return share
   }
 }
 
-function shareOf(whole: Readonly<Record<QuotaName, Quota>>, serverCount: number): Share {
+function shareOf(whole: Quotas, serverCount: number): Share {
   const quotas = divideQuotas(whole, serverCount)
   const policyOf = (budget: Budget) => quotasByBudget[budget].map((name) => policyText(quotas[name])).join(', ')
   const policies = { batches: policyOf('batches'), maps: policyOf('maps'), reads: policyOf('reads') }
@@ -174,12 +196,12 @@ interface Buckets {
   count(): number
 }
 
-function createBuckets(shares: Shares, now: () => number): Buckets {
+function createBuckets(currentShare: () => Share, now: () => number): Buckets {
   const levelsByProject = new Map<string, Levels>()
 
   function leak(levels: Levels, time: number): void {
     const passedMs = time - levels.at
-    const { quotas } = shares.current()
+    const { quotas } = currentShare()
     levels.at = time
     for (const name of quotaNames) levels[name] = Math.max(0, levels[name] - passedMs * quotas[name].perSecond)
   }

@@ -45,19 +45,8 @@ export const rateLimitsDefault = {
   readBytes: { perSecond: 16 * 1024 * 1024, burst: 64 * 1024 * 1024 },
 } as const satisfies RateLimits
 
-export const quotaNames = [
-  'requests',
-  'events',
-  'batchBytes',
-  'mapRequests',
-  'mapBytes',
-  'readRequests',
-  'readBytes',
-] as const
-export type QuotaName = (typeof quotaNames)[number]
-
-/** One limit of every project. */
-export interface Quota extends RateLimit {
+/** What a limit is called, and the smallest burst that can be configured. */
+interface QuotaKind {
   /** Its name in the headers. */
   policy: string
   /**
@@ -67,45 +56,37 @@ export interface Quota extends RateLimit {
   unit: 'requests' | 'content-bytes' | 'events'
   /** Its unit in error messages. */
   what: string
-  /** The smallest burst that can be configured. */
   burstMin: number
 }
+
+const quotaKinds = {
+  requests: { policy: 'requests', unit: 'requests', what: 'requests', burstMin: 1 },
+  events: { policy: 'events', unit: 'events', what: 'events', burstMin: batchEventsMax },
+  batchBytes: { policy: 'batch-bytes', unit: 'content-bytes', what: 'batch bytes', burstMin: batchBytesMax },
+  mapRequests: { policy: 'map-requests', unit: 'requests', what: 'map requests', burstMin: 1 },
+  mapBytes: { policy: 'map-bytes', unit: 'content-bytes', what: 'map bytes', burstMin: 1 },
+  readRequests: { policy: 'read-requests', unit: 'requests', what: 'reads', burstMin: 1 },
+  readBytes: { policy: 'read-bytes', unit: 'content-bytes', what: 'read bytes', burstMin: readBytesMin },
+} as const satisfies Record<string, QuotaKind>
+
+export type QuotaName = keyof typeof quotaKinds
+
+export const quotaNames = Object.keys(quotaKinds) as QuotaName[]
+
+/** One limit of every project. */
+export interface Quota extends RateLimit, QuotaKind {}
+
+export type Quotas = Readonly<Record<QuotaName, Quota>>
 
 /**
  * The quota of each limit.
  *
  * @throws {IngestError} `invalid-argument`
  */
-export function parseRateLimits(limits: Omit<RateLimits, 'now'>): Readonly<Record<QuotaName, Quota>> {
+export function parseRateLimits(limits: Omit<RateLimits, 'now'>): Quotas {
   const batchBytes = batchBytesFor(limits.events ?? rateLimitsDefault.events)
   const all = { ...rateLimitsDefault, batchBytes, ...limits }
-  const quotas: Record<QuotaName, Quota> = {
-    requests: { ...all.requests, policy: 'requests', unit: 'requests', what: 'requests', burstMin: 1 },
-    events: { ...all.events, policy: 'events', unit: 'events', what: 'events', burstMin: batchEventsMax },
-    batchBytes: {
-      ...all.batchBytes,
-      policy: 'batch-bytes',
-      unit: 'content-bytes',
-      what: 'batch bytes',
-      burstMin: batchBytesMax,
-    },
-    mapRequests: {
-      ...all.mapRequests,
-      policy: 'map-requests',
-      unit: 'requests',
-      what: 'map requests',
-      burstMin: 1,
-    },
-    mapBytes: { ...all.mapBytes, policy: 'map-bytes', unit: 'content-bytes', what: 'map bytes', burstMin: 1 },
-    readRequests: { ...all.readRequests, policy: 'read-requests', unit: 'requests', what: 'reads', burstMin: 1 },
-    readBytes: {
-      ...all.readBytes,
-      policy: 'read-bytes',
-      unit: 'content-bytes',
-      what: 'read bytes',
-      burstMin: readBytesMin,
-    },
-  }
+  const quotas = mapQuotas((name) => ({ ...all[name], ...quotaKinds[name] }))
   for (const name of quotaNames) checkQuota(quotas[name])
   return quotas
 }
@@ -114,16 +95,19 @@ export function parseRateLimits(limits: Omit<RateLimits, 'now'>): Readonly<Recor
  * The share of one of `serverCount` servers: whole numbers of at least 1 a second, and at least the smallest burst, so
  * that each server can admit a full batch.
  */
-export function divideQuotas(
-  quotas: Readonly<Record<QuotaName, Quota>>,
-  serverCount: number,
-): Readonly<Record<QuotaName, Quota>> {
-  const divide = (quota: Quota): Quota => ({
-    ...quota,
-    perSecond: Math.max(1, Math.floor(quota.perSecond / serverCount)),
-    burst: Math.max(quota.burstMin, Math.floor(quota.burst / serverCount)),
+export function divideQuotas(quotas: Quotas, serverCount: number): Quotas {
+  return mapQuotas((name) => {
+    const { perSecond, burst, burstMin } = quotas[name]
+    return {
+      ...quotas[name],
+      perSecond: Math.max(1, Math.floor(perSecond / serverCount)),
+      burst: Math.max(burstMin, Math.floor(burst / serverCount)),
+    }
   })
-  return Object.fromEntries(quotaNames.map((name) => [name, divide(quotas[name])])) as Record<QuotaName, Quota>
+}
+
+function mapQuotas(quotaOf: (name: QuotaName) => Quota): Quotas {
+  return Object.fromEntries(quotaNames.map((name) => [name, quotaOf(name)])) as Quotas
 }
 
 function batchBytesFor({ perSecond, burst }: RateLimit): RateLimit {

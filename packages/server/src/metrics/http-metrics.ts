@@ -1,6 +1,6 @@
-import type { ErrorCode } from '@ingest/core'
-import { Counter, Gauge, Histogram, type Registry } from 'prom-client'
+import type { BatchReport, ErrorCode } from '@ingest/core'
 import type { RequestRecord } from '../http/request-record.ts'
+import type { MetricFactory } from './define-metrics.ts'
 
 /** From a look-up in memory to a slow disk. */
 const stepBuckets = [0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 10]
@@ -25,48 +25,35 @@ export interface HttpMetrics {
   begin(): void
   /** Counts a request whose response has ended. */
   end(record: RequestRecord): void
-  /** The steps of batches. */
-  steps: Histogram<'step'>
+  /** The steps of a batch in the Ingest. */
+  countSteps(report: BatchReport): void
 }
 
 /** The metrics of requests. Every label is one of a small set. */
-export function createHttpMetrics(registry: Registry): HttpMetrics {
-  const registers = [registry]
-  const durations = new Histogram({
-    name: 'ingest_http_request_duration_seconds',
-    help: 'Requests from their headers to the end of their response.',
-    registers,
-    labelNames: ['route'],
-    buckets: requestBuckets,
-  })
-  const steps = new Histogram({
-    name: 'ingest_batch_step_duration_seconds',
-    help: 'The steps of a batch.',
-    registers,
-    labelNames: ['step'],
-    buckets: stepBuckets,
-  })
-  const requests = new Counter({
-    name: 'ingest_http_requests_total',
-    help: 'Requests whose response has ended.',
-    registers,
-    labelNames: ['route', 'method', 'status'],
-  })
-  const problems = new Counter({
-    name: 'ingest_http_problems_total',
-    help: 'Requests refused with an error, by its code.',
-    registers,
-    labelNames: ['code'],
-  })
+export function createHttpMetrics({ counter, gauge, histogram }: MetricFactory): HttpMetrics {
+  const durations = histogram(
+    'ingest_http_request_duration_seconds',
+    'Requests from their headers to the end of their response.',
+    requestBuckets,
+    'route',
+  )
+  const steps = histogram('ingest_batch_step_duration_seconds', 'The steps of a batch.', stepBuckets, 'step')
+  const requests = counter(
+    'ingest_http_requests_total',
+    'Requests whose response has ended.',
+    'route',
+    'method',
+    'status',
+  )
+  const problems = counter('ingest_http_problems_total', 'Requests refused with an error, by its code.', 'code')
   for (const code of problemsShown) problems.inc({ code }, 0)
-  const inFlight = new Gauge({
-    name: 'ingest_http_requests_in_flight',
-    help: 'Requests whose response has not ended.',
-    registers,
-  })
+  const inFlight = gauge('ingest_http_requests_in_flight', 'Requests whose response has not ended.')
 
   return {
-    steps,
+    countSteps({ durationMs, appendMs }) {
+      steps.observe({ step: 'decide' }, (durationMs - appendMs) / 1000)
+      if (appendMs > 0) steps.observe({ step: 'append' }, appendMs / 1000)
+    },
     begin() {
       inFlight.inc()
     },

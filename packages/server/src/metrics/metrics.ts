@@ -1,6 +1,7 @@
 import type { EmbeddedIngest } from '@ingest/core'
-import { Counter, collectDefaultMetrics, Histogram, Registry } from 'prom-client'
+import { collectDefaultMetrics, Registry } from 'prom-client'
 import type { RequestRecord } from '../http/request-record.ts'
+import { type MetricFactory, metricsIn } from './define-metrics.ts'
 import { createHttpMetrics } from './http-metrics.ts'
 import { createProjectMetrics } from './project-metrics.ts'
 import { createStoreMetrics, measureTimeoutMs } from './store-metrics.ts'
@@ -13,7 +14,7 @@ export interface MetricsOptions {
 /** The metrics of one Ingest and the handlers that use them. */
 export interface Metrics {
   /**
-   * The metrics in the text format of Prometheus. Concurrent calls share one collection. Takes at most 2 seconds: without
+   * The metrics in the text format of Prometheus. Concurrent calls share one rendering. Takes at most 2 seconds: without
    * a response of the store, `ingest_store_up` is 0 and the other metrics of the store are missing.
    */
   render(): Promise<string>
@@ -36,18 +37,25 @@ export function createMetrics(
   { projectsMax = 100 }: MetricsOptions = {},
 ): Metrics {
   const registry = new Registry()
-  const projects = createProjectMetrics(registry, projectsMax)
-  const http = createHttpMetrics(registry)
+  const factory = metricsIn(registry)
+  const projects = createProjectMetrics(factory, projectsMax)
+  const http = createHttpMetrics(factory)
   const store = createStoreMetrics(registry, ingest, measureTimeoutMs)
-  observeBatches(ingest, registry, { projects, http })
-  observeCommits(ingest, registry)
-  collectDefaultMetrics({ register: registry })
-  const collect = shareCalls(store.collect)
-  return {
-    async render() {
-      await collect()
-      return registry.metrics()
+  const issues = factory.counter('ingest_event_issues_total', 'Issues of rejected events, by code.', 'code')
+  ingest.observe({
+    onBatch(report) {
+      projects.countBatch(report)
+      http.countSteps(report)
+      for (const rejected of report.result.rejected) for (const { code } of rejected.issues) issues.inc({ code })
     },
+  })
+  observeCommits(ingest, factory)
+  collectDefaultMetrics({ register: registry })
+  return {
+    render: shareCalls(async () => {
+      await store.collect()
+      return registry.metrics()
+    }),
     requests: {
       begin: http.begin,
       end(record) {
@@ -58,40 +66,17 @@ export function createMetrics(
   }
 }
 
-function observeBatches(
-  ingest: Pick<EmbeddedIngest, 'observe'>,
-  registry: Registry,
-  { projects, http }: { projects: ReturnType<typeof createProjectMetrics>; http: ReturnType<typeof createHttpMetrics> },
-): void {
-  const issues = new Counter({
-    name: 'ingest_event_issues_total',
-    help: 'Issues of rejected events, by code.',
-    registers: [registry],
-    labelNames: ['code'],
-  })
-  ingest.observe({
-    onBatch(report) {
-      projects.countBatch(report)
-      http.steps.observe({ step: 'decide' }, (report.durationMs - report.appendMs) / 1000)
-      if (report.appendMs > 0) http.steps.observe({ step: 'append' }, report.appendMs / 1000)
-      for (const rejected of report.result.rejected) for (const { code } of rejected.issues) issues.inc({ code })
-    },
-  })
-}
-
-function observeCommits(ingest: Pick<EmbeddedIngest, 'observe'>, registry: Registry): void {
-  const durations = new Histogram({
-    registers: [registry],
-    name: 'ingest_commit_duration_seconds',
-    help: 'Commits of the store, from the start of the transaction to its durable end.',
-    buckets: [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 10, 30],
-  })
-  const requests = new Histogram({
-    registers: [registry],
-    name: 'ingest_commit_requests',
-    help: 'Requests that were committed together.',
-    buckets: [1, 2, 4, 8, 16, 32, 64, 128, 256],
-  })
+function observeCommits(ingest: Pick<EmbeddedIngest, 'observe'>, { histogram }: MetricFactory): void {
+  const durations = histogram(
+    'ingest_commit_duration_seconds',
+    'Commits of the store, from the start of the transaction to its durable end.',
+    [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 10, 30],
+  )
+  const requests = histogram(
+    'ingest_commit_requests',
+    'Requests that were committed together.',
+    [1, 2, 4, 8, 16, 32, 64, 128, 256],
+  )
   ingest.observe({
     onCommit(commit) {
       durations.observe(commit.durationMs / 1000)
@@ -101,8 +86,8 @@ function observeCommits(ingest: Pick<EmbeddedIngest, 'observe'>, registry: Regis
 }
 
 /** A function whose concurrent calls share one call of `run`. */
-function shareCalls(run: () => Promise<void>): () => Promise<void> {
-  let running: Promise<void> | undefined
+function shareCalls<T>(run: () => Promise<T>): () => Promise<T> {
+  let running: Promise<T> | undefined
   return () => {
     running ??= run().finally(() => {
       running = undefined

@@ -1,6 +1,6 @@
 import type { BatchReport } from '@ingest/core'
-import { Counter, type Registry } from 'prom-client'
 import type { RequestRecord } from '../http/request-record.ts'
+import type { MetricFactory } from './define-metrics.ts'
 
 /** The label of all projects beyond the most that have one of their own. */
 const otherProjects = 'other'
@@ -15,7 +15,7 @@ export interface ProjectMetrics {
  * The metrics with a project as their label. Projects have stored events or a valid key, so that a request without one
  * creates no label.
  */
-export function createProjectMetrics(registry: Registry, projectsMax: number): ProjectMetrics {
+export function createProjectMetrics({ counter }: MetricFactory, projectsMax: number): ProjectMetrics {
   const labels = new Set<string>()
 
   function labelOf(projectId: string): string {
@@ -26,20 +26,25 @@ export function createProjectMetrics(registry: Registry, projectsMax: number): P
     return projectId
   }
 
-  const counter = <Label extends string>(name: string, help: string, ...labelNames: Label[]) =>
-    new Counter({ name, help, registers: [registry], labelNames: ['project', ...labelNames] })
   const batches = counter(
     'ingest_batches_total',
     'Batches: accepted if an event was stored, rejected if none was and one is invalid, refused as a whole by an error.',
+    'project',
     'outcome',
   )
-  const events = counter('ingest_events_total', 'Events of batches.', 'outcome')
-  const rateLimited = counter('ingest_rate_limited_requests_total', 'Requests refused by a rate limit.', 'budget')
+  const events = counter('ingest_events_total', 'Events of batches.', 'project', 'outcome')
+  const rateLimited = counter(
+    'ingest_rate_limited_requests_total',
+    'Requests refused by a rate limit.',
+    'project',
+    'budget',
+  )
   const conflicts = counter(
     'ingest_duplicate_conflicts_total',
     'Duplicates whose bytes differ from those of the stored event.',
+    'project',
   )
-  const freezes = counter('ingest_builds_frozen_total', 'Builds frozen by their first event.')
+  const freezes = counter('ingest_builds_frozen_total', 'Builds frozen by their first event.', 'project')
 
   /** These exist before the first of them, so that a rate sees it. */
   function showZeros(project: string): void {

@@ -1,5 +1,6 @@
 import type { EmbeddedIngest, StoreMetric } from '@ingest/core'
-import { Counter, Gauge, type Registry } from 'prom-client'
+import type { Registry } from 'prom-client'
+import { type MetricFactory, metricsIn } from './define-metrics.ts'
 
 /** How long a scrape waits for the store: less than the time-out of a scrape, 10 seconds. */
 export const measureTimeoutMs = 2000
@@ -14,11 +15,8 @@ export function createStoreMetrics(
   ingest: Pick<EmbeddedIngest, 'measure' | 'checkReady'>,
   timeoutMs: number,
 ): { collect(): Promise<void> } {
-  const up = new Gauge({
-    name: 'ingest_store_up',
-    help: 'Whether the store responded to this scrape and could store a batch.',
-    registers: [registry],
-  })
+  const metrics = metricsIn(registry)
+  const up = metrics.gauge('ingest_store_up', 'Whether the store responded to this scrape and could store a batch.')
   let registered: string[] = []
   let measuring: Promise<readonly StoreMetric[]> | undefined
 
@@ -39,7 +37,7 @@ export function createStoreMetrics(
       up.set(measured && isReady ? 1 : 0)
       for (const name of registered) registry.removeSingleMetric(name)
       registered = (measured ?? []).map(({ name }) => name)
-      for (const metric of measured ?? []) register(registry, metric)
+      for (const metric of measured ?? []) register(metrics, metric)
     },
   }
 }
@@ -59,14 +57,8 @@ async function settleWithin<T>(promise: Promise<T>, timeoutMs: number): Promise<
   }
 }
 
-function register(registry: Registry, { name, help, type, values }: StoreMetric): void {
+function register({ counter, gauge }: MetricFactory, { name, help, type, values }: StoreMetric): void {
   const labelNames = [...new Set(values.flatMap(({ labels }) => Object.keys(labels ?? {})))]
-  const options = { name, help, labelNames, registers: [registry] }
-  if (type === 'counter') {
-    const counter = new Counter(options)
-    for (const { labels = {}, value } of values) counter.inc(labels, value)
-  } else {
-    const gauge = new Gauge(options)
-    for (const { labels = {}, value } of values) gauge.set(labels, value)
-  }
+  const metric = (type === 'counter' ? counter : gauge)(name, help, ...labelNames)
+  for (const { labels = {}, value } of values) metric.inc(labels, value)
 }

@@ -18,7 +18,7 @@ import {
   RejectedEvent,
   Stats,
 } from '@ingest/core/wire'
-import type { Header } from '../operation.ts'
+import { type Header, type HeaderDescription, headers } from '../operation.ts'
 import { codesOfRoutes, meaningOf, Problem, problemExample } from './problems.ts'
 
 export type Json = Record<string, unknown>
@@ -65,40 +65,6 @@ export function withReferences(value: unknown, isRoot = false): unknown {
   return Object.fromEntries(Object.entries(value).map(([key, each]) => [key, withReferences(each)]))
 }
 
-const text = { type: 'string' }
-
-/** The headers of responses. */
-const headers: Readonly<Record<Header, { description: string; schema: object; isOptional?: true }>> = {
-  'Accept-Ranges': { description: 'The unit of `Range`.', schema: { const: 'bytes' } },
-  Allow: { description: 'The methods of the path.', schema: text },
-  'Cache-Control': { description: '`no-store` unless stated otherwise.', schema: text },
-  'Content-Length': {
-    description: 'Missing where the length is not known when the response starts.',
-    schema: { type: 'integer' },
-    isOptional: true,
-  },
-  'Content-Range': {
-    description: 'The range and the size of the map.',
-    schema: { type: 'string', pattern: '^bytes (\\d+-\\d+|\\*)/\\d+$' },
-  },
-  ETag: { description: 'The digest of the bytes, as a strong entity tag.', schema: text },
-  RateLimit: {
-    description: 'What remains of each limit, if the server has rate limits ([draft 11](http-api.md#rate-limits)).',
-    schema: text,
-    isOptional: true,
-  },
-  'RateLimit-Policy': {
-    description: 'The limits, in the same order.',
-    schema: text,
-    isOptional: true,
-  },
-  'Retry-After': { description: 'Seconds to wait.', schema: { type: 'integer', minimum: 1 } },
-  Vary: { description: 'What the response depends on.', schema: text },
-  'WWW-Authenticate': { description: 'The challenge (RFC 9110 section 11.6.1).', schema: text },
-  'X-Content-Type-Options': { description: 'Keeps browsers from guessing.', schema: { const: 'nosniff' } },
-  'X-Request-Id': { description: 'The id of this request, also in the log and in problem documents.', schema: text },
-}
-
 /** References to headers by name. */
 export function headerReferences(names: readonly Header[]): Json {
   return Object.fromEntries(names.map((name) => [name, { $ref: `#/components/headers/${name}` }]))
@@ -125,7 +91,7 @@ export function components(): Json {
   return {
     schemas: Object.fromEntries(Object.entries(schemas).map(([name, schema]) => [name, withReferences(schema, true)])),
     headers: Object.fromEntries(
-      Object.entries(headers).map(([name, { description, schema, isOptional }]) => [
+      Object.entries<HeaderDescription>(headers).map(([name, { description, schema, isOptional }]) => [
         name,
         { description: absoluteLinks(description), schema, ...(!isOptional && { required: true }) },
       ]),

@@ -5,9 +5,9 @@ import { entityTag, listsTag } from '../routes/get-map-content.ts'
 import { openapiDocument } from './document.ts'
 
 /** The document of `routes`, which is written on the first request. */
-export function createOpenapiRoute(routes: (own: OpenRoute) => readonly (ProjectRoute | OpenRoute)[]): OpenRoute {
+export function createOpenapiRoute(routes: () => readonly (ProjectRoute | OpenRoute)[]): OpenRoute {
   let written: { body: string; tag: string } | undefined
-  const route: OpenRoute = {
+  return {
     method: 'GET',
     path: '/openapi.json',
     operation: {
@@ -22,7 +22,7 @@ export function createOpenapiRoute(routes: (own: OpenRoute) => readonly (Project
       },
     },
     async handle({ request }) {
-      written ??= write(routes(route))
+      written ??= write(routes())
       const { body, tag } = written
       const headers = { ETag: tag, 'Cache-Control': 'public, max-age=300' }
       const known = request.headers.values['if-none-match']
@@ -35,7 +35,6 @@ export function createOpenapiRoute(routes: (own: OpenRoute) => readonly (Project
       }
     },
   }
-  return route
 }
 
 function write(routes: readonly (ProjectRoute | OpenRoute)[]): { body: string; tag: string } {

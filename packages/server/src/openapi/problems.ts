@@ -2,122 +2,61 @@ import { type ErrorCode, type ErrorDetails, errorTable, IngestError } from '@ing
 import { Issue } from '@ingest/core/wire'
 import { problemResponse } from '../http/response.ts'
 
-/** The error of an example. */
-interface Example {
-  detail: string
-  details?: ErrorDetails
-}
+const bytesMax = { limit: 1_048_576, actual: 2_000_000 }
+const soon = { retryAfterSeconds: 1 }
 
-/** Of each code that a route returns, in the order of their table. */
-const examples: Readonly<Partial<Record<ErrorCode, Example>>> = {
-  'malformed-request': {
-    detail: 'The request has no Host header.',
-  },
-  'repeated-header': {
-    detail: 'The header content-type must not be repeated.',
-  },
-  'unsupported-media-type': {
-    detail: 'The body must be sent with Content-Type: application/json.',
-  },
-  'unsupported-coding': {
-    detail: 'Content-Encoding must be gzip or absent.',
-  },
-  'malformed-body': { detail: 'The body is not JSON.' },
-  'invalid-envelope': {
-    detail: 'The body must have an array "events": { "events": [ … ] }.',
-  },
-  'invalid-argument': {
-    detail: 'limit must be a whole number from 1 to 1000.',
-    details: { limit: 1000 },
-  },
-  'invalid-cursor': {
-    detail: 'The cursor belongs to another store or project.',
-  },
-  'invalid-publication': {
-    detail: 'The publication is invalid at "/buildId": Every map needs a buildId.',
-    details: { issues: [{ code: 'required', path: '/buildId', message: 'Every map needs a buildId.' }] },
-  },
-  'digest-mismatch': { detail: 'Expected the digest of the bytes.' },
-  unauthorized: {
-    detail: 'X-Project-Id, and X-Ingestion-Key or Authorization: Bearer, must be those of an active key.',
-  },
-  'not-found': { detail: 'There is nothing at this path.' },
-  'map-not-found': {
-    detail: 'No map was published for this place and build.',
-  },
-  'chunk-not-found': {
-    detail: 'The project has no chunk with this digest.',
-  },
-  'method-not-allowed': { detail: 'This path takes POST.' },
-  'request-timeout': {
-    detail: 'The request took too long to arrive.',
-  },
-  'map-frozen': {
-    detail: 'The build is frozen with another map: publish under a new buildId.',
-  },
-  'chunk-undeclared': {
-    detail: 'No manifest of the project names this chunk: publish the manifest first.',
-  },
-  'precondition-failed': {
-    detail: 'The map does not have the digest of If-Match.',
-  },
-  'body-too-large': {
-    detail:
-      'A publication holds at most 1048576 bytes, uncompressed: publish a larger map as a manifest and upload its chunks.',
-    details: { limit: 1_048_576, actual: 2_000_000 },
-  },
-  'chunk-too-large': {
-    detail: 'A chunk holds at most 1048576 bytes: cut the map into smaller ones.',
-    details: { limit: 1_048_576, actual: 2_000_000 },
-  },
-  'batch-too-large': {
-    detail: 'A batch holds at most 262144 bytes, uncompressed: send it in parts.',
-    details: { limit: 262_144, actual: 300_000 },
-  },
-  'too-many-events': {
-    detail: 'A batch holds at most 100 events, this one 101: send it in parts.',
-    details: { limit: 100, actual: 101 },
-  },
-  'map-quota-exceeded': {
-    detail: 'Unfinished uploads of the project hold too many bytes: complete or replace them.',
-    details: { limit: 2_147_483_648, actual: 2_148_000_000 },
-  },
-  'range-not-satisfiable': {
-    detail: 'The range is outside the 31 bytes of the map.',
-    details: { limit: 31 },
-  },
-  'rate-limited': {
-    detail: 'The project is over its limit of requests: try again in 1 s.',
-    details: { retryAfterSeconds: 1 },
-  },
-  'headers-too-large': {
-    detail: 'Send at most 100 headers, of 16,384 bytes in total.',
-    details: { limit: 100, actual: 101 },
-  },
-  'internal-error': {
-    detail: 'The server failed unexpectedly: try again later.',
-  },
-  'store-damaged': { detail: '' },
-  'disk-full': { detail: '' },
-  draining: {
-    detail: 'This server is shutting down: try again later.',
-    details: { retryAfterSeconds: 1 },
-  },
-  'key-store-unavailable': {
-    detail: 'Keys cannot be checked now: try again later.',
-  },
-  'map-replaced': { detail: 'The map was replaced: read it again.' },
-  overloaded: {
-    detail: 'Too many batches in flight: try again later.',
-    details: { retryAfterSeconds: 1 },
-  },
-  'store-closed': { detail: '' },
-  'store-failed': { detail: '' },
-  'store-locked': {
-    detail: 'Another process holds the write lock.',
-    details: { retryAfterSeconds: 5 },
-  },
-  'store-unavailable': { detail: '' },
+/** The error of an example, of each code that a route returns, in the order of their table. */
+const examples: Readonly<Partial<Record<ErrorCode, [detail: string, details?: ErrorDetails]>>> = {
+  'malformed-request': ['The request has no Host header.'],
+  'repeated-header': ['The header content-type must not be repeated.'],
+  'unsupported-media-type': ['The body must be sent with Content-Type: application/json.'],
+  'unsupported-coding': ['Content-Encoding must be gzip or absent.'],
+  'malformed-body': ['The body is not JSON.'],
+  'invalid-envelope': ['The body must have an array "events": { "events": [ … ] }.'],
+  'invalid-argument': ['limit must be a whole number from 1 to 1000.', { limit: 1000 }],
+  'invalid-cursor': ['The cursor belongs to another store or project.'],
+  'invalid-publication': [
+    'The publication is invalid at "/buildId": Every map needs a buildId.',
+    { issues: [{ code: 'required', path: '/buildId', message: 'Every map needs a buildId.' }] },
+  ],
+  'digest-mismatch': ['Expected the digest of the bytes.'],
+  unauthorized: ['X-Project-Id, and X-Ingestion-Key or Authorization: Bearer, must be those of an active key.'],
+  'not-found': ['There is nothing at this path.'],
+  'map-not-found': ['No map was published for this place and build.'],
+  'chunk-not-found': ['The project has no chunk with this digest.'],
+  'method-not-allowed': ['This path takes POST.'],
+  'request-timeout': ['The request took too long to arrive.'],
+  'map-frozen': ['The build is frozen with another map: publish under a new buildId.'],
+  'chunk-undeclared': ['No manifest of the project names this chunk: publish the manifest first.'],
+  'precondition-failed': ['The map does not have the digest of If-Match.'],
+  'body-too-large': [
+    'A publication holds at most 1048576 bytes, uncompressed: publish a larger map as a manifest and upload its chunks.',
+    bytesMax,
+  ],
+  'chunk-too-large': ['A chunk holds at most 1048576 bytes: cut the map into smaller ones.', bytesMax],
+  'batch-too-large': [
+    'A batch holds at most 262144 bytes, uncompressed: send it in parts.',
+    { limit: 262_144, actual: 300_000 },
+  ],
+  'too-many-events': ['A batch holds at most 100 events, this one 101: send it in parts.', { limit: 100, actual: 101 }],
+  'map-quota-exceeded': [
+    'Unfinished uploads of the project hold too many bytes: complete or replace them.',
+    { limit: 2_147_483_648, actual: 2_148_000_000 },
+  ],
+  'range-not-satisfiable': ['The range is outside the 31 bytes of the map.', { limit: 31 }],
+  'rate-limited': ['The project is over its limit of requests: try again in 1 s.', soon],
+  'headers-too-large': ['Send at most 100 headers, of 16,384 bytes in total.', { limit: 100, actual: 101 }],
+  'internal-error': ['The server failed unexpectedly: try again later.'],
+  'store-damaged': [''],
+  'disk-full': [''],
+  draining: ['This server is shutting down: try again later.', soon],
+  'key-store-unavailable': ['Keys cannot be checked now: try again later.'],
+  'map-replaced': ['The map was replaced: read it again.'],
+  overloaded: ['Too many batches in flight: try again later.', soon],
+  'store-closed': [''],
+  'store-failed': [''],
+  'store-locked': ['Another process holds the write lock.', { retryAfterSeconds: 5 }],
+  'store-unavailable': [''],
 }
 
 /** The codes that routes return, in the order of their table. */
@@ -131,7 +70,7 @@ export function meaningOf(code: ErrorCode): string {
 
 /** The problem document of a code, as the server writes it. */
 export function problemExample(code: ErrorCode): Record<string, unknown> {
-  const { detail = '', details } = examples[code] ?? {}
+  const [detail, details] = examples[code] ?? ['']
   const { body } = problemResponse(new IngestError(code, detail, details), '096a2fcb-49fe-4677-aa6c-e32a8c486c78')
   return JSON.parse(String(body))
 }

@@ -1,11 +1,11 @@
 import type { EmbeddedIngest } from '@ingest/core'
 import type { RequestHead } from '../http/request.ts'
 import type { RequestRecord } from '../http/request-record.ts'
+import { traceIdOf } from '../http/request-record.ts'
 import { type HttpResponse, isStream } from '../http/response.ts'
-import type { BodyStream } from '../http/stream.ts'
+import { watchEnd } from '../http/stream.ts'
 import { isEnabled, type Log } from '../log.ts'
-import type { Metrics, RequestMetrics } from '../metrics/metrics.ts'
-import { traceIdOf } from './request-id.ts'
+import type { Metrics } from '../metrics/metrics.ts'
 import { isTracing, type RequestSpan, startSpan } from './spans.ts'
 import { createTrafficLog } from './traffic-log.ts'
 
@@ -13,7 +13,6 @@ import { createTrafficLog } from './traffic-log.ts'
 export interface ObservedRequest extends RequestRecord {
   isLogged: boolean
   span?: RequestSpan | undefined
-  metrics: RequestMetrics | undefined
 }
 
 /** Measures, logs and traces requests. */
@@ -64,7 +63,6 @@ export function observeRequests(
         code: undefined,
         span: undefined,
         isLogged,
-        metrics: measured,
         // in the form of IPv4 also where a socket accepts both
         clientAddress: () => request.socket?.remoteAddress?.replace(/^::ffff:(?=\d+\.)/i, ''),
         status: 0,
@@ -89,32 +87,4 @@ function fieldsOf({ requestId, traceId, method, route, projectId, keyId, ...rest
   const ms = Math.round((endedAt - startedAt) * 1000) / 1000
   const who = { clientAddress: clientAddress(), projectId, keyId }
   return { requestId, traceId, method, route, ...who, status, code, ...outcome, ms }
-}
-
-/** The same stream, which calls `onEnd` once: at its end, its error or its return. */
-function watchEnd(stream: BodyStream, onEnd: () => void): BodyStream {
-  let isEnded = false
-  function end(): void {
-    if (isEnded) return
-    isEnded = true
-    onEnd()
-  }
-  const watched: BodyStream = {
-    async next() {
-      try {
-        const result = await stream.next()
-        if (result.done) end()
-        return result
-      } catch (error) {
-        end()
-        throw error
-      }
-    },
-    async return() {
-      end()
-      return stream.return()
-    },
-    [Symbol.asyncIterator]: () => watched,
-  }
-  return watched
 }

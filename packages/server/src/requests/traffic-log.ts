@@ -15,19 +15,6 @@ export interface TrafficLog {
   count(record: RequestRecord): void
 }
 
-/** The requests of one window. */
-interface Window {
-  requests: number
-  accepted: number
-  duplicates: number
-  rejected: number
-  unauthorized: number
-  rateLimited: number
-  failed: number
-  /** Each with its project. */
-  warnings: Set<string>
-}
-
 /**
  * Logs a summary of each minute with traffic at `info`, and at `warn`, at most once a minute and project: bursts of
  * refused credentials, rate limits, ids that are used twice, and a file system that runs full.
@@ -89,7 +76,10 @@ export function createTrafficLog(
   }
 }
 
-function newWindow(): Window {
+type Window = ReturnType<typeof newWindow>
+
+/** The requests of one window. */
+function newWindow() {
   return {
     requests: 0,
     accepted: 0,
@@ -98,7 +88,8 @@ function newWindow(): Window {
     unauthorized: 0,
     rateLimited: 0,
     failed: 0,
-    warnings: new Set(),
+    /** Each with its project. */
+    warnings: new Set<string>(),
   }
 }
 

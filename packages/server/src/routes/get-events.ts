@@ -116,18 +116,14 @@ async function readRange(context: RouteContext, range: Range): Promise<AsyncIter
   return joinLines(readLines(context, options, isEveryEvent))
 }
 
-function parseRange(range: Range): ReadEventsOptions {
-  const { after, type, buildId } = range
-  const [from, to] = [parseTimeParameter('from', range.from), parseTimeParameter('to', range.to)]
-  const waitMs = parseWait(range.wait)
+function parseRange({ limit, from, to, wait, ...exact }: Range): ReadEventsOptions {
   return {
-    limit: parseLimit(range.limit, eventsReadMax) ?? eventsReadDefault,
-    ...(after !== undefined && { after }),
-    ...(type !== undefined && { type }),
-    ...(buildId !== undefined && { buildId }),
-    ...(from !== undefined && { from }),
-    ...(to !== undefined && { to }),
-    ...(waitMs !== undefined && { waitMs }),
+    ...exact,
+    ...parseTimeParameter('from', from),
+    ...parseTimeParameter('to', to),
+    ...parseWait(wait),
+    limit: eventsReadDefault,
+    ...parseLimit(limit, eventsReadMax),
   }
 }
 

@@ -37,16 +37,10 @@ async function readMaps({ request, ingest }: RouteContext): Promise<HttpResponse
 }
 
 async function findMaps(ingest: Ingest, query: string): Promise<Body<typeof MapStatus> | Body<typeof MapPage>> {
-  const { placeId, buildId, cursor, limit } = parseQuery(query, ['placeId', 'buildId', 'cursor', 'limit'])
+  const { limit, ...selected } = parseQuery(query, ['placeId', 'buildId', 'cursor', 'limit'])
+  const { placeId, buildId, cursor } = selected
   if (placeId === undefined || buildId === undefined) {
-    const count = parseLimit(limit, mapsPageMax)
-    const page = await ingest.listMaps({
-      ...(placeId !== undefined && { placeId }),
-      ...(buildId !== undefined && { buildId }),
-      ...(cursor !== undefined && { cursor }),
-      ...(count !== undefined && { limit: count }),
-    })
-    return toWire(MapPage, page)
+    return toWire(MapPage, await ingest.listMaps({ ...selected, ...parseLimit(limit, mapsPageMax) }))
   }
   if (cursor !== undefined || limit !== undefined) {
     throw new IngestError('invalid-argument', 'placeId and buildId name one map: remove cursor and limit.')

@@ -89,8 +89,8 @@ export const getRejected: ProjectRoute = {
 
 async function readRejected({ request, ingest, limiter }: RouteContext): Promise<HttpResponse> {
   const { limit } = parseQuery(request.query, ['limit'])
-  const count = parseLimit(limit, rejectedMax)
+  const options = parseLimit(limit, rejectedMax)
   await limiter.charge(ingest.projectId, { readBytes: rejectedReadBytes })
-  const recent = await ingest.listRejected({ ...(count !== undefined && { limit: count }) })
+  const recent = await ingest.listRejected(options)
   return jsonResponse(200, toWire(RecentRejections, recent))
 }

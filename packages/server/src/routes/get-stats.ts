@@ -77,12 +77,8 @@ export const getBuilds: ProjectRoute = {
 }
 
 async function readBuilds({ request, ingest, limiter }: RouteContext): Promise<HttpResponse> {
-  const { cursor, limit } = parseQuery(request.query, ['cursor', 'limit'])
-  const count = parseLimit(limit, buildsPageMax)
-  const page = await ingest.listBuilds({
-    ...(cursor !== undefined && { cursor }),
-    ...(count !== undefined && { limit: count }),
-  })
+  const { limit, ...start } = parseQuery(request.query, ['cursor', 'limit'])
+  const page = await ingest.listBuilds({ ...start, ...parseLimit(limit, buildsPageMax) })
   await limiter.charge(ingest.projectId, { readBytes: page.builds.length * buildReadBytes })
   return jsonResponse(200, toWire(BuildPage, page))
 }

@@ -1,9 +1,8 @@
 import { batchBytesMax, batchEventsMax } from '@ingest/core'
 import { batchTooLarge } from '@ingest/core/internal'
 import { Batch, BatchResult, type Body } from '@ingest/core/wire'
-import { checkBodyHeaders } from '../http/body-headers.ts'
+import { checkBodyHeaders, readChargedBody } from '../http/body.ts'
 import { type HttpResponse, jsonResponse } from '../http/response.ts'
-import { readChargedBody } from '../limits/charged-body.ts'
 import { comma, json } from '../operation.ts'
 import type { ProjectRoute, RouteContext } from '../route.ts'
 

@@ -1,8 +1,7 @@
 import { chunkBytesMax, IngestError } from '@ingest/core'
 import { ChunksUpload, chunksMax, Digest, PutChunkResult, PutChunksResult, toWire } from '@ingest/core/wire'
-import { type BodyKind, checkBodyHeaders } from '../http/body-headers.ts'
+import { type BodyKind, checkBodyHeaders, limitBody } from '../http/body.ts'
 import { parseQuery } from '../http/query.ts'
-import type { BodyLimit } from '../http/request.ts'
 import { type HttpResponse, jsonResponse } from '../http/response.ts'
 import { comma, json, query, sampleDigest } from '../operation.ts'
 import type { ProjectRoute, RouteContext } from '../route.ts'
@@ -17,12 +16,12 @@ interface ChunksKind extends BodyKind {
   put(context: RouteContext, gzip: boolean): Promise<HttpResponse>
 }
 
-const chunkLimit = limitOf(
+const chunkLimit = limitBody(
   chunkBytesMax,
   'chunk-too-large',
   `A chunk holds at most ${chunkBytesMax} bytes: cut the map into smaller ones.`,
 )
-const chunksLimit = limitOf(
+const chunksLimit = limitBody(
   chunksBytesMax,
   'body-too-large',
   `A body with chunks holds at most ${chunksBytesMax} bytes, uncompressed: upload fewer chunks at once.`,
@@ -94,8 +93,4 @@ async function putSeveral(context: RouteContext, gzip: boolean): Promise<HttpRes
     return { ...stored, rejected: [...rejected, ...refused].sort((a, b) => a.index - b.index) }
   })
   return jsonResponse(200, toWire(PutChunksResult, result))
-}
-
-function limitOf(bytesMax: number, code: 'body-too-large' | 'chunk-too-large', message: string): BodyLimit {
-  return { bytesMax, tooLarge: (actual) => new IngestError(code, message, { limit: bytesMax, actual }) }
 }

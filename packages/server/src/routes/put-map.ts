@@ -7,9 +7,9 @@ import {
 } from '@ingest/core'
 import { trustParsed } from '@ingest/core/internal'
 import { PublishedMap, toWire } from '@ingest/core/wire'
-import { checkBodyHeaders } from '../http/body-headers.ts'
+import { checkBodyHeaders, limitBody } from '../http/body.ts'
 import { parseQuery } from '../http/query.ts'
-import type { BodyLimit, HttpRequest } from '../http/request.ts'
+import type { HttpRequest } from '../http/request.ts'
 import { type HttpResponse, jsonResponse } from '../http/response.ts'
 import { comma, header, json, query, sampleDigest, samplePublished } from '../operation.ts'
 import type { ProjectRoute, RouteContext } from '../route.ts'
@@ -19,13 +19,11 @@ import { storeUpload } from './store-upload.ts'
 /** The largest body of a publication. */
 export const publicationBytesMax = 1_048_576
 
-const limit: BodyLimit = {
-  bytesMax: publicationBytesMax,
-  tooLarge(actual) {
-    const message = `A publication holds at most ${publicationBytesMax} bytes, uncompressed: publish a larger map as a manifest and upload its chunks.`
-    return new IngestError('body-too-large', message, { limit: publicationBytesMax, actual })
-  },
-}
+const limit = limitBody(
+  publicationBytesMax,
+  'body-too-large',
+  `A publication holds at most ${publicationBytesMax} bytes, uncompressed: publish a larger map as a manifest and upload its chunks.`,
+)
 const kinds = new Map([['application/json', { limit }]])
 
 const statusByOutcome: Readonly<Record<PublishOutcome, number>> = {

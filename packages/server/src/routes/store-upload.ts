@@ -1,6 +1,6 @@
 import type { VerificationOptions } from '@ingest/core'
+import { readChargedBody } from '../http/body.ts'
 import type { BodyLimit } from '../http/request.ts'
-import { readChargedBody } from '../limits/charged-body.ts'
 import type { RouteContext } from '../route.ts'
 import { smallBytesMax } from '../uploads/upload-parser.ts'
 

@@ -1,12 +1,12 @@
 import { createServer } from 'node:http'
-import type { AddressInfo, Socket } from 'node:net'
+import type { Socket } from 'node:net'
 import type { EmbeddedIngest } from '@ingest/core'
 import t, { type Test } from 'tap'
 import { pipelinedRequestsMax } from '../../src/http/pipelining.ts'
 import { discardBytesMax } from '../../src/http/send-response.ts'
 import { createHandler } from '../../src/node-handler.ts'
-import { serve } from '../../src/serve.ts'
 import { requestBytes } from '../edges.ts'
+import { listen as listenOn, openServed } from '../open-server.ts'
 import { openRaw, type RawConnection } from '../raw-connection.ts'
 import { batchOf, openBlockedIngest, openTestIngest } from '../test-ingest.ts'
 
@@ -14,26 +14,8 @@ import { batchOf, openBlockedIngest, openTestIngest } from '../test-ingest.ts'
 const responsesMax = 1 + pipelinedRequestsMax
 
 const servers: [string, (t: Test, ingest: EmbeddedIngest) => Promise<number>][] = [
-  [
-    'serve',
-    async (t, ingest) => {
-      const served = await serve({ ingest, port: 0, closeTimeoutMs: 1 })
-      t.teardown(() => served.close())
-      return served.port
-    },
-  ],
-  [
-    'handler',
-    async (t, ingest) => {
-      const server = createServer(createHandler(ingest))
-      await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
-      t.teardown(() => {
-        server.close()
-        server.closeAllConnections()
-      })
-      return (server.address() as AddressInfo).port
-    },
-  ],
+  ['serve', async (t, ingest) => (await openServed(t, { ingest })).served.port],
+  ['handler', (t, ingest) => listenOn(t, createServer(createHandler(ingest)))],
 ]
 
 const get = (path: string) => requestBytes({ method: 'GET', path })
@@ -174,12 +156,7 @@ t.test('after too many pipelined requests, no further request is parsed and few 
     handler(req, res)
   })
   server.on('connection', (socket: Socket) => void sockets.push(socket))
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
-  t.teardown(() => {
-    server.close()
-    server.closeAllConnections()
-  })
-  const { port } = server.address() as AddressInfo
+  const port = await listenOn(t, server)
   const raw = await openRaw(port)
   raw.write(requestBytes({ headers, body: batchOf(1) }))
   raw.write(repeated(get('/nope'), 200_000))

@@ -1,8 +1,19 @@
+import { setImmediate as turn } from 'node:timers/promises'
 import { batchBytesMax, IngestError } from '@ingest/core'
 import fc from 'fast-check'
 import t from 'tap'
-import { createRateLimiter, projectsTrackedMax } from '../../src/limits/rate-limiter.ts'
+import {
+  type AdmitOptions,
+  type Amounts,
+  createRateLimiter,
+  projectsTrackedMax,
+  type RateLimiter,
+} from '../../src/limits/rate-limiter.ts'
 import { type RateLimit, rateLimitsDefault, readBytesMin } from '../../src/limits/rate-limits.ts'
+import { createPublicRouter } from '../../src/public-router.ts'
+import { byEachEdge, openFetch } from '../edges.ts'
+import { get, put } from '../map-parts.ts'
+import { batchOf, collectErrors, openTestIngest, projectId } from '../test-ingest.ts'
 
 /** A token bucket, in thousandths: the simplest rate limiter. */
 function createBucket({ perSecond, burst }: RateLimit) {
@@ -106,46 +117,6 @@ t.test('a retry after Retry-After is admitted; Retry-After is a whole number of 
   )
 })
 
-t.test(
-  'a refused request is not charged; a batch refused for its events is charged as a request and for its bytes',
-  async (t) => {
-    const limiter = createRateLimiter({
-      requests: { perSecond: 1, burst: 3 },
-      events: { perSecond: 1, burst: 100 },
-      batchBytes: { perSecond: 100, burst: batchBytesMax },
-      now: () => 0,
-    })
-    limiter.admit('p', { requests: 1, batchBytes: 1000 })
-    limiter.admit('p', { events: 60 })
-    const refusedForBytes = { code: 'rate-limited', retryAfterSeconds: 60, limit: 100 }
-    for (let i = 0; i < 5; i++)
-      t.throws(
-        () => limiter.admit('p', { requests: 1, batchBytes: batchBytesMax }, { retry: { events: 100 } }),
-        refusedForBytes,
-      )
-    for (let i = 0; i < 2; i++) {
-      limiter.admit('p', { requests: 1, batchBytes: 500 })
-      t.throws(() => limiter.admit('p', { events: 41 }), { code: 'rate-limited', retryAfterSeconds: 1 })
-    }
-    t.throws(() => limiter.admit('p', { requests: 1 }), { code: 'rate-limited', limit: 1 })
-    limiter.admit('p', { events: 40 })
-    t.match(
-      limiter.headers('p', 'batches')?.RateLimit,
-      `"requests";r=0;t=3, "events";r=0;t=100, "batch-bytes";r=${batchBytesMax - 2000};t=20`,
-    )
-  },
-)
-
-t.test('undeclared bytes of a batch are charged, even beyond the limit', async (t) => {
-  let time = 0
-  const limiter = createRateLimiter({ batchBytes: { perSecond: 1000, burst: batchBytesMax }, now: () => time })
-  limiter.admit('p', { requests: 1, batchBytes: 100 })
-  limiter.charge('p', { batchBytes: batchBytesMax + 1900 })
-  t.throws(() => limiter.admit('p', { requests: 1, batchBytes: 1 }), { code: 'rate-limited', retryAfterSeconds: 3 })
-  time = 3000
-  limiter.admit('p', { requests: 1, batchBytes: 1 })
-})
-
 t.test('the default limit of batch bytes follows the limit of events', async (t) => {
   const limiter = createRateLimiter({ events: { perSecond: 10, burst: 1000 } })
   t.match(limiter.headers('p', 'batches')?.['RateLimit-Policy'], '"batch-bytes";q=512000;qu="content-bytes";w=100')
@@ -175,19 +146,6 @@ t.test('a read is charged a minimum at its start and its bytes as it goes, until
   t.match(limiter.headers('p', 'batches')?.RateLimit, '"requests";r=200')
 })
 
-t.test('an empty batch is admitted when the limit of events is used up', async () => {
-  const limiter = createRateLimiter({ events: { perSecond: 1, burst: 100 }, now: () => 0 })
-  limiter.admit('p', { events: 100 })
-  limiter.admit('p', { events: 0 })
-})
-
-t.test('projects do not share a limit', async (t) => {
-  const limiter = createRateLimiter({ requests: { perSecond: 1, burst: 1 }, now: () => 0 })
-  limiter.admit('p', { requests: 1 })
-  limiter.admit('q', { requests: 1 })
-  t.throws(() => limiter.admit('p', { requests: 1 }), { code: 'rate-limited' })
-})
-
 t.test('the headers have the limits and what is left of them', async (t) => {
   let time = 0
   const limiter = createRateLimiter({ now: () => time })
@@ -210,15 +168,16 @@ t.test('the headers have the limits and what is left of them', async (t) => {
   )
 })
 
-t.test('limits that are not positive whole numbers are refused at creation', async (t) => {
+t.test('limits that are not positive whole numbers, or too small for a batch, are refused at creation', async (t) => {
   for (const perSecond of [0, -1, 1.5, Number.NaN, Number.POSITIVE_INFINITY]) {
     t.throws(() => createRateLimiter({ requests: { perSecond, burst: 1 } }), { code: 'invalid-argument' })
     t.throws(() => createRateLimiter({ requests: { perSecond: 1, burst: perSecond } }), { code: 'invalid-argument' })
   }
-})
-
-t.test('a burst of events smaller than a full batch is refused at creation', async (t) => {
-  t.throws(() => createRateLimiter({ events: { perSecond: 1, burst: 99 } }), { code: 'invalid-argument' })
+  t.throws(
+    () => createRateLimiter({ events: { perSecond: 1, burst: 99 } }),
+    { code: 'invalid-argument' },
+    'a full batch',
+  )
   createRateLimiter({ events: { perSecond: 1, burst: 100 } })
 })
 
@@ -269,40 +228,6 @@ t.test('map bytes have a limit of their own; undeclared bytes are charged, even 
   t.equal(
     limiter.headers('p', 'batches')?.RateLimit,
     '"requests";r=1;t=0, "events";r=100000;t=0, "batch-bytes";r=51200000;t=0',
-  )
-})
-
-t.test('each read and each upload is charged a request, a verification is not', async (t) => {
-  let time = 0
-  const limit = { perSecond: 2, burst: 3 }
-  const limiter = createRateLimiter({ readRequests: limit, mapRequests: limit, now: () => time })
-  const admitted = (admit: () => void) => {
-    for (let count = 0; ; count++) {
-      try {
-        admit()
-      } catch (error) {
-        t.match(error, { code: 'rate-limited', limit: 2, retryAfterSeconds: 1 })
-        return count
-      }
-    }
-  }
-  t.equal(
-    admitted(() => limiter.admit('p', { readRequests: 1, readBytes: readBytesMin })),
-    3,
-  )
-  t.equal(
-    admitted(() => limiter.admit('p', { mapRequests: 1 })),
-    3,
-  )
-  for (let i = 0; i < 10; i++) limiter.admit('p', { mapBytes: 1 }, { charged: { mapBytes: 0 } })
-  time = 1000
-  t.equal(
-    admitted(() => limiter.admit('p', { readRequests: 1, readBytes: readBytesMin })),
-    2,
-  )
-  t.equal(
-    admitted(() => limiter.admit('p', { mapRequests: 1 })),
-    2,
   )
 })
 
@@ -373,4 +298,150 @@ t.test('the limits are divided by the number of servers, and follow it', async (
   servers = 1000
   t.equal(policy(), `"requests";q=1;w=1, "events";q=100;w=100, "batch-bytes";q=${batchBytesMax};w=${batchBytesMax}`)
   t.match(limiter.headers('p', 'maps')['RateLimit-Policy'], ', "map-bytes";q=1;qu="content-bytes";w=1')
+})
+
+/** A limiter of which each method waits, as for another process; `calls` are the bytes of reads that are charged. */
+function createSlowLimiter(limits: Parameters<typeof createRateLimiter>[0]) {
+  const limiter = createRateLimiter(limits)
+  const calls: number[] = []
+  const slow: RateLimiter = {
+    async admit(...args) {
+      await turn()
+      return limiter.admit(...args)
+    },
+    async charge(projectId, amounts) {
+      await turn()
+      if (amounts.readBytes !== undefined) calls.push(amounts.readBytes)
+      return limiter.charge(projectId, amounts)
+    },
+    async headers(...args) {
+      await turn()
+      return limiter.headers(...args)
+    },
+  }
+  return { slow, limiter, calls }
+}
+
+const publication = { placeId: 'p', buildId: 'b', map: 1 }
+
+byEachEdge('a limiter of promises limits batches, maps and reads', async (t, open) => {
+  const { slow } = createSlowLimiter({
+    requests: { perSecond: 1, burst: 2 },
+    events: { perSecond: 1, burst: 100 },
+    mapBytes: { perSecond: 1, burst: 100 },
+    readBytes: { perSecond: 1, burst: 5000 },
+    now: () => 0,
+  })
+  const { key, headers, storedCount, send } = await open({ rateLimiter: slow })
+  const large = { ...publication, map: 'x'.repeat(200) }
+  const first = await send({ headers, body: batchOf(60) })
+  t.match(first, { status: 202, headers: { ratelimit: /^"requests";r=1;t=1, "events";r=40;t=60, / } })
+  const tooManyEvents = await send({ headers, body: batchOf(41, 'f-') })
+  t.match(tooManyEvents, { status: 429, body: /rate-limited/ })
+  t.match(await send({ headers, body: batchOf(1) }), { status: 429, body: /requests a second/ })
+  t.equal(await storedCount(), 60)
+  t.match(await send(put('/v1/maps', key, large)), { status: 201 })
+  t.match(await send(put('/v1/maps', key, large)), { status: 429 })
+  t.match(await send(get('/v1/events', key)), { status: 200 })
+  t.match(await send(get('/v1/events', key)), { status: 429, headers: { ratelimit: '"read-bytes";r=0;' } })
+})
+
+byEachEdge('a limiter that fails is a 503, and nothing is admitted', async (t, open) => {
+  const secret = new Error('redis://:opensesame@counters')
+  for (const [method, limit, sentKind] of [
+    ['admit', 'requests', 'batch'],
+    ['charge', 'batchBytes', 'batch'],
+    ['admit', 'events', 'batch'],
+    ['admit', 'mapRequests', 'map'],
+    ['charge', 'mapBytes', 'map'],
+    ['admit', 'readRequests', 'read'],
+    ['charge', 'readBytes', 'read'],
+  ] as const) {
+    for (const fail of [
+      () => {
+        throw secret
+      },
+      () => Promise.reject(secret),
+    ]) {
+      const { log, errors } = collectErrors()
+      const limiter = createRateLimiter({ now: () => 0 })
+      const failing = {
+        ...limiter,
+        [method]: (id: string, amounts: Amounts, options?: AdmitOptions) =>
+          limit in amounts ? fail() : limiter[method](id, amounts, options),
+      }
+      const { ingest, key, headers, storedCount, send } = await open({ rateLimiter: failing, log })
+      await ingest.project(projectId).submitBatch(Buffer.from(batchOf(1, 'stored-')))
+      const sent = {
+        batch: { headers, body: batchOf(1) },
+        map: put('/v1/maps', key, publication),
+        read: get('/v1/events', key),
+      }[sentKind]
+      const response = await send(sent)
+      t.match(response, { status: 503, headers: { 'retry-after': '1', ratelimit: /r=/ } }, limit)
+      t.match(response.json, { code: 'overloaded', retryable: true })
+      t.notMatch(response.body, /opensesame|counters/)
+      t.match(errors, [{ err: secret }])
+      t.equal(await storedCount(), 1)
+      t.strictSame((await ingest.project(projectId).listMaps()).maps, [])
+    }
+  }
+})
+
+byEachEdge('a response stands if its rate limit headers fail', async (t, open) => {
+  const { log, errors } = collectErrors()
+  const rateLimiter = { ...createRateLimiter(), headers: () => Promise.reject(new Error('gone')) }
+  const { headers, storedCount, send } = await open({ rateLimiter, log })
+  const response = await send({ headers, body: batchOf(1) })
+  t.match(response, { status: 202 })
+  t.notOk('ratelimit' in response.headers)
+  t.equal(errors.length, 1)
+  t.equal(await storedCount(), 1)
+})
+
+t.test('a limiter may refuse with an error of its own', async (t) => {
+  const admit = async () => {
+    throw new IngestError('overloaded', 'The counters are full.', { retryAfterSeconds: 7 })
+  }
+  const { log, errors } = collectErrors()
+  const { headers, send } = await openFetch(t, { rateLimiter: { ...createRateLimiter(), admit }, log })
+  t.match(await send({ headers, body: batchOf(1) }), {
+    status: 503,
+    headers: { 'retry-after': '7' },
+    body: /The counters are full/,
+  })
+  t.strictSame(errors, [])
+})
+
+t.test(
+  'an asynchronous limiter charges a scan in few calls, the same in total, and ends it at the limit',
+  async (t) => {
+    const { ingest, key } = await openTestIngest()
+    for (let i = 0; i < 40; i++) await ingest.project(projectId).submitBatch(Buffer.from(batchOf(100, `${i}-`)))
+    const readBytes = { perSecond: 1, burst: 10_000_000 }
+    const spentBy = async (rateLimiter: RateLimiter) => {
+      const { send } = await openFetch(t, { rateLimiter }, ingest)
+      const { status, headers } = await send(get('/v1/events?type=none', key))
+      t.equal(status, 200)
+      t.match(headers.ratelimit, /, "read-bytes";r=\d+;t=\d+$/)
+    }
+    const own = createRateLimiter({ readBytes, now: () => 0 })
+    const { slow, limiter, calls } = createSlowLimiter({ readBytes, now: () => 0 })
+    await spentBy(own)
+    await spentBy(slow)
+    t.strictSame(limiter.headers(projectId, 'reads'), own.headers(projectId, 'reads'))
+    t.ok(calls.length < 20, `${calls.length} calls for 4000 events`)
+
+    const small = createSlowLimiter({ readBytes: { perSecond: 1, burst: 100_000 }, now: () => 0 })
+    await spentBy(small.slow)
+    const spent = small.calls.reduce((sum, bytes) => sum + bytes, 0)
+    t.ok(spent < 200_000, `${spent} bytes scanned with a limit of 100,000`)
+  },
+)
+
+t.test('rateLimits and rateLimiter exclude each other', async (t) => {
+  const { ingest } = await openTestIngest()
+  t.throws(() => createPublicRouter(ingest, { rateLimits: {}, rateLimiter: createRateLimiter() }), {
+    code: 'invalid-argument',
+  })
 })

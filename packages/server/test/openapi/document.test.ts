@@ -1,7 +1,6 @@
 import { execFileSync } from 'node:child_process'
 import { readFileSync } from 'node:fs'
 import { createServer } from 'node:http'
-import type { AddressInfo } from 'node:net'
 import { join } from 'node:path'
 import {
   createIngest,
@@ -12,16 +11,17 @@ import {
   openMemoryStore,
 } from '@ingest/core'
 import { Validator } from '@seriousme/openapi-schema-validator'
-import t from 'tap'
+import t, { type Test } from 'tap'
 import Schemas from 'typebox/schema'
 import { fillTables } from '../../scripts/http-api-tables.js'
 import { unlimited } from '../../src/limits/rate-limiter.ts'
 import { createHandler } from '../../src/node-handler.ts'
 import { codesOfRoutes } from '../../src/openapi/problems.ts'
-import type { HandlerOptions } from '../../src/router.ts'
-import { type Edge, edges, requestBytes, type Sent } from '../edges.ts'
+import type { HandlerOptions } from '../../src/public-router.ts'
+import { byEachEdge, openFetch, requestBytes, type Sent } from '../edges.ts'
 import { bytesOf, digestOf, freeze, get, manifestOf, publish, put } from '../map-parts.ts'
-import { openRaw } from '../raw-connection.ts'
+import { listen } from '../open-server.ts'
+import { openRaw, toRawResponse } from '../raw-connection.ts'
 import { batchOf, batchOfBytes, collectErrors, headersOf, projectId, withMethods } from '../test-ingest.ts'
 import { faultsOf } from './check-exchange.ts'
 import { type DocumentedResponse, fetchDocument, resolveReferences } from './document.ts'
@@ -66,7 +66,7 @@ t.test('a response that the document does not describe is found', async (t) => {
   const sent = { headers: [['Content-Type', 'application/json']], body: '{"events":[]}' } as const
   const respond = (status: number, value: unknown, more = {}) => {
     const body = JSON.stringify(value)
-    return faultsOf(sent, { status, headers: { ...headers, ...more }, body, bytes: Buffer.from(body) })
+    return faultsOf(sent, toRawResponse(status, { ...headers, ...more }, Buffer.from(body)))
   }
   const result = { accepted: 0, duplicates: 0, rejected: [] }
   t.strictSame(respond(202, result), [])
@@ -88,17 +88,14 @@ function problem(code: ErrorCode): object {
     ?.value as object
 }
 
-t.test('GET /openapi.json is cached by its entity tag, also while the server drains', async (t) => {
-  for (const { open } of edges) {
-    const edge = await open(createIngest({ store: openMemoryStore() }))
-    t.teardown(() => edge.close())
-    const first = await edge.send({ method: 'GET', path: '/openapi.json' })
-    t.match(first, { status: 200, headers: { 'content-type': 'application/json', 'cache-control': /^public/ } })
-    t.strictSame(JSON.parse(first.body), served)
-    const tag = first.headers.etag as string
-    const again = await edge.send({ method: 'GET', path: '/openapi.json', headers: [['If-None-Match', `W/${tag}`]] })
-    t.match(again, { status: 304, body: '', headers: { etag: tag } })
-  }
+byEachEdge('GET /openapi.json is cached by its entity tag', async (t, open) => {
+  const { send } = await open()
+  const first = await send({ method: 'GET', path: '/openapi.json' })
+  t.match(first, { status: 200, headers: { 'content-type': 'application/json', 'cache-control': /^public/ } })
+  t.strictSame(first.json, served)
+  const tag = first.headers.etag as string
+  const again = await send({ method: 'GET', path: '/openapi.json', headers: [['If-None-Match', `W/${tag}`]] })
+  t.match(again, { status: 304, body: '', headers: { etag: tag } })
 })
 
 const part = bytesOf(10)
@@ -139,10 +136,10 @@ const succeeding: Record<string, (key: string) => Sent> = {
   'PUT /v1/maps 202': (key) => put('/v1/maps', key, { ...open1, buildId: 'new', manifest: two }),
   'PUT /v1/maps/chunks 200': (key) =>
     put('/v1/maps/chunks', key, { chunks: [{ digest: digestOf(hello), data: hello.toString('base64') }] }),
-  'GET /v1/maps/chunks 304': (key) => get(`/v1/maps/chunks?digest=${digestOf(part)}`, key, [['If-None-Match', tag]]),
+  'GET /v1/maps/chunks 304': (key) => get(`/v1/maps/chunks?digest=${digestOf(part)}`, key, { 'If-None-Match': tag }),
   'GET /openapi.json 304': () => ({ method: 'GET', path: '/openapi.json', headers: [['If-None-Match', '*']] }),
-  'GET /v1/maps/content 206': (key) => get(content1, key, [['Range', 'bytes=1-2']]),
-  'GET /v1/maps/content 304': (key) => get(content1, key, [['If-None-Match', tag]]),
+  'GET /v1/maps/content 206': (key) => get(content1, key, { Range: 'bytes=1-2' }),
+  'GET /v1/maps/content 304': (key) => get(content1, key, { 'If-None-Match': tag }),
 }
 
 interface Provoked {
@@ -216,7 +213,7 @@ const particular: Record<string, Provoked> = {
   },
   'PUT /v1/maps map-frozen': { sent: withBody(JSON.stringify({ ...open1, buildId: 'frozen', map: {} })) },
   'PUT /v1/maps precondition-failed': {
-    sent: (_, key) => put('/v1/maps', key, { ...open1, map: {} }, [['If-None-Match', '*']]),
+    sent: (_, key) => put('/v1/maps', key, { ...open1, map: {} }, { 'If-None-Match': '*' }),
   },
   'PUT /v1/maps body-too-large': { sent: withBody(bigChunk) },
   'PUT /v1/maps map-quota-exceeded': {
@@ -254,6 +251,7 @@ for (const { name, responses } of operations) {
       if (codes.length === 0) {
         const request = succeeding[`${route} ${status}`] ?? good[route]
         const response = await exchange(
+          t,
           { sent: (_, key) => (request as NonNullable<typeof request>)(key) },
           isHead,
           route,
@@ -265,7 +263,7 @@ for (const { name, responses } of operations) {
         const provoked = `${route} ${code}`
         if (unseen[code] ?? unseen[provoked] ?? (isHead && unseen[`${provoked} HEAD`])) continue
         const how = particular[provoked] ?? anywhere[code] ?? rejecting(new IngestError(code, 'Provoked.'))
-        const { status: actual, body } = await exchange(how, isHead, route)
+        const { status: actual, body } = await exchange(t, how, isHead, route)
         t.equal(String(actual), status, `${provoked}: ${body}`)
         if (!isHead) t.equal(JSON.parse(body).code, code)
       }
@@ -294,7 +292,7 @@ t.test('every code of the table is documented somewhere, and every provoked one'
   )
 })
 
-async function exchange(how: Provoked, isHead: boolean, route: string) {
+async function exchange(t: Test, how: Provoked, isHead: boolean, route: string) {
   const { sent = (good) => good, ingest: rules = {}, options = {}, isDraining, error, raw } = how
   const ingest = createIngest({ store: openMemoryStore(), authenticate: () => true, ...rules })
   if (rules.maps === undefined) {
@@ -309,15 +307,10 @@ async function exchange(how: Provoked, isHead: boolean, route: string) {
     : ingest
   const request = sent(good[route]?.('any') ?? {}, 'any')
   const method = isHead ? 'HEAD' : (request.method ?? 'POST')
-  if (raw) return sendRaw(raw({ ...request, method }), isHead, createHandler(failing, { log }))
-  const edge = (await edges
-    .find(({ name }) => name === 'fetch')
-    ?.open(failing, {
-      log,
-      ...options,
-      ...(isDraining && { draining: AbortSignal.abort() }),
-    })) as Edge
-  return edge.send({ ...request, method })
+  if (raw) return sendRaw(t, raw({ ...request, method }), isHead, createHandler(failing, { log }))
+  const draining = isDraining && { draining: AbortSignal.abort() }
+  const { send } = await openFetch(t, { log, ...options, ...draining }, failing)
+  return send({ ...request, method })
 }
 
 /** A project of which every operation rejects. */
@@ -333,13 +326,10 @@ async function* failingStream(error: Error): AsyncGenerator<never> {
   throw error
 }
 
-async function sendRaw(bytes: Buffer, isHead: boolean, handler: ReturnType<typeof createHandler>) {
-  const server = createServer({ requireHostHeader: false }, handler)
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
-  const raw = await openRaw((server.address() as AddressInfo).port)
+async function sendRaw(t: Test, bytes: Buffer, isHead: boolean, handler: ReturnType<typeof createHandler>) {
+  const raw = await openRaw(await listen(t, createServer({ requireHostHeader: false }, handler)))
   raw.write(bytes)
   const response = await raw.read(isHead)
   raw.socket.destroy()
-  await new Promise((resolve) => server.close(resolve))
   return response
 }

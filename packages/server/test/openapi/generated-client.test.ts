@@ -3,8 +3,8 @@ import { pathToFileURL } from 'node:url'
 import openapiTS, { astToString } from 'openapi-typescript'
 import t from 'tap'
 import ts from 'typescript'
-import { serve } from '../../src/serve.ts'
-import { openTestIngest, projectId } from '../test-ingest.ts'
+import { openServed } from '../open-server.ts'
+import { projectId } from '../test-ingest.ts'
 import { fetchDocument } from './document.ts'
 
 /** What a user writes on the generated types. */
@@ -52,9 +52,7 @@ t.test('a client on types generated from the document compiles, and sends a batc
   t.strictSame(messages['client.ts'], undefined)
   for (const [i, [, to, message]] of mistakes.entries()) t.match(messages[`wrong-${i}.ts`] ?? '', message, to)
 
-  const { ingest, key } = await openTestIngest()
-  const served = await serve({ ingest, port: 0, closeTimeoutMs: 1 })
-  t.teardown(() => served.close())
+  const { key, served } = await openServed(t)
   const { send } = await import(pathToFileURL(join(directory, 'client.js')).href)
   t.match(await send(served.url, key, projectId), {
     accepted: 1,

@@ -1,15 +1,13 @@
 import { createServer } from 'node:http'
-import type { AddressInfo } from 'node:net'
 import { createIngest, type EmbeddedIngest, IngestError, openMemoryStore } from '@ingest/core'
 import t, { type Test } from 'tap'
-import { createAdminHandler, type ServeAdminOptions, serveAdmin } from '../../src/admin/admin-handler.ts'
-import { createAdminRouter } from '../../src/admin/admin-router.ts'
-import { type HttpRequest, parseRawHeaders } from '../../src/http/request.ts'
-import type { Log } from '../../src/log.ts'
-import { serve } from '../../src/serve.ts'
-import { requestBytes } from '../edges.ts'
+
+import { type AdminOptions, createAdminHandler } from '../../src/admin/admin-router.ts'
+import { createMetrics } from '../../src/metrics/metrics.ts'
+import { openFetch, requestBytes } from '../edges.ts'
+import { listen, openServed } from '../open-server.ts'
 import { openRaw } from '../raw-connection.ts'
-import { batchOf, headersOf, openTestIngest, projectId } from '../test-ingest.ts'
+import { batchOf, collectLines, headersOf, openTestIngest, projectId } from '../test-ingest.ts'
 
 const token = 'an-admin-token-of-some-length'
 const keysPath = `/v1/projects/${projectId}/keys`
@@ -21,18 +19,12 @@ interface Sent {
   headers?: Record<string, string>
 }
 
-function collectLog(): { log: Log; lines: { level: string; fields: object; message: string }[] } {
-  const lines: { level: string; fields: object; message: string }[] = []
-  const at = (level: string) => (fields: object, message: string) => void lines.push({ level, fields, message })
-  return { log: { debug: at('debug'), info: at('info'), warn: at('warn'), error: at('error') }, lines }
-}
-
-async function openAdmin(t: Test, options: Partial<ServeAdminOptions> = {}) {
-  const { ingest = (await openTestIngest()).ingest } = options
-  const served = await serveAdmin({ port: 0, token, ...options, ingest })
-  t.teardown(() => served.close())
+async function openAdmin(t: Test, { ingest: given, ...options }: AdminOptions & { ingest?: EmbeddedIngest } = {}) {
+  const ingest = given ?? (await openTestIngest()).ingest
+  const port = await listen(t, createServer(createAdminHandler(ingest, { token, ...options })))
+  const url = `http://127.0.0.1:${port}`
   const send = async (path: string, { json, headers = {}, ...rest }: Sent = {}) => {
-    const response = await fetch(served.url + path, {
+    const response = await fetch(url + path, {
       ...rest,
       ...(json !== undefined && { body: JSON.stringify(json) }),
       headers: {
@@ -45,7 +37,7 @@ async function openAdmin(t: Test, options: Partial<ServeAdminOptions> = {}) {
     const isJson = /json/.test(response.headers.get('content-type') ?? '')
     return { status: response.status, headers: response.headers, text, body: isJson && text ? JSON.parse(text) : {} }
   }
-  return { ingest, served, send }
+  return { ingest, port, url, send }
 }
 
 t.test('keys are created, listed, rotated and revoked', async (t) => {
@@ -102,64 +94,44 @@ t.test('without a body, a key has every scope and a rotation overlaps by 48 hour
   t.equal(overlapMs, 48 * 3_600_000)
 })
 
-const refused: [name: string, method: string, path: string, sent: Sent, status: number, code: string][] = [
-  ['an unknown path', 'GET', '/v1/keys', {}, 404, 'not-found'],
-  ['a path below a key', 'GET', `${keysPath}/a/b`, {}, 404, 'not-found'],
-  ['another method of keys', 'PUT', keysPath, {}, 405, 'method-not-allowed'],
-  ['another method of a key', 'GET', `${keysPath}/abcdefgh`, {}, 405, 'method-not-allowed'],
-  ['another method of metrics', 'POST', '/metrics', {}, 405, 'method-not-allowed'],
-  ['an invalid project', 'POST', '/v1/projects/a%20b/keys', {}, 400, 'invalid-argument'],
-  ['the keys of an invalid project', 'GET', '/v1/projects/%40/keys', {}, 400, 'invalid-argument'],
-  ['an unknown key', 'DELETE', `${keysPath}/abcdefgh`, {}, 404, 'unknown-key'],
-  ['the rotation of an unknown key', 'POST', `${keysPath}/abcdefgh/rotate`, {}, 404, 'unknown-key'],
-  [
-    'a body that is not JSON',
-    'POST',
-    keysPath,
-    { body: '{', headers: { 'Content-Type': 'application/json' } },
-    400,
-    'malformed-body',
-  ],
-  [
-    'a form',
-    'POST',
-    keysPath,
-    { body: 'a=b', headers: { 'Content-Type': 'text/plain' } },
-    400,
-    'unsupported-media-type',
-  ],
-  ['a list', 'POST', keysPath, { json: [] }, 400, 'invalid-argument'],
-  ['null', 'POST', keysPath, { json: null }, 400, 'invalid-argument'],
-  ['an unknown member', 'POST', keysPath, { json: { expires: '2099-01-01T00:00:00Z' } }, 400, 'invalid-argument'],
-  ['an unknown scope', 'POST', keysPath, { json: { scopes: ['admin'] } }, 400, 'invalid-argument'],
-  ['no scope', 'POST', keysPath, { json: { scopes: [] } }, 400, 'invalid-argument'],
-  ['scopes that are no list', 'POST', keysPath, { json: { scopes: 'read' } }, 400, 'invalid-argument'],
-  ['a time without a zone', 'POST', keysPath, { json: { expiresAt: '2099-01-01T00:00:00' } }, 400, 'invalid-argument'],
-  ['a time in the past', 'POST', keysPath, { json: { expiresAt: '2020-01-01T00:00:00Z' } }, 400, 'invalid-argument'],
-  [
-    'a negative overlap',
-    'POST',
-    `${keysPath}/abcdefgh/rotate`,
-    { json: { overlapSeconds: -1 } },
-    400,
-    'invalid-argument',
-  ],
-  [
-    'an endless overlap',
-    'POST',
-    `${keysPath}/abcdefgh/rotate`,
-    { json: { overlapSeconds: 1e15 } },
-    400,
-    'invalid-argument',
-  ],
-  ['a large body', 'POST', keysPath, { json: { scopes: ['a'.repeat(20_000)] } }, 413, 'body-too-large'],
+const postKey = `POST ${keysPath}`
+const rotate = `POST ${keysPath}/abcdefgh/rotate`
+const inBytes = (body: string, type: string): Sent => ({ body, headers: { 'Content-Type': type } })
+
+const refused: [request: string, sent: Sent, status: number, code: string][] = [
+  ['GET /v1/keys', {}, 404, 'not-found'],
+  [`GET ${keysPath}/a/b`, {}, 404, 'not-found'],
+  [`PUT ${keysPath}`, {}, 405, 'method-not-allowed'],
+  [`GET ${keysPath}/abcdefgh`, {}, 405, 'method-not-allowed'],
+  ['POST /metrics', {}, 405, 'method-not-allowed'],
+  ['POST /v1/projects/a%20b/keys', {}, 400, 'invalid-argument'],
+  ['GET /v1/projects/%40/keys', {}, 400, 'invalid-argument'],
+  [`DELETE ${keysPath}/abcdefgh`, {}, 404, 'unknown-key'],
+  [rotate, {}, 404, 'unknown-key'],
+  [postKey, inBytes('{', 'application/json'), 400, 'malformed-body'],
+  [postKey, inBytes('a=b', 'text/plain'), 400, 'unsupported-media-type'],
+  ...[
+    [],
+    null,
+    { expires: '2099-01-01T00:00:00Z' },
+    { scopes: ['admin'] },
+    { scopes: [] },
+    { scopes: 'read' },
+    { expiresAt: '2099-01-01T00:00:00' },
+    { expiresAt: '2020-01-01T00:00:00Z' },
+  ].map((json): (typeof refused)[0] => [postKey, { json }, 400, 'invalid-argument']),
+  [rotate, { json: { overlapSeconds: -1 } }, 400, 'invalid-argument'],
+  [rotate, { json: { overlapSeconds: 1e15 } }, 400, 'invalid-argument'],
+  [postKey, { json: { scopes: ['a'.repeat(20_000)] } }, 413, 'body-too-large'],
 ]
 
 t.test('what is wrong is refused with a problem document, and changes nothing', async (t) => {
   const { ingest, send } = await openAdmin(t)
   const before = await ingest.keys.list(projectId)
-  for (const [name, method, path, sent, status, code] of refused) {
+  for (const [request, sent, status, code] of refused) {
+    const [method = '', path = ''] = request.split(' ')
     const response = await send(path, { method, ...sent })
+    const name = `${request} ${JSON.stringify(sent).slice(0, 80)}`
     t.match(response, { status, body: { code, status, requestId: response.headers.get('x-request-id') } }, name)
     t.equal(response.headers.get('content-type'), 'application/problem+json')
     if (status === 405) t.match(response.headers.get('allow'), /^(GET, HEAD(, POST)?|DELETE)$/, name)
@@ -169,7 +141,7 @@ t.test('what is wrong is refused with a problem document, and changes nothing', 
 })
 
 t.test('the API of keys needs the token, whose bytes are never logged', async (t) => {
-  const { log, lines } = collectLog()
+  const { log, lines } = collectLines()
   const { ingest, send } = await openAdmin(t, { log })
   for (const Authorization of [
     '',
@@ -191,8 +163,8 @@ t.test('the API of keys needs the token, whose bytes are never logged', async (t
     }
   }
   t.equal((await ingest.keys.list(projectId)).length, 1)
-  const warnings = lines.filter(({ message }) => message === 'wrong admin token')
-  t.match(warnings[0], { level: 'warn', fields: { clientAddress: '127.0.0.1' } })
+  const warnings = lines.filter(([, message]) => message === 'wrong admin token')
+  t.match(warnings[0], ['warn', 'wrong admin token', { clientAddress: '127.0.0.1' }])
   t.ok(warnings.length < 5, 'at most one a second')
   t.notMatch(JSON.stringify(lines), token.slice(1, -1))
   t.equal((await send('/v1/projects', { headers: { Authorization: `bearer  ${token}` } })).status, 200)
@@ -200,12 +172,12 @@ t.test('the API of keys needs the token, whose bytes are never logged', async (t
 
 t.test('without a token, the API of keys is off and says how to set one', async (t) => {
   const { ingest } = await openTestIngest()
-  const served = await serveAdmin({ ingest, port: 0 })
-  t.teardown(() => served.close())
-  const response = await fetch(`${served.url}/v1/projects`, { headers: { Authorization: 'Bearer undefined' } })
+  const port = await listen(t, createServer(createAdminHandler(ingest)))
+  const url = `http://127.0.0.1:${port}`
+  const response = await fetch(`${url}/v1/projects`, { headers: { Authorization: 'Bearer undefined' } })
   t.equal(response.status, 404)
   t.match(await response.json(), { code: 'not-found', detail: /INGEST_ADMIN_TOKEN/ })
-  t.equal((await fetch(`${served.url}/livez`)).status, 200)
+  t.equal((await fetch(`${url}/livez`)).status, 200)
 })
 
 t.test('a token that is short, or that no header can carry, is refused at the start', async (t) => {
@@ -216,53 +188,32 @@ t.test('a token that is short, or that no header can carry, is refused at the st
 })
 
 t.test('changes of keys are logged, without the keys', async (t) => {
-  const { log, lines } = collectLog()
+  const { log, lines } = collectLines()
   const { send } = await openAdmin(t, { log })
   const { key, keyId } = (await send(keysPath, { method: 'POST' })).body
   await send(`${keysPath}/${keyId}/rotate`, { method: 'POST' })
   await send(`${keysPath}/${keyId}`, { method: 'DELETE' })
   t.match(
-    lines.filter(({ message }) => message.startsWith('key ')),
+    lines.filter(([, message]) => message.startsWith('key ')),
     [
-      { message: 'key created', fields: { projectId, keyId } },
-      { message: 'key rotated', fields: { projectId, keyId } },
-      { message: 'key revoked', fields: { projectId, keyId } },
+      ['info', 'key created', { projectId, keyId }],
+      ['info', 'key rotated', { projectId, keyId }],
+      ['info', 'key revoked', { projectId, keyId }],
     ],
   )
   t.notMatch(JSON.stringify(lines), key.slice(12))
 })
 
 t.test('/metrics is text for Prometheus, and needs no token', async (t) => {
-  const { served } = await openAdmin(t, { metrics: { render: async () => 'ingest_up 1\n' } })
-  const response = await fetch(`${served.url}/metrics`)
+  const { url } = await openAdmin(t, { metrics: { render: async () => 'ingest_up 1\n' } })
+  const response = await fetch(`${url}/metrics`)
   t.equal(response.status, 200)
   t.equal(response.headers.get('content-type'), 'text/plain; version=0.0.4; charset=utf-8')
   t.equal(await response.text(), 'ingest_up 1\n')
-  const head = await fetch(`${served.url}/metrics`, { method: 'HEAD' })
+  const head = await fetch(`${url}/metrics`, { method: 'HEAD' })
   t.match([head.status, await head.text()], [200, ''])
-  t.equal((await fetch(`${(await openAdmin(t)).served.url}/metrics`)).status, 404, 'nothing is measured')
+  t.equal((await fetch(`${(await openAdmin(t)).url}/metrics`)).status, 404, 'nothing is measured')
 })
-
-t.test('concurrent scrapes share one rendering, and later ones get a new one', async (t) => {
-  const { ingest } = await openTestIngest()
-  let renderings = 0
-  const router = createAdminRouter(ingest, { metrics: { render: async () => `renderings ${++renderings}\n` } })
-  const scrape = async () => (await router.respond(request('/metrics'))).body
-  t.strictSame(await Promise.all([scrape(), scrape(), scrape()]), Array(3).fill('renderings 1\n'))
-  t.equal(await scrape(), 'renderings 2\n')
-})
-
-function request(path: string): HttpRequest {
-  const headers = parseRawHeaders(['Host', 'localhost'])
-  return {
-    method: 'GET',
-    path,
-    query: '',
-    headers,
-    readBody: async () => Buffer.alloc(0),
-    onDisconnect: () => () => {},
-  }
-}
 
 t.test('/readyz says why a batch cannot be stored, which the public one does not', async (t) => {
   const reasons: [unknown, number, string, RegExp][] = [
@@ -277,14 +228,13 @@ t.test('/readyz says why a batch cannot be stored, which the public one does not
   ]
   for (const [error, status, code, detail] of reasons) {
     const ingest = createIngest({ store: { ...openMemoryStore(), check: () => Promise.reject(error) } })
-    const { log } = collectLog()
+    const { log } = collectLines()
     const { send } = await openAdmin(t, { ingest, log })
     t.match(await send('/readyz'), { status, body: { code, detail } })
-    const open = await serve({ ingest, log, port: 0, closeTimeoutMs: 1 })
-    t.teardown(() => open.close())
-    const response = await fetch(`${open.url}/readyz`)
+    const open = await openFetch(t, { log }, ingest)
+    const response = await open.send({ method: 'GET', path: '/readyz' })
     t.equal(response.status, status)
-    t.notMatch(await response.text(), /games|run 3|EIO/)
+    t.notMatch(response.body, /games|run 3|EIO/)
   }
 })
 
@@ -300,13 +250,10 @@ t.test('/readyz is a 503 while the server drains, and metrics are served to the 
 })
 
 t.test('on a loopback address, a page of a name that resolves to it reads nothing', async (t) => {
-  const { ingest } = await openTestIngest()
-  const handler = createAdminHandler(ingest, { token, metrics: { render: async () => 'secret 1\n' } })
-  const served = await serveAdmin({ ingest, port: 0, token, metrics: { render: async () => 'secret 1\n' } })
-  const server = createServer((req, res) => handler(req, res))
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
-  t.teardown(() => Promise.all([served.close(), new Promise((resolve) => server.close(resolve))]))
-  for (const port of [served.port, (server.address() as AddressInfo).port]) {
+  const metrics = { ...createMetrics((await openTestIngest()).ingest), render: async () => 'secret 1\n' }
+  const { port: own } = await openAdmin(t, { metrics })
+  const { served } = await openServed(t, { metrics, admin: { port: 0, token } })
+  for (const port of [own, served.admin?.port as number]) {
     const statusFor = async (host: string, path: string) => {
       const raw = await openRaw(port)
       raw.write(`GET ${path} HTTP/1.1\r\nHost: ${host}\r\nAuthorization: Bearer ${token}\r\n\r\n`)
@@ -345,17 +292,18 @@ t.test('a page gets no permission to send the token', async (t) => {
 t.test('as a handler in a stack, requests of other paths are passed on', async (t) => {
   const { ingest } = await openTestIngest()
   const handler = createAdminHandler(ingest)
-  const server = createServer((req, res) => handler(req, res, () => void res.writeHead(418).end()))
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
-  t.teardown(() => new Promise((resolve) => server.close(resolve)))
-  const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`
+  const port = await listen(
+    t,
+    createServer((req, res) => handler(req, res, () => void res.writeHead(418).end())),
+  )
+  const url = `http://127.0.0.1:${port}`
   t.equal((await fetch(`${url}/other`)).status, 418)
   t.equal((await fetch(`${url}/livez`)).status, 200)
 })
 
 t.test('closing ends idle connections and is not delayed', async (t) => {
-  const { served } = await openAdmin(t)
-  const raw = await openRaw(served.port)
+  const { served } = await openServed(t, { admin: { port: 0 } })
+  const raw = await openRaw(served.admin?.port as number)
   raw.write(requestBytes({ method: 'GET', path: '/livez' }))
   t.equal((await raw.read()).status, 200)
   await served.close()
@@ -363,15 +311,15 @@ t.test('closing ends idle connections and is not delayed', async (t) => {
 })
 
 t.test('keys are rotated under load without one 401', async (t) => {
-  const { ingest, send } = await openAdmin(t)
-  const server = await serve({ ingest, port: 0, closeTimeoutMs: 1 })
-  t.teardown(() => server.close())
+  const { ingest, storedCount } = await openTestIngest()
+  const { send } = await openAdmin(t, { ingest })
+  const { served } = await openServed(t, { ingest })
   const statuses = new Map<number, number>()
   let { key, keyId } = (await send(keysPath, { method: 'POST' })).body
   let isOver = false
   async function sendBatches(sender: number): Promise<void> {
     for (let i = 0; !isOver; i++) {
-      const { status } = await fetch(`${server.url}/v1/events/batch`, {
+      const { status } = await fetch(`${served.url}/v1/events/batch`, {
         method: 'POST',
         headers: headersOf(key),
         body: batchOf(1, `${sender}-${i}-`),
@@ -391,13 +339,6 @@ t.test('keys are rotated under load without one 401', async (t) => {
   isOver = true
   await Promise.all(senders)
   t.strictSame([...statuses.keys()], [202])
-  const events = await countEvents(ingest)
-  t.equal(events, statuses.get(202))
+  t.equal(await storedCount(), statuses.get(202))
   t.equal((await ingest.keys.list(projectId)).length, 12)
 })
-
-async function countEvents(ingest: EmbeddedIngest): Promise<number> {
-  let count = 0
-  for await (const _ of ingest.project(projectId).readEvents()) count++
-  return count
-}

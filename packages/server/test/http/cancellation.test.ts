@@ -1,13 +1,16 @@
+import { mock } from 'node:test'
+import { setImmediate as nextTurn } from 'node:timers/promises'
+import { createIngest, openMemoryStore, type Store } from '@ingest/core'
 import t, { type Test } from 'tap'
 import { toFetchHandler } from '../../src/fetch-handler.ts'
-import { createCancellation } from '../../src/http/cancellation.ts'
+import { createCancellation, createWait } from '../../src/http/cancellation.ts'
 import type { HttpRequest } from '../../src/http/request.ts'
 import { concurrencyLimits } from '../../src/limits/concurrency.ts'
-import { type ServeOptions, serve } from '../../src/serve.ts'
+import type { ServeOptions } from '../../src/serve.ts'
 import { requestBytes } from '../edges.ts'
 import { get } from '../map-parts.ts'
-import { openRaw } from '../raw-connection.ts'
-import { openTestIngest, projectId, withMethods } from '../test-ingest.ts'
+import { openServed } from '../open-server.ts'
+import { batchOf, headersOf, openTestIngest, projectId, withMethods } from '../test-ingest.ts'
 
 const path = '/v1/events?wait=60'
 
@@ -27,8 +30,7 @@ async function open(t: Test, options: Partial<ServeOptions> = {}) {
       }
     },
   }))
-  const served = await serve({ ingest: watched, port: 0, closeTimeoutMs: 1, ...options })
-  t.teardown(() => served.close())
+  const { served, connect } = await openServed(t, { ingest: watched, ...options })
   return {
     ingest: watched,
     key,
@@ -42,8 +44,7 @@ async function open(t: Test, options: Partial<ServeOptions> = {}) {
         books.onChange()
       }),
     async ask(target = path) {
-      const raw = await openRaw(served.port)
-      t.teardown(() => raw.socket.destroy())
+      const raw = await connect()
       raw.write(requestBytes(get(target, key)))
       return raw
     },
@@ -107,7 +108,7 @@ t.test('long polls in flight are bounded, and do not count as downloads', async 
   const other = await ask()
   const refused = await other.read()
   t.match(refused, { status: 503, headers: { 'retry-after': /^[1-9]/ } })
-  t.equal(JSON.parse(refused.body).code, 'overloaded')
+  t.equal(refused.json.code, 'overloaded')
   other.write(requestBytes(get('/v1/events', key)))
   t.equal((await other.read()).status, 200)
   await ingest.project(projectId).submitBatch({ events: [{ projectId, eventId: 'a' }] })
@@ -148,4 +149,73 @@ t.test('a request that starts while the server drains is cancelled at once', asy
   t.equal(stopped, 1)
   createCancellation(undefined).watch(request, (reason) => reasons.push(reason))()
   t.equal(reasons.length, 1)
+})
+
+const never = () => new Promise<never>(() => {})
+
+function mockTimers(t: Test): void {
+  mock.timers.enable({ apis: ['setTimeout'] })
+  t.teardown(() => mock.timers.reset())
+}
+
+t.test('a store that hangs is a 503 in time, whichever step hangs', async (t) => {
+  for (const [path, step, body] of [
+    ['/v1/events/batch', 'append', batchOf(1)],
+    ['/v1/events/batch', 'known', `{"events":[{"projectId":"${projectId}","eventId":"a","buildId":1}]}`],
+    ['/v1/builds', 'builds', undefined],
+    ['/v1/stats', 'totals', undefined],
+    ['/v1/events?eventId=a', 'find', undefined],
+    ['/v1/builds', 'project', undefined],
+  ] as const) {
+    await t.test(`${path}, ${step}`, async (t) => {
+      const store: Store = openMemoryStore()
+      const { key } = await createIngest({ store }).keys.create(projectId)
+      let isAsked = false
+      const hang = () => {
+        isAsked = true
+        return never()
+      }
+      const handle = toFetchHandler(createIngest({ store: { ...store, [step]: hang } }), {
+        log: { error() {}, warn() {}, info() {}, debug() {} } as never,
+      })
+      mockTimers(t)
+      const options = body === undefined ? {} : { method: 'POST', body }
+      const request = new Request(`http://localhost${path}`, { headers: headersOf(key), ...options })
+      const answered = handle(request) as Promise<Response>
+      while (!isAsked) await nextTurn()
+      await nextTurn()
+      mock.timers.tick(14_000)
+      const response = await answered
+      t.equal(response.status, 503)
+      t.equal(response.headers.get('retry-after'), '1')
+      const code = step === 'project' ? 'key-store-unavailable' : 'store-unavailable'
+      t.match(await response.json(), { code })
+    })
+  }
+})
+
+t.test('the steps of a request share its time', async (t) => {
+  mockTimers(t)
+  let now = 0
+  t.intercept(performance, 'now', { value: () => now })
+  const wait = createWait()
+  t.equal(await wait(Promise.resolve('first')), 'first')
+  const slow = wait(
+    new Promise((resolve) => {
+      setTimeout(resolve, 10_000, 'second')
+    }),
+  )
+  now += 10_000
+  mock.timers.tick(10_000)
+  t.equal(await slow, 'second')
+  let isLate = false
+  const third = wait(never()).catch(({ code }) => {
+    isLate = true
+    return code
+  })
+  mock.timers.tick(3999)
+  await nextTurn()
+  t.notOk(isLate)
+  mock.timers.tick(1)
+  t.equal(await third, 'store-unavailable')
 })
