@@ -3,6 +3,7 @@ import { setImmediate as nextTurn } from 'node:timers/promises'
 import { crc32 } from 'node:zlib'
 import {
   type AppendBatch,
+  createIngest,
   decodeEvents,
   eventCursors,
   IngestError,
@@ -11,7 +12,14 @@ import {
   type StoredEvent,
 } from '@ingest/core'
 import t from 'tap'
-import { durableStoreChecks, restoreChecks, sharedStoreChecks, shareStore, storeChecks } from '../src/index.ts'
+import {
+  durableStoreChecks,
+  ingestChecks,
+  restoreChecks,
+  sharedStoreChecks,
+  shareStore,
+  storeChecks,
+} from '../src/index.ts'
 import { eraseChecks, handleEraseChecks, raceEraseChecks } from '../src/store/erase.ts'
 import { batchOf, event as sampleEvent } from '../src/store/sample-events.ts'
 
@@ -32,9 +40,19 @@ function handleOf(store: Store): Store {
   return { ...store, async close() {} }
 }
 
+t.test('an ingest on the memory store keeps its promises', async (t) => {
+  async function open() {
+    const embedded = createIngest({ store: openMemoryStore() })
+    return { ingest: embedded.project('p'), close: embedded.close }
+  }
+  for (const { name, run } of ingestChecks) await t.test(name, () => run(open))
+})
+
 t.test('the names of the checks are unique', async (t) => {
-  const names = [...storeChecks, ...sharedStoreChecks, ...durableStoreChecks, ...restoreChecks].map(({ name }) => name)
-  t.equal(new Set(names).size, names.length)
+  const ofStores = [...storeChecks, ...sharedStoreChecks, ...durableStoreChecks, ...restoreChecks]
+  for (const names of [ofStores.map(({ name }) => name), ingestChecks.map(({ name }) => name)]) {
+    t.equal(new Set(names).size, names.length)
+  }
 })
 
 t.test('a store that checks and then writes fails the races, and nothing else', async (t) => {
