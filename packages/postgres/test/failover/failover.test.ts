@@ -142,7 +142,14 @@ interface Operation {
 const prepare = (ingest: EmbeddedIngest, projectId: string) => submit(ingest, projectId, 'a', { playerId: '7' })
 
 const operations: Record<string, Operation> = {
-  append: { prepare, run: (ingest, projectId) => submit(ingest, projectId, 'b'), result: { duplicates: 1 } },
+  append: {
+    // after a duplicate, an append that stores nothing writes nothing: its commit waits for no standby by itself
+    async prepare(ingest, projectId) {
+      for (const _ of [1, 2]) await submit(ingest, projectId, 'a')
+    },
+    run: (ingest, projectId) => submit(ingest, projectId, 'b'),
+    result: { duplicates: 1 },
+  },
   // it is stored, as another process may have done, and then looked up as the id of an event that is invalid by now
   'look-up': {
     prepare,
