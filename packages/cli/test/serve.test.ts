@@ -519,7 +519,7 @@ for (const signal of ['SIGTERM', 'SIGINT'] as const) {
   })
 }
 
-const cycles = Number(process.env.INGEST_KILL_CYCLES ?? 3)
+const cycles = Number(process.env.INGEST_KILL_CYCLES ?? 8)
 
 t.test(`a server that is killed ${cycles} times beside another one: each event is stored once`, async (t) => {
   const data = t.testdir()
