@@ -97,22 +97,7 @@ export function createMapStore({ maps, blobs, writer, reader, table, slicedReads
       return { outcome, ready: readSnapshot(() => maps.readyMaps(project, chunk.digest, readyMapsMax)) }
     },
 
-    async readChunk(projectId, digest) {
-      for (let missed: BlobKey | undefined; ; ) {
-        const blobKey = readProject<BlobKey | undefined>(projectId, undefined, (project) =>
-          maps.chunks.blobKeyOf(project, digest),
-        )
-        if (!blobKey) return undefined
-        const bytes = readSnapshot(() => blobs.read(blobKey))
-        // on this thread, at most a millisecond: the thread that hashes maps also waits for the disk
-        if (bytes && digestOf(bytes) === digest) return bytes
-        // a chunk may be deleted between the two reads, but then the next read has another blob or none
-        if (missed?.equals(blobKey)) {
-          throw chunkDamaged(digest)
-        }
-        missed = blobKey
-      }
-    },
+    readChunk: async (projectId, digest) => readChunk({ maps, blobs, reader }, projectId, digest),
 
     hashChunks: (projectId, refs, signal) =>
       hashChunks({ chunks: maps.chunks, blobs, reader }, projectId, refs, signal),
@@ -122,6 +107,24 @@ export function createMapStore({ maps, blobs, writer, reader, table, slicedReads
     async pendingTotals(projectId) {
       return readProject(projectId, { maps: 0, bytes: 0 }, maps.pendingTotals)
     },
+  }
+}
+
+function readChunk(
+  { maps, blobs, reader }: Pick<MapStoreOptions, 'maps' | 'blobs' | 'reader'>,
+  projectId: string,
+  digest: Digest,
+): Buffer | undefined {
+  const blobKeyOf = (project: number) => maps.chunks.blobKeyOf(project, digest)
+  for (let missed: BlobKey | undefined; ; ) {
+    const blobKey = reader.readProject<BlobKey | undefined>(projectId, undefined, blobKeyOf)
+    if (!blobKey) return undefined
+    const bytes = reader.readSnapshot(() => blobs.read(blobKey))
+    // on this thread, at most a millisecond: the thread that hashes maps also waits for the disk
+    if (bytes && digestOf(bytes) === digest) return bytes
+    // a chunk may be deleted between the two reads, but then the next read has another blob or none
+    if (missed?.equals(blobKey)) throw chunkDamaged(digest)
+    missed = blobKey
   }
 }
 

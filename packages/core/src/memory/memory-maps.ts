@@ -1,6 +1,15 @@
 import type { Digest, Manifest, MapId } from '../maps/map.ts'
 import { pendingBytesOf } from '../maps/map-quota.ts'
-import { type BuildEntry, type MapContents, type MapSlot, type MapStore, readyMapsMax } from '../maps/map-store.ts'
+import {
+  type BuildEntry,
+  type BuildSelection,
+  type MapContents,
+  type MapEntry,
+  type MapSelection,
+  type MapSlot,
+  type MapStore,
+  readyMapsMax,
+} from '../maps/map-store.ts'
 import { contentsAfterExpiry, digestsOf, isExpired, isPendingVoid } from '../maps/pending-map.ts'
 
 interface KeptMap {
@@ -28,32 +37,9 @@ export function memoryMapStore(mapsOf: (projectId: string) => ProjectMaps, all: 
       return slotOf(mapsOf(projectId), id)
     },
 
-    async maps(projectId, { placeId, buildId, after, limit }) {
-      const project = mapsOf(projectId)
-      const first = after && Buffer.from(nameOf(after))
-      return [...project.maps.values()]
-        .filter(({ id }) => placeId === undefined || id.placeId === placeId)
-        .filter(({ id }) => buildId === undefined || id.buildId === buildId)
-        .map(({ id }) => ({ id, name: Buffer.from(nameOf(id)) }))
-        .filter(({ name }) => !first || name.compare(first) > 0)
-        .sort((a, b) => a.name.compare(b.name))
-        .slice(0, limit)
-        .map(({ id }) => ({ ...id, slot: slotOf(project, id) }))
-    },
+    maps: async (projectId, selection) => listMaps(mapsOf(projectId), selection),
 
-    async builds(projectId, { after, limit }) {
-      const { frozenAt, maps } = mapsOf(projectId)
-      const builds = new Map<string, BuildEntry>()
-      for (const [buildId, at] of frozenAt) builds.set(buildId, { buildId, frozenAt: at, maps: 0 })
-      for (const { buildId } of [...maps.values()].map(({ id }) => id)) {
-        const build = builds.get(buildId) ?? { buildId, maps: 0 }
-        builds.set(buildId, { ...build, maps: build.maps + 1 })
-      }
-      return [...builds.values()]
-        .sort((a, b) => compareBytes(a.buildId, b.buildId))
-        .filter(({ buildId }) => after === undefined || compareBytes(buildId, after) > 0)
-        .slice(0, limit)
-    },
+    builds: async (projectId, selection) => listBuilds(mapsOf(projectId), selection),
 
     async updateMap({ projectId, placeId, buildId }, { digests = [], uploads = [] }, decide) {
       const project = mapsOf(projectId)
@@ -106,6 +92,31 @@ export function memoryMapStore(mapsOf: (projectId: string) => ProjectMaps, all: 
       }
     },
   }
+}
+
+function listMaps(project: ProjectMaps, { placeId, buildId, after, limit }: MapSelection): MapEntry[] {
+  const first = after && Buffer.from(nameOf(after))
+  return [...project.maps.values()]
+    .filter(({ id }) => placeId === undefined || id.placeId === placeId)
+    .filter(({ id }) => buildId === undefined || id.buildId === buildId)
+    .map(({ id }) => ({ id, name: Buffer.from(nameOf(id)) }))
+    .filter(({ name }) => !first || name.compare(first) > 0)
+    .sort((a, b) => a.name.compare(b.name))
+    .slice(0, limit)
+    .map(({ id }) => ({ ...id, slot: slotOf(project, id) }))
+}
+
+function listBuilds({ frozenAt, maps }: ProjectMaps, { after, limit }: BuildSelection): BuildEntry[] {
+  const builds = new Map<string, BuildEntry>()
+  for (const [buildId, at] of frozenAt) builds.set(buildId, { buildId, frozenAt: at, maps: 0 })
+  for (const { buildId } of [...maps.values()].map(({ id }) => id)) {
+    const build = builds.get(buildId) ?? { buildId, maps: 0 }
+    builds.set(buildId, { ...build, maps: build.maps + 1 })
+  }
+  return [...builds.values()]
+    .sort((a, b) => compareBytes(a.buildId, b.buildId))
+    .filter(({ buildId }) => after === undefined || compareBytes(buildId, after) > 0)
+    .slice(0, limit)
 }
 
 function nameOf({ placeId, buildId }: MapId): string {

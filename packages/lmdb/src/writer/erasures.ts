@@ -2,7 +2,7 @@ import type { ExpiryStep } from '@ingest/core'
 import type { Table } from '../environment/environment.ts'
 import { sequenceKey } from '../environment/row-keys.ts'
 import { checkListed, type EventLog, type EventLogTables } from '../log/event-log.ts'
-import { eraseFromRecord, readHeader } from '../log/record.ts'
+import { eraseFromRecord, type Position, readHeader } from '../log/record.ts'
 import type { Overwritten } from '../pages/free-pages.ts'
 import type { Appender } from './append-batch.ts'
 
@@ -57,14 +57,8 @@ export function createErasures(
   }
 
   function erase({ project, eventIds, fingerprints }: ErasureResults['erase']['step']): number {
-    const indexes = new Map<number, Set<number>>()
-    for (const position of appender.locate(project, eventIds, fingerprints)) {
-      if (!position) continue
-      const inRecord = indexes.get(position.sequence) ?? new Set()
-      indexes.set(position.sequence, inRecord.add(position.index))
-    }
     let events = 0
-    for (const [sequence, inRecord] of indexes) {
+    for (const [sequence, inRecord] of indexesByRecord(appender.locate(project, eventIds, fingerprints))) {
       events += eraseIn(project, { sequence }, (index) => inRecord.has(index)).events
     }
     if (events > 0) countErasure(unpurged)
@@ -107,6 +101,17 @@ export function createErasures(
         return true
     }
   }
+}
+
+/** Of the events that were found. */
+function indexesByRecord(positions: Iterable<Position | undefined>): Map<number, Set<number>> {
+  const indexes = new Map<number, Set<number>>()
+  for (const position of positions) {
+    if (!position) continue
+    const inRecord = indexes.get(position.sequence) ?? new Set()
+    indexes.set(position.sequence, inRecord.add(position.index))
+  }
+  return indexes
 }
 
 const countKey = Buffer.from('erasures')
