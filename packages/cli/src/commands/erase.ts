@@ -67,7 +67,7 @@ Servers may have the store open. Events that are stored after the command began 
 restored; their ids stay known, so that a retry stores nothing. Maps, backups, exports and spools are not changed.
 \`ingest serve --retain 90d\` does the same as --older-than once an hour.
 The value after = is JSON if it parses, otherwise a string.
-Exit code 3: not confirmed, or an unknown project.
+Exit code 3: declined at the prompt, or an unknown project.
 
 Examples:
   ingest erase --player 7 --project demo --store data/games --dry-run

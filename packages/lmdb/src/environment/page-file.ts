@@ -205,7 +205,8 @@ export function* rowsOf(file: PageFile, root: bigint, options: WalkOptions): Gen
     for (let index = 0; index < page.count; index++) {
       const node = nodeAt(page, index)
       const value = node && readValue(file, page, node)
-      if (value) yield { key: node.key, value, isTable: node.isTable, page: page.number, index }
+      // LMDB stores no empty key: zeros in place of a node have one
+      if (value && node.key.length > 0) yield { key: node.key, value, isTable: node.isTable, page: page.number, index }
       else options.onDamage(page.number)
     }
   }

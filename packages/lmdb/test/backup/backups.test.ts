@@ -16,7 +16,7 @@ import { createIngest } from '@ingest/core'
 import t, { type Test } from 'tap'
 import { builtStore, openLmdbStore } from '../built-store.ts'
 import { openMapParts } from '../map-parts.ts'
-import { damageRecord, leakPage, makeStore, map, projectId } from './damaged-store.ts'
+import { damageRecord, leakPage, makeStore, map, projectId, zeroNode } from './damaged-store.ts'
 
 const { backUpLmdbStore, restoreLmdbStore, verifyLmdbStore } = (await import(
   builtStore
@@ -124,6 +124,9 @@ t.test('a damaged store, a stopped backup and a wrong target leave nothing with 
     code: 'store-damaged',
     message: /Record 7 of the log is damaged/,
   })
+  hasNoBackup(t, target)
+  zeroNode(damaged, 7)
+  await t.rejects(backUpLmdbStore(damaged, target), { code: 'store-damaged', message: /page \d+ is damaged/ })
   hasNoBackup(t, target)
 
   const controller = new AbortController()

@@ -55,14 +55,25 @@ export async function changeRows(directory: string, table: TableName, work: (row
 
 /** Flips a bit in the payload of a record of the log. */
 export function damageRecord(directory: string, sequence: number): void {
+  const { path, row } = findRecord(directory, sequence)
+  // a page begins with its number
+  const page = Number(Buffer.from(row.value.buffer, 0, 8).readBigUInt64LE())
+  flipBit(path, page * 4096 + row.value.byteOffset + 60)
+}
+
+/** Overwrites the node of a record of the log with zeros, which are the node of an empty key and value. */
+export function zeroNode(directory: string, sequence: number): void {
+  const { path, row } = findRecord(directory, sequence)
+  writeAt(path, row.page * 4096 + row.key.byteOffset - 8, Buffer.alloc(8))
+}
+
+function findRecord(directory: string, sequence: number) {
   const path = join(directory, 'events', 'data.mdb')
   const pages = openDataPages(path)
   const row = [...pages.rows('log')].find(({ key }) => key.equals(sequenceKey(sequence)))
   pages.close()
   if (!row) throw new Error(`there is no record ${sequence}`)
-  // a page begins with its number
-  const page = Number(Buffer.from(row.value.buffer, 0, 8).readBigUInt64LE())
-  flipBit(path, page * 4096 + row.value.byteOffset + 60)
+  return { path, row }
 }
 
 /** Makes the first branch of a table lead to a page behind the end of the file. */
