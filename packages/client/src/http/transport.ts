@@ -57,7 +57,7 @@ function fetchTransport(origin: string): Transport {
         return { status, headers: Object.fromEntries(headers), body: stream }
       } catch (error) {
         if (closing.signal.aborted) throw Object.assign(new Error('closed'), { code: 'UND_ERR_CLOSED' })
-        // that of Node wraps the error of the network
+        // fetch wraps the error of the network
         throw error instanceof TypeError && error.cause instanceof Error ? error.cause : error
       }
     },

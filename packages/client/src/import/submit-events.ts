@@ -113,7 +113,7 @@ interface Submission {
   done: SubmittedEvents
   defaults: EventDefaults
   form: () => ValueForm | undefined
-  /** Aborts `ending`, which also follows the signal of the caller. */
+  /** Aborts `ending`, which the signal of the caller aborts too. */
   failing: AbortController
   ending: AbortSignal
   /** The error of an array after which the start of the next element is unknown. */

@@ -146,7 +146,7 @@ export function createSenderWith(client: SenderClient, options: SenderOptions, e
 
 interface SenderParts {
   projectId: string
-  /** Of the spool. */
+  /** The directory of the spool. */
   directory: string | undefined
   queue: SendQueue
   outcomes: Outcomes

@@ -56,7 +56,7 @@ interface ProjectState {
 
 /** What the records of the log say together. */
 interface SeenRecords {
-  /** By their numbers. */
+  /** The projects by number. */
   projects: ReadonlyMap<number, ProjectState>
   /** Whether a record is damaged, which may be of any project. */
   isDamaged: boolean

@@ -16,7 +16,7 @@ import { addProblem, type StoreReport } from './store-report.ts'
 
 export interface PageCheckOptions {
   environment: Environment
-  /** Of the environment. */
+  /** The directory of the environment. */
   directory: string
   report: StoreReport
   part: 'pages' | 'index'

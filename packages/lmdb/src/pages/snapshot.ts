@@ -5,7 +5,7 @@ import { type Meta, openPageFile, type PageFile, type Row, readTable, rowsOf } f
 
 /** One snapshot of an environment that other processes write to. No page of it is used again until it is released. */
 export interface Snapshot {
-  /** Of the environment. */
+  /** The directory of the environment. */
   directory: string
   file: PageFile
   meta: Meta

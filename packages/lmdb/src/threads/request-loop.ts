@@ -38,7 +38,7 @@ export interface RequestHandler<Request> {
 
 /** The `workerData` of a thread that writes. */
 export interface WriteThreadData {
-  /** Of its environment. */
+  /** The directory of its environment. */
   directory: string
   /** {@link Environment.fileIds} */
   fileIds: string

@@ -42,7 +42,7 @@ function clientDisconnected(): IngestError {
   return new IngestError('request-timeout', 'The connection was closed before the request was done: send it again.')
 }
 
-/** What a request may wait for its key and the store in all, in milliseconds: with the rest, it is answered within 15 s. */
+/** What a request may wait for its key and the store in all, in milliseconds: with the rest, its response is sent within 15 s. */
 const waitMsMax = 14_000
 
 /**

@@ -33,7 +33,11 @@ export interface ConcurrencyLimit {
 
 /** The slots of one request. */
 export interface Slots {
-  /** Takes more of them. @throws {IngestError} `overloaded`, with nothing taken */
+  /**
+   * Takes more slots.
+   *
+   * @throws {IngestError} `overloaded`, with nothing taken
+   */
   add(count: number): void
   /** Releases all; only its first call has an effect. */
   release(): void

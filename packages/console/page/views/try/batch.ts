@@ -46,7 +46,7 @@ export interface BatchResponse {
   /** The exact text. */
   body: string
   requestId: string | null
-  /** Seconds. */
+  /** In seconds. */
   retryAfter: number | undefined
   durationMs: number
 }
