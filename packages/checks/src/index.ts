@@ -64,5 +64,5 @@ export const durableStoreChecks: readonly DurableStoreCheck[] = [...durableCheck
 /** What a store also promises if its backups can be restored: by the store, and by hand if operators may do so. */
 export const restoreChecks: readonly RestoreCheck[] = backupChecks
 
-/** What every Ingest promises. */
+/** What every Ingest promises: `for (const { name, run } of ingestChecks) test(name, () => run(openMyIngest))`. */
 export const ingestChecks: readonly IngestCheck[] = [...eventChecks, ...readingChecks, ...publishingChecks]

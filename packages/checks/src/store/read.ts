@@ -28,6 +28,9 @@ export const readChecks: readonly StoreCheck[] = [
         assert.deepEqual(await readAll(store, 'p', { after, limit }), events.slice(i + 1).slice(0, limit))
       }
     }
+    const after = events.at(-1)?.cursor as Cursor
+    await store.append('p', batchOf([event('later')]))
+    assert.deepEqual((await readAll(store, 'p', { after })).map(idOfStored), ['later'])
   }),
 
   check('an event appended during a read is returned by it or by the next one, once', async (store) => {
