@@ -99,7 +99,7 @@ const attacks = {
     })
   },
 
-  /** */
+  /** Pipelines so many bytes of requests at once, on one connection. */
   burst: ({ bytes }) => {
     const socket = connect({ host, port })
     socket.on('connect', () => void socket.write(repeated(unknownPath, bytes)))
