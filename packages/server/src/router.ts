@@ -76,7 +76,7 @@ export function createRouter<Route extends { method: string; path: string }>(opt
     }
     let response: HttpResponse
     try {
-      response = await runRoute({ request, params: [], headers, record, onError }, findPath(request.path), options)
+      response = await callRoute({ request, params: [], headers, record, onError }, findPath(request.path), options)
     } catch (error) {
       const refusal = onError(error)
       response = problemResponse(refusal, requestId, options.detailOf?.(refusal))
@@ -121,7 +121,7 @@ export function createRouter<Route extends { method: string; path: string }>(opt
 }
 
 /** Runs the route of a request, if its path and method have one. */
-async function runRoute<Route>(
+async function callRoute<Route>(
   call: Call,
   found: FoundPath<Route> | undefined,
   { check, run, cors, console }: RouterOptions<Route>,
