@@ -32,7 +32,7 @@ t.test('a well-formed X-Request-Id is taken over, any other is replaced', async 
   for (const id of ['a', 'A-z_0.9', 'x'.repeat(128)]) {
     t.equal((await send([['X-Request-Id', id]])).headers.get('x-request-id'), id)
   }
-  for (const id of ['', 'a b', 'a, b', 'a"b', 'x'.repeat(129)]) {
+  for (const id of ['', 'a b', 'a, b', 'a"b', 'x'.repeat(129), 'a.ik_01234567_secret']) {
     const response = await send([['X-Request-Id', id]], '')
     t.equal(response.status, 400)
     t.match(response.headers.get('x-request-id'), /^[0-9a-f-]{36}$/, id)

@@ -81,7 +81,7 @@ t.test('more statements run at once while ids are slow, but for some connections
     const appends = ids.map((id) => store.append('p', batchOf(id)))
     t.equal(await inFlight(store), 2)
     // the database measures it: many times as long as the commit
-    await sleep(Math.max(1000, 40 * commitMs))
+    await sleep(Math.max(1500, 20 * commitMs))
     await slow.release()
     await first
     const more = await inFlight(store)
