@@ -2,7 +2,7 @@ import { createServer } from 'node:http'
 import { gzipSync } from 'node:zlib'
 import { batchBytesMax, IngestError } from '@ingest/core'
 import t, { type Test } from 'tap'
-import { readBody } from '../../src/http/body.ts'
+import { inflateBody, readBody } from '../../src/http/body.ts'
 import { concurrencyLimits } from '../../src/limits/concurrency.ts'
 import { createHandler } from '../../src/node-handler.ts'
 import { requestBytes } from '../edges.ts'
@@ -42,6 +42,12 @@ t.test('compressed bytes have the same limit, whatever they inflate to', async (
     requestBytes({ headers: [...headers, ['Content-Encoding', 'gzip'], chunked], body: inChunks(body, 10_000) }),
   )
   t.equal((await raw.read()).status, 413)
+})
+
+t.test('262,144 bytes are inflated, one more is too large', async (t) => {
+  const limit = { bytesMax: batchBytesMax, tooLarge: () => new RangeError('too large') as IngestError }
+  t.equal((await inflateBody(gzipSync(Buffer.alloc(batchBytesMax)), limit)).length, batchBytesMax)
+  await t.rejects(inflateBody(gzipSync(Buffer.alloc(batchBytesMax + 1)), limit), RangeError)
 })
 
 t.test('a body may arrive byte by byte', async (t) => {
