@@ -9,7 +9,7 @@ import {
   type Store,
 } from '@ingest/core'
 import t from 'tap'
-import { parseRawHeaders } from '../src/http/request.ts'
+import { type HttpRequest, parseRawHeaders } from '../src/http/request.ts'
 import { concurrencyLimits } from '../src/limits/concurrency.ts'
 import { errorsToConsole, type Log } from '../src/log.ts'
 import { createPublicRouter, type HandlerOptions } from '../src/public-router.ts'
@@ -421,6 +421,21 @@ t.test('batches in flight are bounded, and release their slots when they succeed
     t.equal((await router.respond(request({ method: 'GET', path: '/livez' }))).status, 200)
     release()
     for (const response of await Promise.all(inFlight)) if (response.status !== status) t.equal(response.status, status)
+  }
+})
+
+t.test('the bytes of unfinished uploads are bounded', async (t) => {
+  const router = createPublicRouter(createIngest({ store: openMemoryStore(), authenticate: () => true }))
+  for (const [bytes, status] of [
+    [concurrencyLimits.uploadBytes.projectMax, 400],
+    [concurrencyLimits.uploadBytes.projectMax + 1, 503],
+  ] as const) {
+    const readBody: HttpRequest['readBody'] = async (_, { receive }) => {
+      await receive?.(bytes)
+      return Buffer.from('{}')
+    }
+    const upload = request({ method: 'PUT', path: '/v1/maps/chunks' })
+    t.equal((await router.respond({ ...upload, readBody })).status, status)
   }
 })
 
