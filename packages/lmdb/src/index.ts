@@ -1,5 +1,6 @@
 export { type BackupReport, backUpLmdbStore } from './backup/back-up-lmdb-store.ts'
-export { type RepairReport, repairLmdbStore } from './backup/repair-lmdb-store.ts'
+export { repairLmdbStore } from './backup/repair-lmdb-store.ts'
+export type { RepairReport } from './backup/repair-report.ts'
 export { restoreLmdbStore } from './backup/restore-lmdb-store.ts'
 export type { JobOptions, JobProgress } from './backup/run-job.ts'
 export type { StoreProblem, StoreReport } from './backup/store-report.ts'

@@ -9,40 +9,12 @@ import { projectKey } from '../environment/row-keys.ts'
 import { findProcessMapping } from '../environment/write-lock.ts'
 import { asDiskFull } from '../threads/error-transfer.ts'
 import { type DataPages, openDataPages } from './data-pages.ts'
-import { type LostRecords, saveLog } from './repair-log.ts'
-import { type LostMap, saveMaps } from './repair-maps.ts'
+import { saveLog } from './repair-log.ts'
+import { saveMaps } from './repair-maps.ts'
+import type { RepairReport } from './repair-report.ts'
 import { type JobOptions, runJob } from './run-job.ts'
 import { fillDirectory } from './staging.ts'
 import { checkReport } from './store-report.ts'
-
-/** What was saved of a damaged store, and what was not. */
-export interface RepairReport {
-  records: number
-  events: number
-  maps: number
-  projects: number
-  fileBytes: number
-  lost: {
-    /** The first ranges, by their numbers in the damaged store. */
-    records: LostRecords[]
-    recordCount: number
-    /** A build froze at this time, and no saved record is as late: those up to it are lost. Milliseconds since 1970. */
-    until?: number
-    /** By how much the file of the log is truncated, if its header can be read. */
-    bytes: number
-    /** By the totals of each project, if those can be read. */
-    events: { projectId: string; events: number }[]
-    maps: LostMap[]
-    /** Projects whose keys are lost. */
-    keysOf: string[]
-    /** Tables with damaged pages, whose lost rows are not known. */
-    tables: string[]
-  }
-  /** Records whose time was before that of the previous record, and was replaced by the latter. */
-  clampedRecords: number
-  /** Events that were erased may be back: erase them again. */
-  mayHaveErased: boolean
-}
 
 /** A later time is damaged: in milliseconds since 1970, the year 3000. */
 const timeMax = Date.UTC(3000, 0)

@@ -7,15 +7,7 @@ import { createEventLog, openEventLogTables } from '../log/event-log.ts'
 import { countedBytes, decodeRecord, type LogRecord, moveRecord, payloadOf } from '../log/record.ts'
 import type { DataPages, FoundRow } from './data-pages.ts'
 import { readEvents } from './read-events.ts'
-
-/** Records that could not be saved. */
-export interface LostRecords {
-  /** Their numbers, both inclusive. */
-  from: number
-  to: number
-  /** The project of the first one, if it is known. */
-  projectId?: string
-}
+import type { LostRecords } from './repair-report.ts'
 
 /** What a record takes of its file at least. */
 const recordBytesMin = 32

@@ -15,13 +15,7 @@ import {
 } from '../tables/map-records.ts'
 import { openMapTables } from '../tables/maps.ts'
 import type { DataPages } from './data-pages.ts'
-
-/** A map that could not be saved, or not in its complete version. */
-export interface LostMap {
-  projectId?: string
-  placeId: string
-  buildId: string
-}
+import type { LostMap } from './repair-report.ts'
 
 export interface SaveMapsOptions {
   pages: DataPages
