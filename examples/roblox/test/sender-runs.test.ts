@@ -125,14 +125,14 @@ interface Life {
   sent: number
   /** The numbers of the stored events, in order. */
   stored: readonly number[]
-  // biome-ignore lint/suspicious/noExplicitAny: the statistics of the sender
-  last: any
+  /** The statistics of the sender once it was closed. */
+  last: { accepted: number; duplicates: number; queuedEvents: number; dropped: Record<string, number> }
   fail(message: string): Error
 }
 
 /** Compares what was stored with what was sent. Returns how many events were dropped. */
 async function judge({ game, sent, stored, last, fail }: Life): Promise<number> {
-  const gone = Object.values<number>(last.dropped).reduce((sum, count) => sum + count, 0)
+  const gone = Object.values(last.dropped).reduce((sum, count) => sum + count, 0)
   if (last.queuedEvents !== 0 || last.accepted + last.duplicates + gone !== sent) throw fail('counts do not add up')
   if (game.output.length > 0) throw fail(`the console says ${game.output[0]}`)
   const drops: [string, number][] = await game.run('return drops')
