@@ -17,7 +17,7 @@ import ts from 'typescript'
 const outDirectory = '.build'
 /** What the copy shares with the repository: installed packages, and the builds that packages import of each other. */
 const sharedDirectories = ['node_modules', 'dist', 'sql']
-const copied = /^(packages|examples|scripts|test)\//
+const copied = /^(packages|clients|examples|scripts|test)\//
 
 /** @type {ts.CompilerOptions} */
 const compilerOptions = {
