@@ -41,7 +41,7 @@ const below: Record<string, string[]> = {
 const floors: Record<string, string[][]> = {
   'packages/core/src': [
     ['error.ts'],
-    ['validation.ts', 'operations.ts', 'thread-priority.ts'],
+    ['validation.ts', 'operations.ts', 'thread-priority.ts', 'files'],
     ['json', 'projects'],
     ['events', 'maps'],
     ['store.ts'],

@@ -1,9 +1,8 @@
 import { createHash } from 'node:crypto'
 import { access, type FileHandle, mkdir, open, readdir, rename, rm } from 'node:fs/promises'
 import { basename, dirname, join, relative } from 'node:path'
-import { lockDirectory } from '@ingest/client'
 import { IngestError } from '@ingest/core'
-import { syncDirectory, toWriteError } from '../files/write-file.ts'
+import { lockDirectory, syncDirectory, toWriteError } from '@ingest/core/internal'
 import {
   type CursorFileOptions,
   type ExportedFile,

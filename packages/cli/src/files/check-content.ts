@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto'
 import { createReadStream } from 'node:fs'
 import { IngestError, type MapContent } from '@ingest/core'
-import type { Write } from './write-file.ts'
+import type { Write } from '@ingest/core/internal'
 
 /**
  * Reads a map, writes its bytes, and checks their digest and size. It stops without a check when `write` wants no more.

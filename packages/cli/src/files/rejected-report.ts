@@ -1,7 +1,7 @@
 import type { RejectedInput, ValueForm } from '@ingest/client'
+import { type Write, writeFile } from '@ingest/core/internal'
 import { type Io, type PrintOptions, printMessage } from '../io.ts'
 import { escapeControlCharacters } from '../terminal/format.ts'
-import { type Write, writeFile } from './write-file.ts'
 
 /** Collects the events of the input that are not stored. */
 export interface RejectedReport {

@@ -12,8 +12,8 @@ import {
   writeSync,
 } from 'node:fs'
 import { IngestError } from '@ingest/core'
+import { lockDirectory } from '@ingest/core/internal'
 import { eventBytesMax } from '../batch/fill-batch.ts'
-import { lockDirectory } from './lock-directory.ts'
 import {
   damagedPath,
   encodeHeader,

@@ -1,5 +1,3 @@
-import { spawn, spawnSync } from 'node:child_process'
-import { once } from 'node:events'
 import {
   existsSync,
   mkdirSync,
@@ -14,7 +12,6 @@ import {
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { eventBytesMax } from '../../src/batch/fill-batch.ts'
-import { lockDirectory } from '../../src/sender/lock-directory.ts'
 import {
   damagedSegmentsMax,
   openSpool as open,
@@ -414,45 +411,9 @@ t.test('operators can read the events of a spool', async (t) => {
   spool.close()
 })
 
-t.test('a directory is locked once, also by a spool', async (t) => {
+t.test('a directory is locked by a spool', async (t) => {
   const { directory, spool } = openAt(t)
-  t.throws(() => openSpool(directory), { code: 'invalid-argument' })
+  t.throws(() => openSpool(directory), { code: 'invalid-argument', message: `process ${process.pid}` })
   spool.close()
-  const unlock = lockDirectory(directory)
-  t.throws(() => lockDirectory(directory), { code: 'invalid-argument', message: `process ${process.pid}` })
-  t.strictSame(readdirSync(directory), ['lock'])
-  unlock()
   t.notOk(existsSync(join(directory, 'lock')))
-  lockDirectory(directory)()
-})
-
-t.test('a running process holds its lock, and an ended one does not', async (t) => {
-  const directory = t.testdir()
-  const child = spawn(process.execPath, ['-e', 'setInterval(() => {}, 1e9)'], { stdio: 'ignore' })
-  const path = join(directory, 'lock')
-  // without /proc, the lock has the process id only
-  const stat = `/proc/${child.pid}/stat`
-  const start = existsSync(stat) ? readFileSync(stat, 'utf8').split(') ').at(-1)?.split(' ')[19] : ''
-  writeFileSync(path, `${child.pid} ${start}\n`)
-  t.throws(() => lockDirectory(directory), { code: 'invalid-argument' })
-  child.kill('SIGKILL')
-  await once(child, 'exit')
-  lockDirectory(directory)()
-  t.strictSame(readdirSync(directory), [])
-})
-
-t.test('an invalid or stale lock is taken over', async (t) => {
-  const { pid } = spawnSync(process.execPath, ['--version'])
-  // that of a process id that is used again shows in the start time, which only /proc has
-  const reused = existsSync('/proc/self/stat') ? [`${process.pid} 1\n`] : []
-  for (const text of ['', 'none\n', '0 \n', '-1 \n', `${pid} 5\n`, ...reused]) {
-    const directory = t.testdir({ lock: text })
-    const unlock = lockDirectory(directory)
-    t.throws(() => lockDirectory(directory), { code: 'invalid-argument' })
-    unlock()
-  }
-})
-
-t.test('locking a missing directory throws the error of the file system', async (t) => {
-  t.throws(() => lockDirectory(join(t.testdir(), 'missing')), { code: 'ENOENT' })
 })

@@ -1,7 +1,7 @@
 import { randomBytes } from 'node:crypto'
 import { type FileHandle, open, rename, rm, stat } from 'node:fs/promises'
 import { basename, dirname, join } from 'node:path'
-import { IngestError } from '@ingest/core'
+import { IngestError } from '../error.ts'
 
 /** Writes bytes; resolves to false when the reader wants no more of them. */
 export type Write = (bytes: Uint8Array) => Promise<boolean>

@@ -1,6 +1,6 @@
 import { linkSync, lstatSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { IngestError } from '@ingest/core'
+import { IngestError } from '../error.ts'
 
 /**
  * Locks a directory for this process, and returns the function that unlocks it. The lock of a process that has ended is
