@@ -1,4 +1,5 @@
 import { spawn } from 'node:child_process'
+import { existsSync, readdirSync, rmSync } from 'node:fs'
 import { availableParallelism } from 'node:os'
 import { relative, resolve } from 'node:path'
 import { performance } from 'node:perf_hooks'
@@ -48,6 +49,9 @@ const env = {
   ...inherited,
   TAP: '1',
   TAP_TIMEOUT: process.env.TAP_TIMEOUT ?? '600',
+  // tap would remove the directories of a test before its teardown, while a store may still create files there: a removal
+  // that fails skips the teardown, and the file waits for the processes of that test
+  TAP_SAVE_FIXTURE: '1',
   ...(options.grep !== undefined && { TAP_GREP: options.grep }),
   ...(options.coverage !== undefined && { NODE_V8_COVERAGE: resolve(options.coverage) }),
 }
@@ -95,10 +99,25 @@ async function runFile(file) {
   const ended = new Promise((resolve) => child.once('close', (code, signal) => resolve(signal ?? code)))
   const verdict = await readTap(name, child.stdout, ended)
   clearTimeout(watchdog)
+  removeFixtures(file)
   addVerdict(total, verdict)
   const mark = verdict.failed > 0 ? '✗' : '✓'
   const ms = Math.round(performance.now() - startedAt)
   const lines = [`${mark} ${name}: ${counts(verdict)} (${ms} ms)`, ...verdict.failures]
   if (verdict.failed > 0 && verdict.output) lines.push(`it wrote:\n${verdict.output}`)
   console.log(lines.join('\n').replaceAll(/\n(?=.)/g, '\n    '))
+}
+
+/**
+ * Removes the directories that the tests of a file have created.
+ *
+ * @param {string} file
+ */
+function removeFixtures(file) {
+  const start = file.replaceAll(/[^\w.-]+/g, '-')
+  const directory = '.tap/fixtures'
+  if (!existsSync(directory)) return
+  for (const name of readdirSync(directory)) {
+    if (name.startsWith(start)) rmSync(`${directory}/${name}`, { recursive: true, force: true })
+  }
 }

@@ -338,7 +338,7 @@ t.test('disk errors', { skip: noStrace }, async (t) => {
       const batch = ids(`header-${i}`)
       await child.submit(batch).then(
         () => acknowledged.push(...batch),
-        (error) => codes.add(error.code),
+        (error) => codes.add(error.code ?? error.message),
       )
     }
     t.same([...codes], ['store-failed'])
