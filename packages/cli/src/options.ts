@@ -1,6 +1,6 @@
-import { IngestError } from '@ingest/core'
-import { isProjectId, parseTime } from '@ingest/core/internal'
-import { CommanderError, InvalidArgumentError, Option } from 'commander'
+import { type EventFilter, IngestError } from '@ingest/core'
+import { filterNames, isProjectId, parseTime } from '@ingest/core/internal'
+import { type Command, CommanderError, InvalidArgumentError, Option } from 'commander'
 
 /** A parser of the text of an option; it throws {@link InvalidArgumentError}. */
 export type Parser<T> = (text: string) => T
@@ -26,6 +26,29 @@ export function placeOption(): Option {
 /** `--build <id>`. */
 export function buildOption(): Option {
   return new Option('--build <id>', 'buildId of the map').argParser(nonEmpty)
+}
+
+/** Adds an option for each member by which events are selected: `--type <type>`, `--build <id>`, … */
+export function addFilterOptions(command: Command): Command {
+  for (const name of filterNames) {
+    const flag = flagOf(name)
+    command.option(`--${flag} <${flag === name ? flag : 'id'}>`, `only events of this ${flag}`, nonEmpty)
+  }
+  return command
+}
+
+/** The filter of the parsed options. */
+export function parseFilter(options: Partial<Record<string, unknown>>): EventFilter {
+  const filter: EventFilter = {}
+  for (const name of filterNames) {
+    const value = options[flagOf(name)]
+    if (typeof value === 'string') filter[name] = value
+  }
+  return filter
+}
+
+function flagOf(name: string): string {
+  return name.replace(/Id$/, '')
 }
 
 /** `--quiet`. */

@@ -165,7 +165,7 @@ t.test('concurrent exports are refused, by directory and by cursor file', async 
   t.strictSame([readdirSync(a), readdirSync(b), readdirSync(path)], [[], [], ['a', 'b']])
 })
 
-t.test('a cursor file may be elsewhere, and belongs to one directory and one project', async (t) => {
+t.test('a cursor file may be elsewhere, and belongs to one directory, project and filter', async (t) => {
   const path = t.testdir({ a: {}, b: {} })
   const [a, b] = [join(path, 'a'), join(path, 'b')]
   const cursorFile = join(path, 'cursor.json')
@@ -179,6 +179,10 @@ t.test('a cursor file may be elsewhere, and belongs to one directory and one pro
   await t.rejects(openExportDirectory({ directory: a, cursorFile, project: 'other' }), {
     code: 'invalid-argument',
     message: 'belongs to the project demo, and not to other',
+  })
+  await t.rejects(openExportDirectory({ directory: a, cursorFile, project, playerId: '7' }), {
+    code: 'invalid-argument',
+    message: 'belongs to the playerId (any), and not to 7',
   })
   mkdirSync(join(path, 'moved'))
   renameSync(a, join(path, 'moved', 'a'))

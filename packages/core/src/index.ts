@@ -19,9 +19,11 @@ export { checkEvent } from './events/classify-events.ts'
 export type { ErasedTotals, EraseSelection, ErasureOptions } from './events/erase-events.ts'
 export type { IngestEvent } from './events/event.ts'
 export { EventSchema, eventDepthMax } from './events/event.ts'
+export type { EventFilter } from './events/event-filter.ts'
 export type { EventOf, EventSchemas } from './events/event-schemas.ts'
 export { eventIdBytesMax } from './events/known-fields.ts'
-export type { EventFilter, FollowOptions, ReadEventsOptions } from './events/read-events.ts'
+export type { EventBatch, ReadBatchesOptions } from './events/read-batches.ts'
+export type { FollowOptions, ReadEventsOptions } from './events/read-events.ts'
 export { eventLine, followEvents } from './events/read-events.ts'
 export type {
   Activity,

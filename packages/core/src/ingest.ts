@@ -12,6 +12,7 @@ import { eventIdIssue, type IngestEvent } from './events/event.ts'
 import { createEventNotifier } from './events/event-notifier.ts'
 import { compileEventSchemas, type EventOf, type EventSchemas } from './events/event-schemas.ts'
 import type { Cursor, StoredEvent } from './events/event-store.ts'
+import { type EventBatch, type EventReader, type ReadBatchesOptions, readBatches } from './events/read-batches.ts'
 import {
   checkReadEventsOptions,
   createReadArrivals,
@@ -49,6 +50,13 @@ export interface Ingest<E = IngestEvent> extends Maps, ProjectStatsReader, Recen
    * @throws {IngestError} at the first step: `invalid-argument`, `invalid-cursor`; later `store-closed`
    */
   readEvents(options?: ReadEventsOptions): AsyncIterable<StoredEvent>
+  /**
+   * The same events in batches, each with its cursor, for a sink that commits both in one transaction. A batch is yielded
+   * when it is full, at the end of the log, and when it has scanned for 30 seconds.
+   *
+   * @throws {IngestError} as `readEvents`; continue behind the last cursor then
+   */
+  readBatches(options?: ReadBatchesOptions): AsyncIterable<EventBatch>
   /** The cursor of the last event, also of a project without events: only events stored later are behind it. */
   lastCursor(): Promise<Cursor>
   /**
@@ -248,9 +256,17 @@ function eventsOf(
   submitting: SubmitContext,
   reading: ReadContext,
   onBatch: (report: BatchReport) => void,
-): Pick<Ingest<never>, 'projectId' | 'submitBatch' | 'readEvents' | 'lastCursor' | 'findEvent'> {
+): Pick<Ingest<never>, 'projectId' | 'submitBatch' | 'readEvents' | 'readBatches' | 'lastCursor' | 'findEvent'> {
   const { store, notifier } = reading
+  const reader: EventReader = {
+    async *readEvents(options = {}) {
+      checkReadEventsOptions(options)
+      yield* readEvents(reading, projectId, options)
+    },
+    lastCursor: () => store.lastCursor(projectId),
+  }
   return {
+    ...reader,
     projectId,
 
     async submitBatch(body, options = {}) {
@@ -261,12 +277,7 @@ function eventsOf(
       return report.result
     },
 
-    async *readEvents(options = {}) {
-      checkReadEventsOptions(options)
-      yield* readEvents(reading, projectId, options)
-    },
-
-    lastCursor: () => store.lastCursor(projectId),
+    readBatches: (options) => readBatches(reader, options),
 
     async findEvent(eventId) {
       const issue = eventIdIssue(eventId)

@@ -1,8 +1,15 @@
 import assert from 'node:assert/strict'
-import { followEvents, type ReadEventsOptions } from '@ingest/core'
+import { type EventBatch, followEvents, type ReadBatchesOptions, type ReadEventsOptions } from '@ingest/core'
+import { filterNames } from '@ingest/core/internal'
 import { manifestOf } from '../store/sample-maps.ts'
 import { range } from '../store/store-check.ts'
 import { assertRefused, benchOf, check, type IngestCheck, idOf, isolatedCheck } from './ingest-check.ts'
+
+async function batchesOf(source: AsyncIterable<EventBatch>): Promise<EventBatch[]> {
+  const batches: EventBatch[] = []
+  for await (const batch of source) batches.push(batch)
+  return batches
+}
 
 /** Reading events, statistics and recent outcomes. */
 export const readingChecks: readonly IngestCheck[] = [
@@ -44,8 +51,136 @@ export const readingChecks: readonly IngestCheck[] = [
     assert.deepEqual(await ids({ type: 'kill', limit: 0 }), [])
     const [, second] = await events({ type: 'kill' })
     assert.deepEqual(await ids({ type: 'kill', after: second?.cursor ?? '', limit: 1 }), ['e3'])
-    const invalid = [{ type: '' }, { buildId: '' }, { limit: -1 }, { from: 0.5 }, { to: Number.NaN }, { waitMs: -1 }]
+    const invalid = [
+      ...filterNames.map((name) => ({ [name]: '' })),
+      { limit: -1 },
+      { from: 0.5 },
+      { to: Number.NaN },
+      { waitMs: -1 },
+    ]
     for (const options of invalid) await assertRefused(events(options), 'invalid-argument')
+  }),
+
+  check(
+    'events are filtered by each known field, and an integer has the value of its decimal string',
+    async (bench) => {
+      const { ingest, submit, event, events } = bench
+      for (const name of filterNames) {
+        await submit(
+          event(`${name} text`, { [name]: 'é "1"' }),
+          event(`${name} digits`, { [name]: '1200' }),
+          event(`${name} longer`, { [name]: '12001', properties: { [name]: '1200' } }),
+          event(`${name} none`, { other: 1200 }),
+        )
+        const ids = async (value: string) => (await events({ [name]: value })).map(idOf)
+        assert.deepEqual(await ids('é "1"'), [`${name} text`])
+        assert.deepEqual(await ids('1200'), [`${name} digits`])
+        // some of these fields are texts only
+        await ingest.submitBatch({ events: [event(`${name} integer`, { [name]: 1200 })] as never[] })
+        const exponential = `{"projectId":"${bench.projectId}","eventId":"${name} 1.2e3","${name}": 1.2e3}`
+        await ingest.submitBatch(Buffer.from(`{"events":[${exponential}]}`))
+        const isInteger = !['type', 'buildId'].includes(name)
+        assert.deepEqual(await ids('1200'), [
+          `${name} digits`,
+          ...(isInteger ? [`${name} integer`, `${name} 1.2e3`] : []),
+        ])
+      }
+      assert.deepEqual(await events({ playerId: '1200', sessionId: '1200' }), [])
+    },
+  ),
+
+  check('batches have all events in order, within their limits, and end caught up', async (bench) => {
+    const { ingest, submit, event, events } = bench
+    const start = await ingest.lastCursor()
+    assert.deepEqual(await batchesOf(ingest.readBatches()), [{ events: [], cursor: start, caughtUp: true }])
+    for (const i of range(5)) await submit(event(`${i}`, { filler: 'x'.repeat(i * 100) }))
+    const all = await events()
+    const cursors = all.map(({ cursor }) => cursor)
+    const sizes = all.map(({ text }) => Buffer.byteLength(text))
+    const ends = async (options: ReadBatchesOptions) => {
+      const batches = await batchesOf(ingest.readBatches(options))
+      const read = batches.flatMap(({ events }) => events.map(({ cursor }) => cursor))
+      assert.deepEqual(read, options.after === undefined ? cursors : cursors.slice(cursors.indexOf(options.after) + 1))
+      assert.deepEqual(
+        batches.map(({ caughtUp }) => caughtUp),
+        batches.map((_, i) => i === batches.length - 1),
+      )
+      return batches.map(({ events, cursor }) => [events.length, cursors.indexOf(cursor)])
+    }
+    assert.deepEqual(await ends({}), [[5, 4]])
+    assert.deepEqual(await ends({ eventsMax: 2 }), [
+      [2, 1],
+      [2, 3],
+      [1, 4],
+    ])
+    assert.deepEqual(await ends({ eventsMax: 5 }), [
+      [5, 4],
+      [0, 4],
+    ])
+    const after = cursors[1] as string
+    assert.deepEqual(await ends({ after, eventsMax: 2 }), [
+      [2, 3],
+      [1, 4],
+    ])
+    const two = (sizes[0] as number) + (sizes[1] as number)
+    assert.deepEqual((await ends({ bytesMax: two }))[0], [2, 1])
+    assert.deepEqual((await ends({ bytesMax: two - 1 }))[0], [1, 0])
+    assert.equal((await ends({ bytesMax: 1 })).length, 5, 'an event over the limit has a batch of its own')
+  }),
+
+  check('the cursor of a batch is behind events that are filtered out', async ({ ingest, submit, event }) => {
+    for (const i of range(6)) await submit(event(`${i}`, { playerId: i === 1 ? 7 : 8 }))
+    const last = await ingest.lastCursor()
+    const batches = await batchesOf(ingest.readBatches({ playerId: '7' }))
+    assert.deepEqual(
+      batches.map(({ events, cursor, caughtUp }) => [events.length, cursor, caughtUp]),
+      [[1, last, true]],
+    )
+    const none = { events: [], cursor: last, caughtUp: true }
+    assert.deepEqual(await batchesOf(ingest.readBatches({ type: 'none' })), [none])
+    assert.deepEqual(await batchesOf(ingest.readBatches({ after: last })), [none])
+    assert.deepEqual(await batchesOf(ingest.readBatches({ from: Date.now() + 3_600_000 })), [none])
+  }),
+
+  check('batches that follow continue with what is stored, and report the end once', async (bench) => {
+    const { ingest, submit, event, events } = bench
+    const controller = new AbortController()
+    await submit(event('a', { type: 'kill' }))
+    const followed = ingest
+      .readBatches({ follow: true, type: 'kill', maxWaitMs: 1, signal: controller.signal })
+      [Symbol.asyncIterator]()
+    const next = async () => {
+      const { value } = (await followed.next()) as { value: EventBatch }
+      return [value.events.map(({ cursor }) => cursor), value.cursor, value.caughtUp]
+    }
+    const [a] = (await events()).map(({ cursor }) => cursor)
+    assert.deepEqual(await next(), [[a], a, true])
+    const waiting = next()
+    await submit(event('other'))
+    await submit(event('b', { type: 'kill' }))
+    const b = (await events())[2]?.cursor
+    assert.deepEqual(await waiting, [[b], b, true])
+    const ended = assert.rejects(followed.next(), { message: 'enough' })
+    controller.abort(new Error('enough'))
+    await ended
+  }),
+
+  check('options of batches out of range are refused', async ({ ingest }) => {
+    for (const options of [
+      { eventsMax: 0 },
+      { eventsMax: 100_001 },
+      { bytesMax: 0 },
+      { bytesMax: 67_108_865 },
+      { maxWaitMs: -1 },
+      { maxWaitMs: 3_600_001 },
+      { maxWaitMs: 0.5 },
+      { follow: true, to: 1 },
+      { playerId: '' },
+      { from: Number.NaN },
+    ]) {
+      await assertRefused(batchesOf(ingest.readBatches(options)), 'invalid-argument')
+    }
+    await assertRefused(batchesOf(ingest.readBatches({ after: 'none' })), 'invalid-cursor')
   }),
 
   check('events are filtered by the time they were received', async ({ submit, event, events }) => {

@@ -6,15 +6,21 @@ import type { Period } from '../export/cut-events.ts'
 import { encodeNdjson } from '../export/encode-ndjson.ts'
 import type { FilesExport } from '../export/export-files.ts'
 import { type Io, type PrintOptions, printResult, writeStdout } from '../io.ts'
-import { byteCount, nonEmpty, parsePath, parseTimeOption, wholeNumber } from '../options.ts'
+import {
+  addFilterOptions,
+  byteCount,
+  nonEmpty,
+  parseFilter,
+  parsePath,
+  parseTimeOption,
+  wholeNumber,
+} from '../options.ts'
 import { formatBytes, formatCount, formatSeconds, startTimer, toIsoTime } from '../terminal/format.ts'
 import { abortOnSignal } from '../terminal/on-signal.ts'
 
 interface SelectionOptions {
   after?: string
   limit?: number
-  type?: string
-  build?: string
   from?: string
   to?: string
 }
@@ -42,11 +48,10 @@ export function exportCommand(io: Io): Command {
         'print the stored events of a project, oldest first, as NDJSON lines { "cursor", "receivedAt", "event" }; or write them to files, each event exactly once over all runs',
       ),
   )
-  return command
+  command
     .option('--after <cursor>', 'start after the event with this cursor')
     .option('--limit <n>', 'maximum number of events', wholeNumber(0, Number.MAX_SAFE_INTEGER))
-    .option('--type <type>', 'only events of this type', nonEmpty)
-    .option('--build <id>', 'only events of this build', nonEmpty)
+  return addFilterOptions(command)
     .option(
       '--from <time>',
       'only events received at this time or later: 2026-11-20T17:51:00Z, or 10m for ten minutes ago',
@@ -105,7 +110,7 @@ Examples:
 
 /** @throws {IngestError} `invalid-argument` for an invalid time or range. */
 function parseSelection(options: SelectionOptions): ReadEventsOptions {
-  const { after, limit, type, build } = options
+  const { after, limit, ...filter } = options
   const from = options.from === undefined ? undefined : parseTimeOption('--from', options.from)
   const to = options.to === undefined ? undefined : parseTimeOption('--to', options.to)
   if (from !== undefined && to !== undefined && from >= to) {
@@ -114,8 +119,7 @@ function parseSelection(options: SelectionOptions): ReadEventsOptions {
   return {
     ...(after !== undefined && { after }),
     ...(limit !== undefined && { limit }),
-    ...(type !== undefined && { type }),
-    ...(build !== undefined && { buildId: build }),
+    ...parseFilter(filter),
     ...(from !== undefined && { from }),
     ...(to !== undefined && { to }),
   }

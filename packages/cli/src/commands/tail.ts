@@ -12,15 +12,13 @@ import {
 import { Command, Option } from 'commander'
 import { addTargetOptions, connectToKnown, parseTarget, type Target } from '../connect.ts'
 import { hasColors, type Io, printMessage, writeStdout } from '../io.ts'
-import { nonEmpty, parseTimeOption, wholeNumber } from '../options.ts'
+import { addFilterOptions, parseFilter, parseTimeOption, wholeNumber } from '../options.ts'
 import { formatDay, formatEventRow } from '../terminal/event-row.ts'
 import { escapeControlCharacters } from '../terminal/format.ts'
 import { abortOnSignal } from '../terminal/on-signal.ts'
 
 interface TailOptions {
   limit?: number
-  type?: string
-  build?: string
   after?: string
   since?: string
   json?: true
@@ -32,10 +30,7 @@ const pauseMsMax = 5000
 /** `ingest tail`. */
 export function tailCommand(io: Io): Command {
   const command = addTargetOptions(
-    new Command('tail')
-      .description('print the events of a project as they are stored')
-      .option('--type <type>', 'only events of this type', nonEmpty)
-      .addOption(new Option('--build <id>', 'only events of this build').argParser(nonEmpty))
+    addFilterOptions(new Command('tail').description('print the events of a project as they are stored'))
       .option('--after <cursor>', 'start after the event with this cursor; by default with new events')
       .addOption(
         new Option(
@@ -71,10 +66,9 @@ Examples:
   INGEST_KEY=… ingest tail --url http://127.0.0.1:8787 --project demo --since 10m
 `
 
-function parseStart({ type, build, after, since }: TailOptions): FollowOptions {
+function parseStart({ after, since, ...filter }: TailOptions): FollowOptions {
   return {
-    ...(type !== undefined && { type }),
-    ...(build !== undefined && { buildId: build }),
+    ...parseFilter(filter),
     ...(after !== undefined && { after }),
     ...(since !== undefined && { from: parseTimeOption('--since', since) }),
   }

@@ -1,6 +1,7 @@
 import { open, readFile, rename, rm } from 'node:fs/promises'
 import { basename, dirname, relative } from 'node:path'
-import { type Cursor, IngestError } from '@ingest/core'
+import { type Cursor, type EventFilter, IngestError } from '@ingest/core'
+import { filterNames, filterOf } from '@ingest/core/internal'
 
 /** The events of a file. */
 export interface FileContent {
@@ -22,21 +23,16 @@ export interface ExportedFile extends FileContent {
 }
 
 /** What a cursor file belongs to. */
-export interface CursorFileOptions {
+export interface CursorFileOptions extends EventFilter {
   directory: string
   cursorFile: string
   project: string
-  /** Filters of the export. */
-  type?: string | undefined
-  buildId?: string | undefined
 }
 
-interface CursorRecord {
+interface CursorRecord extends EventFilter {
   version: 1
   project: string
   directory: string
-  type?: string | undefined
-  buildId?: string | undefined
   last: ExportedFile
 }
 
@@ -48,7 +44,7 @@ const unfiltered = '(any)'
  * @throws {IngestError} `invalid-argument` for any other file, or the cursor file of another export.
  */
 export async function readCursorFile(options: CursorFileOptions): Promise<ExportedFile | undefined> {
-  const { cursorFile, project, type = unfiltered, buildId = unfiltered } = options
+  const { cursorFile, project } = options
   let text: string
   try {
     text = await readFile(cursorFile, 'utf8')
@@ -61,8 +57,11 @@ export async function readCursorFile(options: CursorFileOptions): Promise<Export
   const comparisons: [name: string, expected: string, actual: string][] = [
     ['project', record.project, project],
     ['directory', record.directory, relativeDirectory(options)],
-    ['type', record.type ?? unfiltered, type],
-    ['build', record.buildId ?? unfiltered, buildId],
+    ...filterNames.map((name): [string, string, string] => [
+      name,
+      record[name] ?? unfiltered,
+      options[name] ?? unfiltered,
+    ]),
   ]
   for (const [name, expected, actual] of comparisons) {
     if (expected === actual) continue
@@ -86,8 +85,9 @@ function parseRecord(text: string): CursorRecord | undefined {
 
 /** Replaces the cursor file atomically. The rename is not durable until its directory is synced. */
 export async function writeCursorFile(options: CursorFileOptions, last: ExportedFile): Promise<void> {
-  const { cursorFile, project, type, buildId } = options
-  const record: CursorRecord = { version: 1, project, directory: relativeDirectory(options), type, buildId, last }
+  const { cursorFile, project } = options
+  const directory = relativeDirectory(options)
+  const record: CursorRecord = { version: 1, project, directory, ...filterOf(options), last }
   const handle = await open(temporaryPath(cursorFile), 'w')
   try {
     await handle.writeFile(`${JSON.stringify(record)}\n`)

@@ -4,7 +4,7 @@ import { pipeline } from 'node:stream/promises'
 import { createGzip } from 'node:zlib'
 import type { CallOptions } from '@ingest/client'
 import { eventLine, type Ingest, IngestError, type ReadEventsOptions, type StoredEvent } from '@ingest/core'
-import { writeAll } from '@ingest/core/internal'
+import { filterOf, writeAll } from '@ingest/core/internal'
 import type { ExportedFile, FileContent } from './cursor-file.ts'
 import { type CutRules, cutEvents } from './cut-events.ts'
 import { encodeNdjson } from './encode-ndjson.ts'
@@ -50,8 +50,7 @@ type EventWithLine = StoredEvent & { line: Buffer }
  */
 export async function exportFiles(source: EventSource, options: ExportFilesOptions): Promise<FilesExport> {
   const { project, selection, output, cursorFile = join(output, cursorFileName), signal } = options
-  const { type, buildId } = selection
-  const directory = await openExportDirectory({ directory: output, cursorFile, project, type, buildId })
+  const directory = await openExportDirectory({ directory: output, cursorFile, project, ...filterOf(selection) })
   const files: ExportedFile[] = []
 
   async function report(file: ExportedFile): Promise<void> {

@@ -57,18 +57,25 @@ t.test('--after resumes after any event, and --limit is the maximum number of ev
   }
 })
 
-t.test('--type, --build, --from and --to select events, on standard output and in files', async (t) => {
+t.test('options select events by their members and times, on standard output and in files', async (t) => {
   const { env, project } = await openServed(t)
   const events = ['a', 'b', 'c', 'd'].map((eventId, i) => ({
     projectId,
     eventId,
     type: `t${i % 2}`,
     buildId: `b${i >> 1}`,
+    placeId: i,
+    sessionId: `s${i % 3}`,
+    serverId: String(i % 3),
+    playerId: i % 2,
   }))
   await project.submitBatch({ events })
   for (const [args, ids] of [
     ['--type t0', 'a c'],
     ['--type t1 --build b1', 'd'],
+    ['--place 2', 'c'],
+    ['--session s0 --server 0', 'a d'],
+    ['--player 1 --from 1h', 'b d'],
     ['--from 1h', 'a b c d'],
     ['--to 1h', ''],
     ['--from 2999-01-01T00:00:00Z', ''],
@@ -77,6 +84,8 @@ t.test('--type, --build, --from and --to select events, on standard output and i
     t.match({ code, stderr }, { code: 0, stderr: /^$/ })
     t.equal(idsOfLines(stdout).join(' '), ids, args)
   }
+  const tailed = await ingest(['tail', '--since', '1h', '--player', '1', '--server', '0', '--limit', '1'], { env })
+  t.strictSame(idsOfLines(tailed.stdout), ['d'])
   const args = ['export', '--output', join(t.testdir(), 'files'), '--type']
   t.match(await ingest([...args, 't1'], { env }), { code: 0, stdout: /exported 2 events/ })
   t.match(await ingest([...args, 't0'], { env }), { code: 2, stderr: /belongs to the type t1, and not to t0/ })

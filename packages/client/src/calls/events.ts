@@ -5,12 +5,22 @@ import {
   type BatchResult,
   batchBytesMax,
   type Cursor,
+  type EventBatch,
   IngestError,
+  type ReadBatchesOptions,
   type ReadEventsOptions,
   type StoredEvent,
   type SubmitOptions,
 } from '@ingest/core'
-import { batchBody, batchTooLarge, checkReadEventsOptions, eventIdIssue, parseEvents } from '@ingest/core/internal'
+import {
+  batchBody,
+  batchTooLarge,
+  checkReadEventsOptions,
+  eventIdIssue,
+  filterOf,
+  parseEvents,
+  readBatches,
+} from '@ingest/core/internal'
 import * as wire from '@ingest/core/wire'
 import { unexpectedResponse } from '../http/error-from-response.ts'
 import { parseEventLines } from '../http/event-lines.ts'
@@ -26,6 +36,7 @@ export interface EventCalls<E = unknown> {
    * if bytes keep coming.
    */
   readEvents(options?: ReadEventsOptions & CallOptions): AsyncIterable<StoredEvent>
+  readBatches(options?: ReadBatchesOptions & CallOptions): AsyncIterable<EventBatch>
   lastCursor(options?: CallOptions): Promise<Cursor>
   findEvent(eventId: string, options?: CallOptions): Promise<StoredEvent | undefined>
 }
@@ -40,7 +51,7 @@ export const pageWaitSecondsMax = 30
 const compress = promisify(gzip)
 
 export function eventCalls(api: Api, isCompressing: boolean): EventCalls {
-  return {
+  const calls: EventCalls = {
     async submitBatch(input, { admit, ...options } = {}) {
       const bytes = await encodeBatch(input, admit)
       const isCompressed = isCompressing && bytes.length >= gzipBytesMin
@@ -52,6 +63,8 @@ export function eventCalls(api: Api, isCompressing: boolean): EventCalls {
     },
 
     readEvents: (options) => readEvents(api, options),
+
+    readBatches: (options) => readBatches(calls, options),
 
     async lastCursor(options) {
       const query = { after: 'end', limit: 1 }
@@ -70,11 +83,12 @@ export function eventCalls(api: Api, isCompressing: boolean): EventCalls {
       return undefined
     },
   }
+  return calls
 }
 
 async function* readEvents(api: Api, options: ReadEventsOptions & CallOptions = {}): AsyncGenerator<StoredEvent, void> {
   checkReadEventsOptions(options)
-  const { type, buildId, from, to, limit = Number.POSITIVE_INFINITY, waitMs = 0, onProgress = () => {} } = options
+  const { from, to, limit = Number.POSITIVE_INFINITY, waitMs = 0, onProgress = () => {} } = options
   const waitUntil = performance.now() + waitMs
   let { after } = options
   let count = 0
@@ -104,7 +118,7 @@ async function* readEvents(api: Api, options: ReadEventsOptions & CallOptions = 
     const wait = Math.min(Math.ceil(waitLeftMs / 1000), pageWaitSecondsMax)
     pollEndsAt = performance.now() + wait * 1000
     const query = {
-      ...{ after, limit: Math.min(limit - count, pageEventsMax), type, buildId, from, to },
+      ...{ after, limit: Math.min(limit - count, pageEventsMax), ...filterOf(options), from, to },
       ...(wait > 0 && { wait }),
     }
     return { path: '/v1/events', query, waitMs: wait * 1000 }

@@ -16,8 +16,7 @@ export interface KnownField {
 
 const integer = { integerMin: Number.MIN_SAFE_INTEGER }
 
-/** The well-known members besides `projectId` and `eventId`. */
-export const knownFields: readonly KnownField[] = [
+const fields = [
   { name: 'type', text: 'any', bytesMin: 1, bytesMax: 200 },
   { name: 'timestamp', text: 'timestamp', bytesMin: 0, bytesMax: Number.POSITIVE_INFINITY, integerMin: 0 },
   { name: 'buildId', text: 'name', bytesMin: 1, bytesMax: 128 },
@@ -25,4 +24,12 @@ export const knownFields: readonly KnownField[] = [
   { name: 'sessionId', text: 'any', bytesMin: 0, bytesMax: 256, ...integer },
   { name: 'serverId', text: 'any', bytesMin: 0, bytesMax: 256, ...integer },
   { name: 'playerId', text: 'any', bytesMin: 0, bytesMax: 256, ...integer },
-]
+] as const satisfies readonly KnownField[]
+
+/** The well-known members besides `projectId` and `eventId`. */
+export const knownFields: readonly KnownField[] = fields
+
+/** A well-known member by whose value events are selected. */
+export type FilterName = Exclude<(typeof fields)[number], { text: 'timestamp' }>['name']
+
+export const filterNames = fields.filter(({ text }) => text !== 'timestamp').map(({ name }) => name) as FilterName[]

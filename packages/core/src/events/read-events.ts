@@ -1,29 +1,9 @@
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import { IngestError } from '../error.ts'
-import { backslash, carriageReturn, lineFeed, space } from '../json/bytes.ts'
+import { carriageReturn, lineFeed, space } from '../json/bytes.ts'
+import { checkEventFilter, compileEventFilter, type EventFilter } from './event-filter.ts'
 import type { EventNotifier } from './event-notifier.ts'
 import type { Cursor, EventStore, StoredEvent } from './event-store.ts'
-import { parseKnownMembers } from './parse-batch.ts'
-
-/** Selects the events of which each given member has exactly this value. */
-export interface EventFilter {
-  type?: string
-  buildId?: string
-}
-
-/** A predicate over the bytes of an event; undefined for an empty filter. */
-export function compileEventFilter({ type, buildId }: EventFilter): ((bytes: Uint8Array) => boolean) | undefined {
-  const wanted = Object.entries({ type, buildId }).filter(([, value]) => value !== undefined)
-  if (wanted.length === 0) return undefined
-  const texts = wanted.map(([, value]) => Buffer.from(`"${value}"`))
-  return ({ buffer, byteOffset, length }) => {
-    const event = Buffer.from(buffer, byteOffset, length)
-    // JSON without escapes contains the wanted strings as they are, so that most events need no parsing
-    if (!texts.every((text) => event.includes(text)) && !event.includes(backslash)) return false
-    const members = parseKnownMembers(event)
-    return wanted.every(([name, value]) => members[name] === value)
-  }
-}
 
 /** Times are milliseconds since 1970, and compare with `receivedAt`. */
 export interface ReadEventsOptions extends EventFilter {
@@ -163,7 +143,7 @@ const everything = () => true
  *
  * @throws {IngestError} `invalid-argument`
  */
-export function checkReadEventsOptions({ limit, from, to, waitMs, type, buildId }: ReadEventsOptions): void {
+export function checkReadEventsOptions({ limit, from, to, waitMs, ...filter }: ReadEventsOptions): void {
   for (const [name, value] of Object.entries({ limit, waitMs })) {
     if (value === undefined || (Number.isSafeInteger(value) && value >= 0)) continue
     const unit = name === 'limit' ? 'events' : 'milliseconds'
@@ -173,10 +153,7 @@ export function checkReadEventsOptions({ limit, from, to, waitMs, type, buildId 
     if (value === undefined || Number.isSafeInteger(value)) continue
     throw new IngestError('invalid-argument', `${name} must be a whole number of milliseconds since 1970.`)
   }
-  for (const [name, value] of Object.entries({ type, buildId })) {
-    if (value === undefined || (typeof value === 'string' && value !== '')) continue
-    throw new IngestError('invalid-argument', `${name} must be a string that is not empty.`)
-  }
+  checkEventFilter(filter)
 }
 
 /** Selects the events to follow. */

@@ -1,4 +1,5 @@
 import { eventLine, IngestError, type ReadEventsOptions } from '@ingest/core'
+import { filterNames } from '@ingest/core/internal'
 import { EventLine } from '@ingest/core/wire'
 import { parseLimit, parseQuery, parseTimeParameter, parseWait, waitSecondsMax } from '../http/query.ts'
 import type { HttpRequest } from '../http/request.ts'
@@ -24,7 +25,7 @@ const chunkBytesMin = 65_536
 const end = 'end'
 
 /** Parameters with which a scan may continue after the last event of the response. */
-const selectors = ['type', 'buildId', 'from', 'to', 'wait'] as const
+const selectors = [...filterNames, 'from', 'to', 'wait'] as const
 const parameters = ['eventId', 'after', 'limit', ...selectors] as const
 type Range = Partial<Record<Exclude<(typeof parameters)[number], 'eventId'>, string>>
 
@@ -55,8 +56,7 @@ export const getEvents: ProjectRoute = {
         { type: 'string', maxLength: 40 },
         'a [cursor](http-api.md#cursors) to continue behind, else from the beginning; `end` skips everything stored so far',
       ),
-      query('type', text, 'exact match'),
-      query('buildId', text, 'exact match'),
+      ...filterNames.map((name) => query(name, text, 'exact match')),
       query('from', time, '`receivedAt` at or after: RFC 3339 with a zone, or milliseconds. Uses an index'),
       query('to', time, '`receivedAt` before, in the same forms'),
       query(

@@ -223,6 +223,8 @@ byEachEdge('invalid queries are refused, also by HEAD', async (t, open) => {
     ['?wait=', 'invalid-argument'],
     ['?type=', 'invalid-argument'],
     ['?buildId=', 'invalid-argument'],
+    ['?playerId=', 'invalid-argument'],
+    ['?playerId=1&playerId=2', 'invalid-argument'],
     ['?wait=1&after=nonsense', 'invalid-cursor'],
     ['?eventId=a&wait=1', 'invalid-argument'],
     ['?eventId=a&type=b', 'invalid-argument'],

@@ -1,0 +1,157 @@
+import { setTimeout } from 'node:timers/promises'
+import { IngestError } from '../error.ts'
+import type { EventFilter } from './event-filter.ts'
+import type { Cursor, StoredEvent } from './event-store.ts'
+import { checkReadEventsOptions, type ReadEventsOptions } from './read-events.ts'
+
+/** Stored events, and the cursor to commit together with them. */
+export interface EventBatch {
+  /** Oldest first; none if only the cursor moves, past events that are filtered out, or at the end. */
+  events: StoredEvent[]
+  /** Reading continues `after` it, with the same filter. */
+  cursor: Cursor
+  /** Whether no further event that matches was stored when the batch ended. */
+  caughtUp: boolean
+}
+
+/** The filter, `from` and `to` are those of `readEvents`. */
+export interface ReadBatchesOptions extends EventFilter {
+  /** Only events after this one. Default: from the beginning. */
+  after?: Cursor
+  from?: number
+  /** Not with `follow`. */
+  to?: number
+  /** The most events of a batch, 1 to 100,000. Default: 1,000. */
+  eventsMax?: number
+  /** The most bytes of the events of a batch, 1 to 67,108,864; a larger event has its own. Default: 8 MiB. */
+  bytesMax?: number
+  /**
+   * How long a batch with events that is not full waits for more at the end of the log, in milliseconds, up to an hour.
+   * Default: 0.
+   */
+  maxWaitMs?: number
+  /** Whether to continue with the events that will be stored. Default: false, the last batch is `caughtUp`. */
+  follow?: boolean
+  /** Reading rejects with the reason of the signal as soon as it aborts. */
+  signal?: AbortSignal
+}
+
+export const batchLimits = { eventsMax: 100_000, bytesMax: 64 * 2 ** 20, maxWaitMs: 3_600_000 } as const
+
+/** How long a batch scans events that are filtered out before it is yielded for its cursor. */
+const scanMsMax = 30_000
+/** How often a batch that waits to be filled is filled. */
+const fillMs = 1_000
+
+/** What an Ingest reads with, embedded or over HTTP. */
+export interface EventReader {
+  readEvents(options?: ReadEventsOptions): AsyncIterable<StoredEvent>
+  lastCursor(options?: { signal?: AbortSignal }): Promise<Cursor>
+}
+
+export interface ReadBatchesEffects {
+  /** Counts milliseconds. */
+  now: () => number
+  /** Rejects with the reason of the signal. */
+  sleep: (ms: number, signal: AbortSignal | undefined) => Promise<unknown>
+}
+
+const realEffects: ReadBatchesEffects = {
+  now: () => performance.now(),
+  async sleep(ms, signal) {
+    await setTimeout(ms, undefined, signal ? { signal } : {}).catch(() => {})
+    signal?.throwIfAborted()
+  },
+}
+
+/** The batches of `Ingest.readBatches`. */
+export async function* readBatches(
+  ingest: EventReader,
+  options: ReadBatchesOptions = {},
+  { now, sleep }: ReadBatchesEffects = realEffects,
+): AsyncGenerator<EventBatch, void> {
+  checkReadBatchesOptions(options)
+  const { eventsMax = 1_000, bytesMax = 8 * 2 ** 20, maxWaitMs = 0, follow = false, after, ...selection } = options
+  // before the first read: if that finds nothing, no event that matches is before this cursor
+  const start = after ?? (await ingest.lastCursor(selection))
+  let position = after
+  let isCaughtUp = false
+  for (;;) {
+    const batch = startBatch(ingest, { eventsMax, bytesMax, selection, after: position }, now)
+    // the end is reported once
+    const pollMs = isCaughtUp ? scanMsMax : 0
+    let state = await batch.fill(pollMs)
+    while (pollMs > 0 && batch.cursor() === position) state = await batch.fill(pollMs)
+    const waitUntil = now() + maxWaitMs
+    while (state === 'end' && batch.events.length > 0 && now() < waitUntil) {
+      await sleep(Math.min(waitUntil - now(), fillMs), selection.signal)
+      state = await batch.fill(0)
+    }
+    position = batch.cursor()
+    isCaughtUp = state === 'end'
+    yield { events: batch.events, cursor: position ?? start, caughtUp: isCaughtUp }
+    if (isCaughtUp && !follow) return
+  }
+}
+
+/** Why a batch stopped reading: the end of the stored events, its limits, or the time that it scanned. */
+type FillState = 'end' | 'full' | 'scanned'
+
+interface BatchRules {
+  eventsMax: number
+  bytesMax: number
+  selection: ReadEventsOptions
+  after: Cursor | undefined
+}
+
+function startBatch(ingest: EventReader, rules: BatchRules, now: () => number) {
+  const { eventsMax, bytesMax, selection, after } = rules
+  const events: StoredEvent[] = []
+  let bytes = 0
+  let cursor = after
+
+  return {
+    events,
+    cursor: () => cursor,
+
+    /** Adds the stored events that fit; without any, waits up to `waitMs` for the first. */
+    async fill(waitMs: number): Promise<FillState> {
+      const scanUntil = now() + scanMsMax
+      const scanned = new Error()
+      function onProgress(scannedTo: Cursor): void {
+        cursor = scannedTo
+        if (now() >= scanUntil) throw scanned
+      }
+      const position = cursor === undefined ? {} : { after: cursor }
+      const limit = eventsMax - events.length
+      try {
+        for await (const event of ingest.readEvents({ ...selection, ...position, limit, waitMs, onProgress })) {
+          if (events.length > 0 && bytes + event.bytes.length > bytesMax) return 'full'
+          events.push(event)
+          bytes += event.bytes.length
+        }
+      } catch (error) {
+        if (error !== scanned) throw error
+        return 'scanned'
+      }
+      return events.length === eventsMax ? 'full' : 'end'
+    },
+  }
+}
+
+/**
+ * Checks options from JavaScript.
+ *
+ * @throws {IngestError} `invalid-argument`
+ */
+function checkReadBatchesOptions({ eventsMax, bytesMax, maxWaitMs, follow, ...selection }: ReadBatchesOptions): void {
+  checkReadEventsOptions(selection)
+  for (const [name, value] of Object.entries({ eventsMax, bytesMax, maxWaitMs })) {
+    const [min, max] = [name === 'maxWaitMs' ? 0 : 1, batchLimits[name as keyof typeof batchLimits]]
+    if (value === undefined || (Number.isSafeInteger(value) && value >= min && value <= max)) continue
+    throw new IngestError('invalid-argument', `${name} must be a whole number from ${min} to ${max}.`, { limit: max })
+  }
+  if (follow && selection.to !== undefined) {
+    throw new IngestError('invalid-argument', 'follow has no end: remove to.')
+  }
+}
