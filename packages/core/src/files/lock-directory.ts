@@ -1,11 +1,11 @@
-import { linkSync, lstatSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs'
+import { linkSync, lstatSync, readdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { IngestError } from '../error.ts'
 
 /**
  * Locks a directory for this process, and returns the function that unlocks it. The lock of a process that has ended is
  * stale and is taken over: the file `name` holds the process id and, on Linux, the start time of that process, since
- * process ids are reused, in a container at every start.
+ * process ids are reused, in a container at every start. Files of processes that were killed while they locked are removed.
  *
  * @throws {IngestError} `invalid-argument` while another process, or this one, holds the lock, and for a foreign file in
  *   its place
@@ -20,7 +20,18 @@ export function lockDirectory(directory: string, name = 'lock'): () => void {
   } finally {
     rmSync(own, { force: true })
   }
+  removeAbandoned(directory, name)
   return () => rmSync(path, { force: true })
+}
+
+/** Removes what processes that were killed in `lockDirectory` left behind. */
+function removeAbandoned(directory: string, name: string): void {
+  for (const file of readdirSync(directory)) {
+    if (!file.startsWith(`${name}.`)) continue
+    const [, pid] = /^([1-9]\d*)(\.stale)?$/.exec(file.slice(name.length + 1)) ?? []
+    if (pid === undefined || (Number(pid) !== process.pid && isRunning(Number(pid)))) continue
+    rmSync(join(directory, file), { force: true })
+  }
 }
 
 function tryLink(own: string, path: string): boolean {
@@ -76,13 +87,15 @@ function notALock(path: string, reason: string): IngestError {
 
 function isAlive(holder: string): boolean {
   const [pid, start = ''] = holder.trim().split(' ')
-  if (!/^[1-9]\d*$/.test(pid ?? '')) return false
+  return /^[1-9]\d*$/.test(pid ?? '') && isRunning(Number(pid)) && start === startTime(Number(pid))
+}
+
+function isRunning(pid: number): boolean {
   try {
-    process.kill(Number(pid), 0)
+    return process.kill(pid, 0)
   } catch (error) {
     return (error as NodeJS.ErrnoException).code === 'EPERM'
   }
-  return start === startTime(Number(pid))
 }
 
 /** The start time of a process, in clock ticks; empty on systems without /proc. */

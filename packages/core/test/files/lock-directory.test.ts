@@ -42,6 +42,15 @@ t.test('an invalid or stale lock is taken over', async (t) => {
   }
 })
 
+t.test('a lock removes the files of processes that were killed while they locked', async (t) => {
+  const { pid } = spawnSync(process.execPath, ['--version'])
+  const kept = [`lock.${process.ppid}`, 'lock.old', 'other.1', `otherlock.${pid}`]
+  const names = [`lock.${pid}`, `lock.${pid}.stale`, `lock.${process.pid}.stale`, ...kept]
+  const directory = t.testdir(Object.fromEntries(names.map((name) => [name, ''])))
+  lockDirectory(directory)()
+  t.strictSame(readdirSync(directory).sort(), kept.sort())
+})
+
 t.test('locking a missing directory throws the error of the file system', async (t) => {
   t.throws(() => lockDirectory(join(t.testdir(), 'missing')), { code: 'ENOENT' })
 })
