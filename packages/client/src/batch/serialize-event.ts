@@ -32,8 +32,15 @@ export interface SerializedEvent {
 /** The depth of the search for an invalid member: the limit of the service. */
 const searchDepthMax = 32
 
+/** The members of an event that has none of its own; `timestamp` only if it is given. */
+export interface EventDefaults {
+  projectId: string
+  makeEventId: () => string
+  timestamp?: string | undefined
+}
+
 /**
- * Serializes an event, with a missing `projectId` and `eventId` in front. Objects are serialized by `JSON.stringify`.
+ * Serializes an event, with its missing members in front. Objects are serialized by `JSON.stringify`.
  * Bytes are kept, including numbers beyond 2^53; only line breaks between tokens become spaces.
  *
  * @throws {IngestError} `invalid-argument` for anything but an object, an object that cannot be serialized (`issues` name
@@ -41,8 +48,7 @@ const searchDepthMax = 32
  */
 export function serializeEvent(
   event: JsonObject | Uint8Array,
-  projectId: string,
-  makeEventId: () => string,
+  { projectId, makeEventId, timestamp }: EventDefaults,
 ): SerializedEvent {
   const text = event instanceof Uint8Array ? toSingleLine(stripByteOrderMark(event)) : Buffer.from(stringify(event))
   // check the text, not the object: toJSON, getters and proxies may return another value the next time
@@ -51,7 +57,8 @@ export function serializeEvent(
   const { eventId = makeEventId() } = given as JsonObject
   const issue = eventIdIssue(eventId)
   if (issue) throw new IngestError('invalid-argument', issue.message, { issues: [issue] })
-  return { eventId: eventId as string, bytes: addMissingMembers(text, given as JsonObject, { projectId, eventId }) }
+  const members = { projectId, eventId, ...(timestamp !== undefined && { timestamp }) }
+  return { eventId: eventId as string, bytes: addMissingMembers(text, given as JsonObject, members) }
 }
 
 function stringify(event: JsonObject): string {

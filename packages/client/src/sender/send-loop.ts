@@ -29,8 +29,10 @@ export interface SendLoop {
   attempts(): AttemptStats
   /** Starts sending if a batch is due. */
   wake(): void
-  /** Sends what is due and ends, at the deadline at the latest, or when the next retry would come after it. */
-  finish(deadlineMs: number): Promise<void>
+  /** Ends the loop after that time, unless it ends before: also as soon as the next retry would come later. */
+  endWithin(deadlineMs: number): void
+  /** Sends what is due and ends. */
+  finish(): Promise<void>
   /** Aborts the request in flight. */
   abort(): void
 }
@@ -93,10 +95,13 @@ export function createSendLoop({ queue, outcomes, submit, onEnd, effects }: Send
     attempts: () => ({ retries, failure }),
     wake,
 
-    async finish(deadlineMs) {
-      deadlineAt = now() + deadlineMs
+    endWithin(deadlineMs) {
+      deadlineAt = Math.min(deadlineAt, now() + deadlineMs)
       if (Math.max(pausedUntil, now()) >= deadlineAt) abort()
-      sleep(deadlineMs, ending.signal).then(abort, abort)
+      else sleep(deadlineMs, ending.signal).then(abort, abort)
+    },
+
+    async finish() {
       wake()
       await running
       abort()

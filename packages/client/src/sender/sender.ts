@@ -18,6 +18,8 @@ export interface SenderOptions extends SenderCallbacks {
   queueBytesMax?: number | undefined
   /** A directory that keeps queued events over a crash or a restart of the process; for one sender at a time. */
   spool?: string | undefined
+  /** Whether an event without a `timestamp` gets the time of `send`, in RFC 3339. Default false. */
+  stamp?: boolean | undefined
   /** Ends the sender at once, as `close({ deadlineMs: 0 })` does. */
   signal?: AbortSignal | undefined
 }
@@ -28,8 +30,8 @@ export interface SenderStats extends OutcomeCounts, AttemptStats {
   queuedBytes: number
 }
 
-/** Sends events in batches, in their order, until each is stored or dropped. */
-export interface Sender {
+/** Sends events in batches, in their order, until each is stored or dropped. `await using` closes it. */
+export interface Sender extends AsyncDisposable {
   /**
    * Queues an event and returns its `eventId`. An object is serialized at once by `JSON.stringify`; bytes must be a JSON
    * object, and are kept. A missing `eventId` is generated (UUIDv7), a missing `projectId` is that of the client. With a
@@ -46,7 +48,8 @@ export interface Sender {
   /**
    * Sends all queued events and closes the sender, after `deadlineMs` at the latest (default 10,000), or earlier if the
    * next retry would come after the deadline. Events that are left stay in the spool, or are dropped as `closed`; those in
-   * flight may have been stored. A process warning counts them. The client stays open.
+   * flight may have been stored. A process warning counts them. The client stays open. A further call waits for the same
+   * end; its `deadlineMs`, if any, can only bring it forward.
    */
   close(options?: { deadlineMs?: number }): Promise<SenderStats>
 }
@@ -108,7 +111,8 @@ export function createSenderWith(client: SenderClient, options: SenderOptions, e
   const sender: Sender = {
     send(event) {
       if (closed) throw new IngestError('store-closed', 'This sender is closed.')
-      const { eventId, bytes } = serializeEvent(event, projectId, makeEventId)
+      const timestamp = options.stamp ? new Date().toISOString() : undefined
+      const { eventId, bytes } = serializeEvent(event, { projectId, makeEventId, timestamp })
       const dropReason = queue.add(bytes)
       if (dropReason) outcomes.drop(dropReason, [{ bytes }])
       else {
@@ -126,13 +130,18 @@ export function createSenderWith(client: SenderClient, options: SenderOptions, e
 
     stats: () => statsOf(parts),
 
-    async close({ deadlineMs = 10_000 } = {}) {
+    async close({ deadlineMs = closed ? Number.POSITIVE_INFINITY : 10_000 } = {}) {
       if (!(deadlineMs >= 0)) throw new IngestError('invalid-argument', 'deadlineMs must be a number from 0.')
-      closed ??= finish(parts, deadlineMs).finally(() => {
+      loop.endWithin(deadlineMs)
+      closed ??= finish(parts).finally(() => {
         signal?.removeEventListener('abort', abort)
         openSenders.delete(warnUnclosed)
       })
       return closed
+    },
+
+    async [Symbol.asyncDispose]() {
+      await sender.close()
     },
   }
 
@@ -169,10 +178,10 @@ process.on('beforeExit', () => {
   openSenders.clear()
 })
 
-async function finish(parts: SenderParts, deadlineMs: number): Promise<SenderStats> {
+async function finish(parts: SenderParts): Promise<SenderStats> {
   const { projectId, queue, outcomes, loop } = parts
   queue.makeDue()
-  await keepAlive(loop.finish(deadlineMs))
+  await keepAlive(loop.finish())
   warnUnsent(parts, `The sender of ${projectId} ended with`, loop.attempts().failure)
   outcomes.drop('closed', queue.close())
   return statsOf(parts)

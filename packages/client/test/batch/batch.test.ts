@@ -6,7 +6,7 @@ import { checkResult, eventBytesMax, fillBatch, isBatchFull } from '../../src/ba
 import { addMissingMembers, serializeEvent } from '../../src/batch/serialize-event.ts'
 
 const serialize = (event: never) => {
-  const { eventId, bytes } = serializeEvent(event, 'game-1', () => 'made')
+  const { eventId, bytes } = serializeEvent(event, { projectId: 'game-1', makeEventId: () => 'made' })
   return [eventId, bytes.toString()]
 }
 const fromText = (text: string) => serialize(Buffer.from(text) as never)
@@ -29,7 +29,7 @@ t.test('an event in bytes is kept, in one line', async (t) => {
   t.strictSame(fromText(' { "n":1 }'), ['made', '{"projectId":"game-1","eventId":"made", "n":1 }'])
   t.strictSame(fromText('{"eventId":"e"}'), ['e', '{"projectId":"game-1","eventId":"e"}'])
   t.strictSame(fromText('\ufeff{ }'), ['made', '{"projectId":"game-1","eventId":"made" }'])
-  const { bytes } = serializeEvent(Buffer.from(' {"a":"{"}'), 'p', () => 'e')
+  const { bytes } = serializeEvent(Buffer.from(' {"a":"{"}'), { projectId: 'p', makeEventId: () => 'e' })
   t.strictSame(JSON.parse(bytes.toString()), { projectId: 'p', eventId: 'e', a: '{' })
 })
 
@@ -162,13 +162,13 @@ t.test('objects that JSON would write without their content throw', async (t) =>
 t.test('the input is not changed, and later changes have no effect', async (t) => {
   const event = { list: [1], inner: { a: 1 } }
   Object.freeze(event)
-  const { bytes } = serializeEvent(event, 'p', () => 'e')
+  const { bytes } = serializeEvent(event, { projectId: 'p', makeEventId: () => 'e' })
   event.list.push(2)
   t.equal(bytes.toString(), '{"projectId":"p","eventId":"e","list":[1],"inner":{"a":1}}')
   t.strictSame(event, { list: [1, 2], inner: { a: 1 } })
   const given = Buffer.from('{"eventId":"e",\n"projectId":"p"}')
   const copy = Buffer.from(given)
-  const fromBytes = serializeEvent(given, 'p', () => '').bytes
+  const fromBytes = serializeEvent(given, { projectId: 'p', makeEventId: () => '' }).bytes
   t.ok(given.equals(copy))
   given.fill(0)
   t.match(fromBytes.toString(), 'eventId')

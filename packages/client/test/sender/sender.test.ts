@@ -105,6 +105,24 @@ t.test('events are sent together after two seconds, as they were when sent, with
   t.equal(received.length, 2)
 })
 
+t.test('with stamp, an event without a timestamp gets the time of send', async (t) => {
+  const { sender, received } = await open(t, { stamp: true })
+  const before = Date.now()
+  sender.send({ n: 1 })
+  sender.send(Buffer.from('{"n":2}'))
+  const after = Date.now()
+  sender.send({ n: 3, timestamp: 7 })
+  sender.send({ n: 4, timestamp: null })
+  await sender.flush()
+  const [first, second, ...given] = eventsOf(received[0] as Received).map(({ timestamp }) => timestamp)
+  for (const timestamp of [first, second]) {
+    t.match(timestamp, /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/)
+    const time = Date.parse(String(timestamp))
+    t.ok(time >= before && time <= after)
+  }
+  t.strictSame(given, [7, null])
+})
+
 t.test('a full batch is sent at once: 100 events, or 262,144 bytes', async (t) => {
   const { sender, sendAll, received, time } = await open(t, {})
   sendAll(...upTo(250))
@@ -319,6 +337,38 @@ t.test('close does not wait for a retry after its deadline', async (t) => {
   await time.pass(2000)
   t.match(await sender.close({ deadlineMs: 200_000 }), { dropped: { ...none, closed: 1 } })
   t.equal(received.length, 1)
+})
+
+t.test('a second close can only bring the end forward', async (t) => {
+  const { sender, sendAll, received, time } = await open(t, {}, problem(503, 'draining'))
+  sendAll(1)
+  const ends: number[] = []
+  const close = (deadlineMs?: number) =>
+    sender.close(deadlineMs === undefined ? {} : { deadlineMs }).then(() => ends.push(time.effects.now()))
+  // retried at 500, 1500, 3500, 7500, 15,500, 31,500
+  const closing = [close(20_000), close(1_000_000), close()]
+  await time.pass(4000)
+  t.strictSame([received.length, ends], [4, []])
+  closing.push(close(5000))
+  await time.until(Promise.all(closing))
+  t.strictSame([received.length, ends], [5, Array(4).fill(7500)])
+})
+
+t.test('a second close ends a first one without a deadline', async (t) => {
+  const { sender, sendAll, received } = await open(t, {}, stall)
+  sendAll(1)
+  const closing = sender.close({ deadlineMs: Number.POSITIVE_INFINITY })
+  while (received.length === 0) await turn()
+  t.match(await sender.close({ deadlineMs: 0 }), { dropped: { ...none, closed: 1 } })
+  t.match(await closing, { dropped: { ...none, closed: 1 } })
+})
+
+t.test('a sender is disposable', async (t) => {
+  const { sender, sendAll } = await open(t, {})
+  sendAll(1)
+  await sender[Symbol.asyncDispose]()
+  t.match(sender.stats(), { accepted: 1 })
+  t.throws(() => sender.send({}), { code: 'store-closed' })
 })
 
 t.test('close aborts a request in flight', async (t) => {
