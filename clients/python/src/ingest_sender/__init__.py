@@ -1,0 +1,400 @@
+"""Sends events to Ingest in the background, and never blocks the program. See README.md."""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import email.utils
+import io
+import json
+import logging
+import math
+import os
+import random
+import re
+import socket
+import threading
+import time
+import uuid
+import weakref
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import timezone
+from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
+from pathlib import Path
+from typing import Any, NamedTuple
+from urllib.parse import urlsplit
+
+BATCH_EVENTS_MAX = 100
+EVENT_BYTES_MAX = 262_144 - len(b'{"events":[]}')
+BACKOFF_SECONDS_MAX = 60.0
+RETRY_AFTER_SECONDS_MAX = 3600.0
+UNAUTHORIZED_PAUSE_SECONDS = 300.0
+EXIT_SECONDS = 5.0
+RESPONSE_BYTES_MAX = 8 * 1024 * 1024
+DROP_REASONS = ("queue_overflow", "rejected", "too_large", "bad_request", "closed", "damaged")
+REASON_BY_STATUS = {202: "rejected", 400: "bad_request", 413: "too_large"}
+
+_log = logging.getLogger(__name__)
+_senders: weakref.WeakSet[Sender] = weakref.WeakSet()
+
+
+class Stats(NamedTuple):
+    """Each event counts once, in `accepted`, `duplicates`, `dropped` by reason or `queued_events`."""
+
+    accepted: int
+    duplicates: int
+    dropped: dict[str, int]
+    queued_events: int
+    queued_bytes: int
+    retries: int
+    failure: str | None  # of the last attempt
+
+
+@dataclass(eq=False, repr=False)
+class Sender(contextlib.AbstractContextManager["Sender"]):
+    """A queue of events, and a daemon thread that sends it. All methods may be called from any thread."""
+
+    url: str
+    project_id: str
+    key: str | Callable[[], str]
+    spool: str | os.PathLike[str] | None = None
+    flush_seconds: float = 2.0
+    timeout_seconds: float = 30.0
+    queue_events_max: int = 10_000
+    queue_bytes_max: int = 16 * 1024 * 1024
+    on_drop: Callable[[str, dict[str, Any], list[dict[str, Any]]], None] | None = None
+    on_retry: Callable[[str, float], None] | None = None
+    pause_scale: float = 1.0
+
+    def __post_init__(self) -> None:
+        if not re.fullmatch(r"[A-Za-z0-9._-]{1,64}", self.project_id):
+            raise ValueError("project_id must be 1 to 64 of A-Z a-z 0-9 . _ -")
+        self._endpoint = _Endpoint(self.url, self.timeout_seconds)
+        self._queue = _Queue(Path(self.spool) if self.spool else None, self.project_id)
+        self._changed = threading.Condition()
+        self._accepted = self._duplicates = self._retries = self._removed = 0
+        self._dropped = {**dict.fromkeys(DROP_REASONS, 0), "damaged": self._queue.damaged}
+        self._failure: str | None = None
+        self._deadline = math.inf  # finite from `close` on
+        self._is_ended = False
+        threading.Thread(target=self._run, name="ingest-sender", daemon=True).start()
+        atexit.register(self.close, EXIT_SECONDS)
+        _senders.add(self)
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def send(self, event: Mapping[str, Any]) -> str:
+        """Queues an event and returns its `eventId`, which is added if it is missing. Never waits for the network.
+
+        Raises TypeError or ValueError if it is not JSON or the `eventId` is invalid, and RuntimeError after `close`.
+        """
+        event = {"projectId": self.project_id, "eventId": str(uuid.uuid4()), **event}
+        event_id = event["eventId"]
+        if not isinstance(event_id, str) or not re.fullmatch(rb"[^\0-\x1f\x7f]{1,256}", event_id.encode()):
+            raise ValueError("eventId must be a string of 1 to 256 bytes without control characters")
+        line = json.dumps(event, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
+        with self._changed:
+            if self._deadline < math.inf:
+                raise RuntimeError("the sender is closed, or belongs to the process before a fork")
+            is_full = self._queue.count >= self.queue_events_max or self._queue.bytes + len(line) > self.queue_bytes_max
+            reason = "too_large" if len(line) > EVENT_BYTES_MAX else "queue_overflow" if is_full else None
+            if reason:
+                self._dropped[reason] += 1
+            elif self._queue.add(line):
+                self._changed.notify_all()
+        if reason:
+            self._notify(self.on_drop, reason, event, [])
+        return event_id
+
+    def flush(self, timeout_seconds: float | None = None) -> bool:
+        """Waits until all present events are stored or dropped. False if they are not at the time-out or `close`."""
+        with self._changed:
+            until = self._removed + self._queue.count
+            self._queue.seal()
+            self._changed.notify_all()
+            self._changed.wait_for(lambda: self._removed >= until or self._is_ended, timeout_seconds)
+            return self._removed >= until
+
+    def close(self, deadline_seconds: float = 10.0) -> Stats:
+        """Sends the queue until the deadline, less if no retry fits. The rest stays in the spool or is dropped."""
+        with self._changed:
+            self._deadline = min(self._deadline, time.monotonic() + deadline_seconds)
+            self._queue.seal()
+            self._changed.notify_all()
+            self._changed.wait_for(lambda: self._is_ended, max(0.0, self._deadline - time.monotonic()))
+            self._is_ended = True
+            lost = self._queue.close()
+            self._dropped["closed"] += len(lost)
+            self._changed.notify_all()
+        atexit.unregister(self.close)
+        if lost:
+            _log.warning("dropped %d events that were not stored when the sender closed", len(lost))
+        for line in lost:
+            self._notify(self.on_drop, "closed", json.loads(line), [])
+        return self.stats()
+
+    def stats(self) -> Stats:
+        with self._changed:
+            counts = self._accepted, self._duplicates, dict(self._dropped)
+            return Stats(*counts, self._queue.count, self._queue.bytes, self._retries, self._failure)
+
+    def _run(self) -> None:
+        while not self._is_ended:
+            with self._changed:
+                events, wait_seconds = self._queue.due(self.flush_seconds)
+                if not events and self._deadline < math.inf:
+                    self._is_ended = True
+                    self._changed.notify_all()
+                elif not events:
+                    self._endpoint.close()  # a server may close an idle connection at any time
+                    self._changed.wait(wait_seconds)
+            if events:
+                self._deliver(events)
+        self._endpoint.close()
+
+    def _deliver(self, events: list[bytes]) -> None:
+        """Sends the same bytes until they are stored or dropped, or the sender ends."""
+        body = b'{"events":[%s]}' % b",".join(events)
+        backoff = 1.0
+        while not self._is_ended:
+            try:
+                key = self.key() if callable(self.key) else self.key
+                headers = {"X-Project-Id": self.project_id, "X-Ingestion-Key": key, "Content-Type": "application/json"}
+                status, floor, text = self._endpoint.post(body, headers)
+                failure = f"{status} {text[:200].decode(errors='replace')}"
+                counts = (
+                    _parse_result(text, len(events)) if status == 202 else (0, 0, dict.fromkeys(range(len(events)), []))
+                )
+            except Exception as error:  # also of a callable key: a later attempt may succeed
+                self._endpoint.close()
+                status, floor, failure = 0, 0.0, f"{type(error).__name__}: {error}"
+            self._failure = None if status == 202 else failure
+            if status in REASON_BY_STATUS:
+                return self._settle(events, REASON_BY_STATUS[status], *counts)
+            if status in (401, 403):
+                floor, backoff = UNAUTHORIZED_PAUSE_SECONDS, 0.5
+            self._pause((floor + random.uniform(0, backoff)) * self.pause_scale, failure)
+            backoff = min(backoff * 2, BACKOFF_SECONDS_MAX)
+
+    def _settle(self, events: list[bytes], reason: str, accepted: int, duplicates: int, drops: dict[int, Any]) -> None:
+        """Removes the batch from the queue and counts its outcome. `drops` has the issues of events by index."""
+        with self._changed:
+            if self._is_ended:
+                return
+            self._queue.remove_first()
+            self._removed += len(events)
+            self._accepted += accepted
+            self._duplicates += duplicates
+            self._dropped[reason] += len(drops)
+            self._changed.notify_all()
+        if drops:
+            _log.warning("dropped %d events: %s", len(drops), self._failure or reason)
+        for index, issues in drops.items():
+            self._notify(self.on_drop, reason, json.loads(events[index]), issues)
+
+    def _pause(self, seconds: float, failure: str) -> None:
+        """Waits before the next attempt. Ends the sender if its deadline is before that."""
+        until = time.monotonic() + seconds
+        _log.warning("sending pauses for %.1f s: %s", seconds, failure)
+        self._notify(self.on_retry, failure, seconds)
+        with self._changed:
+            self._changed.wait_for(lambda: self._is_ended or until >= self._deadline, until - time.monotonic())
+            self._is_ended = self._is_ended or until >= self._deadline
+            self._retries += not self._is_ended
+            self._changed.notify_all()
+
+    def _notify(self, callback: Callable[..., None] | None, *args: Any) -> None:
+        try:
+            if callback:
+                callback(*args)
+        except Exception:
+            _log.exception("a callback failed")
+
+
+class _Queue:
+    """Batches in the order of their events. With a spool, each batch is also a file."""
+
+    def __init__(self, spool: Path | None, name: str) -> None:
+        self.count = self.bytes = self.damaged = self._number = 0
+        self._batches: list[tuple[Path | None, list[bytes]]] = []
+        self._spool, self._name = spool, name
+        self._begin()
+        if spool:
+            spool.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._lock = (spool / f"{name}.lock").open("ab")
+            try:
+                import fcntl
+
+                fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except ImportError:
+                _log.warning("Windows: nothing keeps other senders from the spool")
+            except OSError as error:
+                self._lock.close()
+                raise ValueError(f"{spool} is in use by another sender: each needs its own directory") from error
+            pattern = re.compile(re.escape(name) + r"\.\d{16}\.ndjson")
+            for path in sorted(path for path in spool.iterdir() if pattern.fullmatch(path.name)):
+                self._load(path)
+
+    def _load(self, path: Path) -> None:
+        """Queues a batch of an earlier process. A last line without a line feed was not written to its end."""
+        self._number = int(path.name[-23:-7])
+        lines = path.read_bytes().split(b"\n")[:-1]
+        self._events = list(filter(_is_object, lines))
+        if damaged := len(lines) - len(self._events):
+            _log.warning("dropped %d damaged events in %s", damaged, path)
+        self.damaged += damaged
+        self.count, self.bytes = self.count + len(self._events), self.bytes + sum(map(len, self._events))
+        self._path: Path | None = path
+        self.seal()
+
+    def _begin(self, path: Path | None = None) -> None:
+        self._path, self._events, self._bytes, self._began_at = path, list[bytes](), 0, time.monotonic()
+        self._file = path.open("xb", buffering=0) if path else None
+
+    def add(self, line: bytes) -> bool:
+        """Whether a batch begins or becomes due."""
+        if self._bytes + len(self._events) + len(line) > EVENT_BYTES_MAX:
+            self.seal()
+        try:
+            if not self._events:
+                self._number += 1
+                self._begin(self._spool and self._spool / f"{self._name}.{self._number:016}.ndjson")
+            if self._file and self._file.write(line + b"\n") != len(line) + 1:
+                raise OSError(f"{self._path} cannot be written to its end")
+        except OSError as error:
+            _log.warning("the spool cannot be written, events are in memory only: %s", error)
+            self.seal()
+        self._events.append(line)
+        self._bytes += len(line)
+        self.count += 1
+        self.bytes += len(line)
+        if len(self._events) == BATCH_EVENTS_MAX:
+            self.seal()
+        return len(self._events) <= 1
+
+    def seal(self) -> None:
+        """Makes all events due. From then on, their batches are the same bytes."""
+        if self._file:
+            self._file.close()
+        if self._events:
+            self._batches.append((self._path, self._events))
+        elif self._path:
+            with contextlib.suppress(OSError):
+                self._path.unlink()
+        self._begin()
+
+    def due(self, flush_seconds: float) -> tuple[list[bytes], float | None]:
+        """The first batch, or none and in how many seconds it is due; None without events."""
+        wait_seconds = self._began_at + flush_seconds - time.monotonic()
+        if not self._batches and wait_seconds <= 0:
+            self.seal()
+        if self._batches:
+            return self._batches[0][1], 0.0
+        return [], wait_seconds if self._events else None
+
+    def remove_first(self) -> None:
+        path, events = self._batches.pop(0)
+        self.count -= len(events)
+        self.bytes -= sum(map(len, events))
+        if path:
+            # otherwise the next process sends it again
+            with contextlib.suppress(OSError):
+                path.unlink()
+
+    def close(self) -> list[bytes]:
+        """Unlocks the spool. Removes and returns the events that are not in it."""
+        self.seal()
+        lost = [line for path, events in self._batches if not path for line in events]
+        self._batches = [batch for batch in self._batches if batch[0]]
+        self.count, self.bytes = self.count - len(lost), self.bytes - sum(map(len, lost))
+        if self._spool:
+            self._lock.close()
+        return lost
+
+
+class _Endpoint:
+    """Posts batches over one connection, kept until `close`. Follows no redirect, uses no proxy."""
+
+    def __init__(self, url: str, timeout_seconds: float) -> None:
+        parts = urlsplit(url)
+        if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
+            raise ValueError(f"url must be http:// or https:// with a host and no query, not {url!r}")
+        connect = HTTPSConnection if parts.scheme == "https" else HTTPConnection
+        self._connection = connect(parts.hostname, parts.port, timeout=timeout_seconds)
+        self._path = parts.path.rstrip("/") + "/v1/events/batch"
+        self.close = self._connection.close
+
+    def post(self, body: bytes, headers: dict[str, str]) -> tuple[int, float, bytes]:
+        """The status, Retry-After in seconds and body. Raises OSError or HTTPException without a whole response."""
+        connection: Any = self._connection
+        deadline = time.monotonic() + connection.timeout
+        connection.response_class = lambda sock, **more: HTTPResponse(_DeadlineReader(sock, deadline), **more)  # type: ignore
+        if not connection.sock:
+            connection.connect()
+        connection.sock.settimeout(max(0.001, deadline - time.monotonic()))
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # a server may respond before it has read all
+            connection.request("POST", self._path, body, headers)
+        response = connection.getresponse()
+        text = response.read(RESPONSE_BYTES_MAX)
+        if response.length or len(text) == RESPONSE_BYTES_MAX:
+            raise HTTPException(f"the body of the {response.status} is cut or too long")
+        return response.status, _parse_retry_after(response.getheader("Retry-After", "")), text
+
+
+class _DeadlineReader(socket.SocketIO):
+    """Reads a response from a socket until a deadline. The time-out of a socket bounds each read only."""
+
+    def __init__(self, sock: socket.socket, deadline: float) -> None:
+        super().__init__(sock, "r")
+        self._socket, self._deadline = sock, deadline
+        self._open = sock.makefile("rb", buffering=0)  # keeps it open when the connection is closed
+
+    def makefile(self, _mode: str) -> io.BufferedReader:
+        return io.BufferedReader(self)
+
+    def readinto(self, buffer: Any) -> int | None:
+        self._socket.settimeout(max(0.001, self._deadline - time.monotonic()))
+        return super().readinto(buffer)
+
+
+def _parse_retry_after(value: str) -> float:
+    """Seconds or an HTTP date, in seconds, at most an hour; 0 for anything else."""
+    with contextlib.suppress(TypeError, ValueError, OverflowError, IndexError):
+        if value.isascii() and value.isdigit():
+            return min(float(value), RETRY_AFTER_SECONDS_MAX)
+        date = email.utils.parsedate_to_datetime(value)
+        seconds = date.replace(tzinfo=date.tzinfo or timezone.utc).timestamp() - time.time()
+        return max(0.0, min(seconds, RETRY_AFTER_SECONDS_MAX))
+    return 0.0
+
+
+def _is_object(line: bytes) -> bool:
+    with contextlib.suppress(ValueError, RecursionError):
+        return isinstance(json.loads(line.decode()), dict)
+    return False
+
+
+def _parse_result(text: bytes, count: int) -> tuple[int, int, dict[int, Any]]:
+    """Accepted, duplicates, and issues by index. Raises an error for a body that does not account for each event."""
+    body = json.loads(text)
+    accepted, duplicates, rejected = body["accepted"], body["duplicates"], body["rejected"]
+    issues = {each["index"]: each["issues"] for each in rejected if isinstance(each["issues"], list)}
+    numbers = [accepted, duplicates, *issues]
+    is_valid = all(type(number) is int and 0 <= number <= count for number in numbers) and count not in issues
+    if not is_valid or len(issues) != len(rejected) or accepted + duplicates + len(issues) != count:
+        raise ValueError("a 202 that does not account for each event")
+    return accepted, duplicates, issues
+
+
+def _after_fork() -> None:
+    """Closes the senders of the parent process in its child, which has no copy of their threads."""
+    for sender in _senders:
+        sender._changed = threading.Condition()
+        sender._deadline, sender._is_ended = 0.0, True
+        sender._queue = _Queue(None, "")
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)

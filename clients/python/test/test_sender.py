@@ -1,0 +1,225 @@
+"""What the conformance kit does not reach: the API, the spool on disk, and the life of a process."""
+
+import http.server
+import json
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+import threading
+import unittest
+from datetime import datetime, timedelta, timezone
+from email.utils import format_datetime
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent.parent / "src"))
+import ingest_sender  # noqa: E402
+from ingest_sender import Sender  # noqa: E402
+
+
+class Server(http.server.ThreadingHTTPServer):
+    """Stores the events of all batches, after the statuses of a script."""
+
+    def __init__(self, *script):
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.script = list(script)
+        self.events = []
+        self.keys = []
+        self.url = f"http://127.0.0.1:{self.server_port}"
+        threading.Thread(target=self.serve_forever, args=(0.01,), daemon=True).start()
+
+
+class Handler(http.server.BaseHTTPRequestHandler):
+    def do_POST(self):
+        events = json.loads(self.rfile.read(int(self.headers["Content-Length"])))["events"]
+        self.server.keys.append(self.headers["X-Ingestion-Key"])
+        status = self.server.script.pop(0) if self.server.script else 202
+        if status == 202:
+            self.server.events += events
+        self.send_response(status)
+        self.end_headers()
+        self.wfile.write(json.dumps({"accepted": len(events), "duplicates": 0, "rejected": []}).encode())
+
+    def log_message(self, *_):
+        pass
+
+
+class SenderTest(unittest.TestCase):
+    def setUp(self):
+        self.directory = self.enter(tempfile.TemporaryDirectory())
+        self.spool = Path(self.directory, "spool")
+
+    def enter(self, context):
+        self.addCleanup(context.__exit__, None, None, None)
+        return context.__enter__()
+
+    def serve(self, *script):
+        server = self.enter(Server(*script))
+        self.addCleanup(server.shutdown)
+        return server
+
+    def open(self, server, **options):
+        sender = Sender(server.url, "demo", "ik_key", **{"flush_seconds": 0.01, "pause_scale": 0.001, **options})
+        self.addCleanup(sender.close, 0)
+        return sender
+
+    def run_program(self, text, *args, **options):
+        program = f"import sys, os\nfrom ingest_sender import Sender\n{text}"
+        path = str(Path(__file__).parent.parent / "src")
+        command = [sys.executable, "-c", program, *args]
+        return subprocess.run(
+            command, env={**os.environ, "PYTHONPATH": path}, text=True, capture_output=True, **options
+        )
+
+    def test_an_event_gets_ids_and_keeps_its_members(self):
+        server = self.serve()
+        with self.open(server) as sender:
+            event_id = sender.send({"n": 2**70, "text": "ä\u2028"})
+            sender.send({"eventId": "own"})
+        self.assertEqual(server.events[0], {"projectId": "demo", "eventId": event_id, "n": 2**70, "text": "ä\u2028"})
+        self.assertEqual(server.events[1], {"projectId": "demo", "eventId": "own"})
+        self.assertEqual(sender.stats().accepted, 2)
+
+    def test_what_is_not_an_event_raises(self):
+        with self.open(self.serve()) as sender:
+            for event in [["a"], {"eventId": 5}, {"eventId": ""}, {"eventId": "é" * 129}, {"eventId": "\n"}]:
+                self.assertRaises((TypeError, ValueError), sender.send, event)
+            for value in [float("nan"), {1}, "\ud800", b"bytes"]:
+                self.assertRaises((TypeError, ValueError), sender.send, {"value": value})
+        self.assertEqual(sender.stats().queued_events, 0)
+        self.assertRaises(RuntimeError, sender.send, {})
+
+    def test_invalid_options_raise(self):
+        for url in ["ingest.example", "ftp://ingest.example", "http://", "http://a?b"]:
+            self.assertRaises(ValueError, Sender, url, "demo", "ik_key")
+        self.assertRaises(ValueError, Sender, "http://127.0.0.1", "../demo", "ik_key")
+
+    def test_a_key_function_is_called_for_each_attempt(self):
+        server = self.serve(503)
+        keys = iter(["ik_1", "ik_2"])
+
+        def key():
+            return next(keys) if len(failures) else failures.append("none yet") or 1 / 0
+
+        failures = []
+        with Sender(server.url, "demo", key, pause_scale=0.001) as sender:
+            sender.send({})
+        self.assertEqual(server.keys, ["ik_1", "ik_2"])
+
+    def test_an_error_of_a_callback_is_logged(self):
+        with self.assertLogs("ingest_sender", "ERROR"), self.open(self.serve(400), on_drop=lambda *_: 1 / 0) as sender:
+            sender.send({})
+            self.assertTrue(sender.flush())
+        self.assertEqual(sender.stats().dropped["bad_request"], 1)
+
+    def test_flush_returns_false_for_events_that_are_not_stored(self):
+        sender = self.open(self.serve(401), pause_scale=1)
+        sender.send({})
+        self.assertFalse(sender.flush(0.01))
+
+    def test_too_large_and_overflowing_events_are_dropped_by_send(self):
+        drops = []
+        sender = self.open(
+            self.serve(401),
+            flush_seconds=60,
+            queue_events_max=1,
+            on_drop=lambda reason, event, _: drops.append((reason, event["eventId"])),
+        )
+        sender.send({"eventId": "a"})
+        sender.send({"eventId": "b", "text": "x" * 262_144})
+        sender.send({"eventId": "c"})
+        self.assertEqual(drops, [("too_large", "b"), ("queue_overflow", "c")])
+        sender.close(0)
+        self.assertEqual(drops[2:], [("closed", "a")])
+
+    def test_retry_after_is_seconds_or_a_date_up_to_an_hour(self):
+        at = datetime.now(timezone.utc) + timedelta(seconds=100)
+        parse = ingest_sender._parse_retry_after
+        self.assertAlmostEqual(parse(format_datetime(at, usegmt=True)), 100, delta=2)
+        self.assertAlmostEqual(parse(at.strftime("%a %b %d %H:%M:%S %Y")), 100, delta=2)
+        for value, seconds in [("0", 0), ("7", 7), ("7200", 3600), ("9" * 5000, 3600)]:
+            self.assertEqual(parse(value), seconds)
+        for value in ["", "-1", "1.5", "soon", "٣", "Sun, 06 Nov 1994 08:49:37 GMT", "Mon, 99 Nov 2094 08:49:37 GMT"]:
+            self.assertEqual(parse(value), 0, value)
+
+    def test_a_killed_process_loses_nothing_that_was_sent(self):
+        server = self.serve()
+        killed = self.run_program(
+            "sender = Sender('http://127.0.0.1:1', 'demo', 'ik_key', spool=sys.argv[1], flush_seconds=0.001)\n"
+            "for n in range(250): print(sender.send({'n': n}), flush=True)\n"
+            "os.kill(os.getpid(), 9)",
+            str(self.spool),
+        )
+        self.assertEqual(killed.returncode, -9)
+        with self.open(server, spool=self.spool) as sender:
+            self.assertEqual(sender.stats().queued_events, 250)
+        self.assertEqual([event["eventId"] for event in server.events], killed.stdout.split())
+        self.assertEqual(os.listdir(self.spool), ["demo.lock"])
+
+    def test_events_that_close_leaves_stay_in_the_spool(self):
+        sender = self.open(self.serve(401), spool=self.spool)
+        ids = [sender.send({}) for _ in range(3)]
+        self.assertEqual(sender.close(0).queued_events, 3)
+        server = self.serve()
+        with self.open(server, spool=self.spool):
+            pass
+        self.assertEqual([event["eventId"] for event in server.events], ids)
+
+    def test_damaged_lines_of_the_spool_cost_their_events(self):
+        self.spool.mkdir()
+        first, second = (self.spool / f"demo.000000000000000{n}.ndjson" for n in (1, 2))
+        first.write_bytes(b'{"eventId":"a"}\n\0\0\n{"eventId":"b"}\n"text"\n{"eventId":"c"}\n{"eventId":"trunc')
+        second.write_bytes(b"\xff\n")
+        server = self.serve()
+        with self.open(server, spool=self.spool) as sender:
+            pass
+        self.assertEqual([event["eventId"] for event in server.events], ["a", "b", "c"])
+        self.assertEqual(sender.stats().dropped["damaged"], 3)
+        self.assertEqual(os.listdir(self.spool), ["demo.lock"])
+
+    def test_a_spool_has_one_sender_of_a_project(self):
+        server = self.serve()
+        sender = self.open(server, spool=self.spool)
+        self.assertRaises(ValueError, self.open, server, spool=self.spool)
+        Sender(server.url, "other", "ik_key", spool=self.spool).close()
+        sender.close()
+        self.open(server, spool=self.spool).close()
+
+    def test_events_are_in_memory_while_the_disk_is_full(self):
+        server = self.serve()
+        limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+        with self.open(server, spool=self.spool, flush_seconds=60) as sender:
+            ids = [sender.send({"n": 1})]
+            resource.setrlimit(resource.RLIMIT_FSIZE, (100, limits[1]))
+            try:
+                ids += [sender.send({"n": n}) for n in range(3)]
+            finally:
+                resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        self.assertEqual([event["eventId"] for event in server.events], ids)
+        self.assertEqual(os.listdir(self.spool), ["demo.lock"])
+
+    def test_a_program_that_ends_sends_its_queue(self):
+        server = self.serve()
+        ended = self.run_program("Sender(sys.argv[1], 'demo', 'ik_key', flush_seconds=60).send({'n': 1})", server.url)
+        self.assertEqual(ended.stderr, "")
+        self.assertEqual([event["n"] for event in server.events], [1])
+
+    def test_a_forked_process_has_a_closed_sender(self):
+        server = self.serve()
+        forked = self.run_program(
+            "sender = Sender(sys.argv[1], 'demo', 'ik_key', spool=sys.argv[2], flush_seconds=60)\n"
+            "sender.send({'n': 1})\n"
+            "if os.fork() == 0:\n"
+            "    try: sender.send({'n': 2})\n"
+            "    except RuntimeError: print('closed', sender.close().queued_events)\n"
+            "else: os.wait()",
+            server.url,
+            str(self.spool),
+        )
+        self.assertEqual(forked.stdout, "closed 0\n", forked.stderr)
+        self.assertEqual([event["n"] for event in server.events], [1])
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,38 @@
+import { execFile, spawnSync } from 'node:child_process'
+import { readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { promisify } from 'node:util'
+import { createIngest, openMemoryStore } from '@ingest/core'
+import { serve } from '@ingest/server'
+import t from 'tap'
+
+const folder = fileURLToPath(new URL('../python', import.meta.url))
+const source = join(folder, 'src')
+const isInstalled = spawnSync('python3', ['-c', 'import sys; sys.exit(sys.version_info < (3, 9))']).status === 0
+const options = isInstalled ? {} : { skip: 'Python 3.9 or later is not installed' }
+const run = promisify(execFile)
+
+t.test('the sender for Python has at most 400 lines', async (t) => {
+  const lines = readFileSync(join(source, 'ingest_sender/__init__.py'), 'utf8').trimEnd().split('\n')
+  t.ok(lines.length <= 400, `${lines.length} lines`)
+})
+
+t.test('its unit tests pass', options, async (t) => {
+  const { stderr } = await run('python3', ['-W', 'error', '-m', 'unittest', 'discover', join(folder, 'test')])
+  t.match(stderr, /^OK$/m)
+})
+
+t.test('its example stores an event', options, async (t) => {
+  const ingest = createIngest({ store: openMemoryStore() })
+  const { key } = await ingest.keys.create('demo')
+  const server = await serve({ ingest, port: 0 })
+  t.teardown(() => server.close())
+  const env = { ...process.env, PYTHONPATH: source, INGEST_URL: server.url, INGEST_PROJECT_ID: 'demo', INGEST_KEY: key }
+  const { stdout } = await run('python3', [join(folder, 'example.py')], { cwd: t.testdir(), env })
+  t.match(stdout, 'Stats(accepted=1, duplicates=0,')
+  const stored: unknown[] = []
+  for await (const { bytes } of ingest.project('demo').readEvents())
+    stored.push(JSON.parse(Buffer.from(bytes).toString()))
+  t.match(stored, [{ type: 'round.start', buildId: '2026.11.20' }])
+})
