@@ -14,6 +14,7 @@ const below: Record<string, string[]> = {
   ],
   '@ingest/bench-peers': ['@ingest/bench'],
   '@ingest/cli': [
+    '@ingest/checks',
     '@ingest/client',
     '@ingest/console',
     '@ingest/server',
@@ -222,10 +223,11 @@ t.test('lmdb, commander and undici are imported in one place each', async (t) =>
   t.strictSame(astray.map(lineOf), [])
 })
 
-t.test('only the listener, and the requests of the soak, run node:http', async (t) => {
+t.test('only the listener, the requests of the soak and the server of the sender checks run node:http', async (t) => {
   const http = imports.filter((each) => isSource(each) && /^node:https?$/.test(each.specifier) && !each.isType)
   t.strictSame([...new Set(http.map(({ from }) => posix.dirname(from)))].sort(), [
     'packages/bench/src/soak',
+    'packages/checks/src/sender',
     'packages/server/src/listener',
   ])
 })

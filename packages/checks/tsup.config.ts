@@ -3,6 +3,7 @@ import { defineConfig } from 'tsup'
 export default defineConfig({
   entry: {
     index: 'src/index.ts',
+    sender: 'src/sender.ts',
   },
   format: 'esm',
   target: 'node20',

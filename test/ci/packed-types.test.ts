@@ -17,6 +17,7 @@ const published = ['core', 'checks', 'lmdb', 'postgres', 'client', 'server', 'co
 const program = `
 import { createIngest, IngestError, openMemoryStore, type BatchResult, type Ingest } from '@ingest/core'
 import { ingestChecks, storeChecks } from '@ingest/checks'
+import { runConformance, startCommand, type Verdict } from '@ingest/checks/sender'
 import { openLmdbStore, type LmdbStoreOptions } from '@ingest/lmdb'
 import { openPostgresStore, type PostgresStoreOptions } from '@ingest/postgres'
 import { createClient, createSender, type Client, type Sender } from '@ingest/client'
@@ -31,6 +32,7 @@ export const inMemory: Ingest = createIngest({ store: openMemoryStore() }).proje
 export const console: ConsoleHandler = createConsole()
 export const handlers = [createHandler(embedded, { console }), toFetchHandler(embedded, { console }), serve({ ingest: embedded, console })]
 export const checks = [ingestChecks, storeChecks]
+export const verdicts: Promise<Verdict[]> = runConformance({ start: startCommand('python3', ['my_sender.py']) })
 
 export const client: Client = createClient({
   url: process.env.INGEST_URL,

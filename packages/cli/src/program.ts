@@ -1,6 +1,7 @@
 import { styleText } from 'node:util'
 import { Command, CommanderError, type Option } from 'commander'
 import { backupCommand } from './commands/backup.ts'
+import { conformanceCommand } from './commands/conformance.ts'
 import { copyCommand } from './commands/copy.ts'
 import { eraseCommand } from './commands/erase.ts'
 import { exportCommand } from './commands/export.ts'
@@ -58,6 +59,7 @@ export function createProgram(io: Io): Command {
     restoreCommand(io),
     verifyCommand(io),
     repairCommand(io),
+    conformanceCommand(io),
   ]
   for (const command of commands) program.addCommand(adopt(command, program))
   return program

@@ -51,6 +51,7 @@ const reference: Record<string, string> = {
   restore: 'store json',
   verify: 'store json quiet',
   repair: 'store to json quiet',
+  conformance: 'rule list spool patience json',
 }
 
 t.test('the help of every command names its options, after its arguments and before its examples', async (t) => {
@@ -142,6 +143,9 @@ const wrong: [pattern: RegExp, ...lines: string[]][] = [
   [/missing required argument 'file'/, `send ${store}`, `publish-map ${store} --place 1 --build b`],
   [/missing required argument 'keyId'/, 'keys revoke --project p --store data'],
   [/missing required argument 'eventId'/, 'find --project p'],
+  [/missing required argument 'command'/, 'conformance', 'conformance --spool'],
+  [/There is no rule 'x'/, 'conformance --rule x -- none'],
+  [/none cannot be started/, 'conformance -- none --json'],
   [
     /required option '--place <id>' not specified/,
     'publish-map file --build b',

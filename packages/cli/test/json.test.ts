@@ -110,6 +110,12 @@ const cases: Record<string, Case> = {
     failed: ['--store', `${data}-not`, '--project', projectId, '--player', '7', '--yes'],
     code: 'store-missing',
   },
+  conformance: {
+    done: ['--list'],
+    // Node reads the events as a program
+    failed: ['--rule', 'request', '--patience', '1s', process.execPath],
+    code: 'rules-failed',
+  },
   serve: {
     done: ['--store', data, '--listen', '127.0.0.1:0'],
     failed: ['--store', data, '--listen', '203.0.113.1:0'],

@@ -1,0 +1,7 @@
+export type { Fault, FaultName, FaultyRequest } from './sender/faults.ts'
+export { faults } from './sender/faults.ts'
+export type { Program, StartProgram } from './sender/program.ts'
+export { startCommand } from './sender/program.ts'
+export type { Rule } from './sender/rules/rule.ts'
+export type { ConformanceOptions, Verdict } from './sender/run-conformance.ts'
+export { runConformance, senderRules } from './sender/run-conformance.ts'

@@ -1,0 +1,56 @@
+import { spawn } from 'node:child_process'
+import type { Readable, Writable } from 'node:stream'
+import { IngestError } from '@ingest/core'
+
+/** A running program that sends the events of its standard input. */
+export interface Program {
+  readonly stdin: Writable
+  readonly stdout: Readable
+  readonly stderr: Readable
+  /** Resolves when it has ended and its output is complete. */
+  readonly ended: Promise<{ code: number | null; signal: string | null }>
+  /** Kills it, with the processes that it has started. */
+  kill(): void
+}
+
+/** Starts the program with these variables in its environment. */
+export type StartProgram = (variables: Readonly<Record<string, string>>) => Promise<Program>
+
+/**
+ * Starts a command in a process group of its own, without other variables named `INGEST_…`.
+ *
+ * @throws {IngestError} `invalid-argument` if the command cannot be started
+ */
+export function startCommand(command: string, args: readonly string[] = []): StartProgram {
+  return async (variables) => {
+    const inherited = Object.entries(process.env).filter(([name]) => !name.startsWith('INGEST_'))
+    const env = { ...Object.fromEntries(inherited), ...variables }
+    const hasGroups = process.platform !== 'win32'
+    const child = spawn(command, args, { env, stdio: 'pipe', detached: hasGroups })
+    const ended = new Promise<{ code: number | null; signal: string | null }>((resolve) => {
+      child.on('close', (code, signal) => resolve({ code, signal }))
+    })
+    await new Promise<void>((resolve, reject) => {
+      child.on('spawn', resolve)
+      child.on('error', (cause) => {
+        reject(new IngestError('invalid-argument', `${command} cannot be started: ${cause.message}.`, { cause }))
+      })
+    })
+    // a program may end before it has read everything
+    child.stdin.on('error', () => {})
+    return {
+      stdin: child.stdin,
+      stdout: child.stdout,
+      stderr: child.stderr,
+      ended,
+      kill() {
+        try {
+          if (hasGroups) process.kill(-(child.pid as number), 'SIGKILL')
+          else child.kill('SIGKILL')
+        } catch {
+          // all processes of the group have ended
+        }
+      },
+    }
+  }
+}

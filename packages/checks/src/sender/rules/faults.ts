@@ -1,0 +1,51 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+import { type Fault, faults } from '../faults.ts'
+import { BrokenRule, type Play, totalOf } from '../play.ts'
+import { makeEvents, type Rule } from './rule.ts'
+
+const names = Object.keys(faults) as (keyof typeof faults)[]
+const eventsMax = 400
+
+/** Random faults. */
+export const faultRules: readonly Rule[] = [1, 2, 3].map((seed) => ({
+  id: `faults-${seed}`,
+  rule: 'Limit the queue, not the attempts, and count what it drops.',
+  expected: 'events stored once, in order, but for those that are counted as dropped, under random faults',
+  settings: { timeScale: 0.0002, timeoutMs: 300, flushMs: 10 },
+  play: (play: Play) => playFaults(play, createRandom(seed)),
+}))
+
+async function playFaults(play: Play, random: () => number): Promise<void> {
+  const below = (count: number) => Math.floor(random() * count)
+  play.serve((exchange) => {
+    const fault: Fault | undefined =
+      random() < 0.5 ? faults[names[below(names.length)] as keyof typeof faults] : undefined
+    // the sender may have closed the connection
+    return (fault ? exchange.inject(fault) : exchange.accept()).catch(() => {})
+  })
+  let sent = 0
+  while (sent < eventsMax) {
+    const events = makeEvents(1 + below(60), sent)
+    sent += events.length
+    if (below(3) === 0) play.flush(events)
+    else play.send(events)
+    await sleep(below(50))
+  }
+  const { dropped } = await play.end()
+  const stored = (await play.stored()).map(({ n }) => Number(n))
+  const lost = sent - stored.length - totalOf(dropped)
+  if (lost > 0) throw new BrokenRule(`${lost} events lost, of ${sent} with ${JSON.stringify(dropped)} dropped`)
+  const wrong = stored.findIndex((n, i) => i > 0 && n <= (stored[i - 1] as number))
+  if (wrong !== -1) throw new BrokenRule(`event ${stored[wrong]} was stored after event ${stored[wrong - 1]}`)
+}
+
+/** Random numbers in [0, 1) from a seed (mulberry32). */
+function createRandom(seed: number): () => number {
+  let state = seed
+  return () => {
+    state = (state + 0x6d2b79f5) | 0
+    let mixed = Math.imul(state ^ (state >>> 15), 1 | state)
+    mixed = (mixed + Math.imul(mixed ^ (mixed >>> 7), 61 | mixed)) ^ mixed
+    return ((mixed ^ (mixed >>> 14)) >>> 0) / 2 ** 32
+  }
+}

@@ -1,0 +1,108 @@
+import { IngestError } from '@ingest/core'
+import { BrokenRule, runPlay } from './play.ts'
+import type { StartProgram } from './program.ts'
+import { faultRules } from './rules/faults.ts'
+import { pauseRules } from './rules/pauses.ts'
+import { queueRules } from './rules/queue.ts'
+import { requestRules } from './rules/requests.ts'
+import { retryRules } from './rules/retries.ts'
+import type { Rule } from './rules/rule.ts'
+import { spoolRules } from './rules/spool.ts'
+
+/** All rules, in the order of their verdicts. */
+export const senderRules: readonly Rule[] = [
+  ...requestRules,
+  ...retryRules,
+  ...pauseRules,
+  ...queueRules,
+  ...spoolRules,
+  ...faultRules,
+]
+
+/** Whether a program keeps a rule. */
+export interface Verdict {
+  id: string
+  /** The sentence of the documentation. */
+  rule: string
+  outcome: 'passed' | 'failed' | 'skipped'
+  expected: string
+  /** What was seen instead, of a rule that failed; otherwise null. */
+  seen: string | null
+  durationMs: number
+}
+
+export interface ConformanceOptions {
+  start: StartProgram
+  /** The ids of the rules to judge. Default: all. */
+  rules?: readonly string[] | undefined
+  /** Whether the sender has a spool; without one, the rules for it are skipped. Default false. */
+  hasSpool?: boolean | undefined
+  /** How long the program may take for a step, such as to start and send, in milliseconds. Default 30,000. */
+  patienceMs?: number | undefined
+  /** Ends the run, which rejects with the reason of the signal. */
+  signal?: AbortSignal | undefined
+  /** Called with each verdict, in the order of {@link senderRules}. */
+  onVerdict?: ((verdict: Verdict) => void) | undefined
+}
+
+/** How many programs run at a time. */
+const concurrency = 4
+
+/**
+ * Judges the program of a sender: starts it once for each rule, with a server that responds as the rule needs it.
+ *
+ * @throws {IngestError} `invalid-argument` for an unknown rule, and if the program cannot be started
+ */
+export async function runConformance(options: ConformanceOptions): Promise<Verdict[]> {
+  const { rules: ids, hasSpool = false, onVerdict } = options
+  const unknown = ids?.find((id) => !senderRules.some((rule) => rule.id === id))
+  if (unknown !== undefined) throw new IngestError('invalid-argument', `There is no rule '${unknown}'.`)
+  const rules = senderRules.filter(({ id }) => ids === undefined || ids.includes(id))
+  const ending = new AbortController()
+  const signal = AbortSignal.any([ending.signal, ...(options.signal ? [options.signal] : [])])
+  const verdicts: Verdict[] = []
+  let next = 0
+  let reported = 0
+
+  async function work(): Promise<void> {
+    for (let i = next++; i < rules.length; i = next++) {
+      const rule = rules[i] as Rule
+      signal.throwIfAborted()
+      verdicts[i] = await judge(rule, { ...options, signal, isSkipped: rule.needsSpool === true && !hasSpool })
+      for (let verdict = verdicts[reported]; verdict; verdict = verdicts[++reported]) onVerdict?.(verdict)
+    }
+  }
+
+  const workers = Array.from({ length: concurrency }, work)
+  try {
+    await Promise.all(workers)
+  } catch (error) {
+    ending.abort(error)
+    await Promise.allSettled(workers)
+    throw error
+  }
+  return verdicts
+}
+
+interface JudgeOptions extends ConformanceOptions {
+  signal: AbortSignal
+  isSkipped: boolean
+}
+
+async function judge(
+  { id, rule, expected, settings = {}, play }: Rule,
+  { start, patienceMs = 30_000, signal, isSkipped }: JudgeOptions,
+): Promise<Verdict> {
+  const startedAt = performance.now()
+  const verdict = (outcome: Verdict['outcome'], seen: string | null = null): Verdict => {
+    return { id, rule, outcome, expected, seen, durationMs: Math.round(performance.now() - startedAt) }
+  }
+  if (isSkipped) return verdict('skipped')
+  try {
+    await runPlay({ start, settings, patienceMs, signal }, play)
+    return verdict('passed')
+  } catch (error) {
+    if (!(error instanceof BrokenRule)) throw error
+    return verdict('failed', error.message)
+  }
+}

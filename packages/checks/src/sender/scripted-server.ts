@@ -1,0 +1,136 @@
+import { createServer, type IncomingHttpHeaders, type IncomingMessage, type ServerResponse } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import { buffer } from 'node:stream/consumers'
+import { gunzipSync } from 'node:zlib'
+import { createIngest, errorTable, IngestError, openMemoryStore } from '@ingest/core'
+import type { JsonObject } from '@ingest/core/internal'
+import type { Fault } from './faults.ts'
+
+export const projectId = 'conformance'
+export const key = 'ik_conformance'
+
+/** A request, and the response that the rule decides on. */
+export interface Exchange {
+  /** When it arrived, in milliseconds. */
+  readonly arrivedAt: number
+  /** When the response began, in milliseconds; undefined before. */
+  respondedAt: number | undefined
+  readonly method: string
+  readonly path: string
+  readonly headers: IncomingHttpHeaders
+  /** The body after decompression. */
+  readonly body: Buffer
+  /** The events of the body; none if it is not a batch. */
+  readonly events: readonly JsonObject[]
+  readonly res: ServerResponse
+  respond(status: number, headers?: Readonly<Record<string, string>>, body?: string): void
+  /** Stores the batch and responds as Ingest does. */
+  accept(): Promise<void>
+  inject(fault: Fault): Promise<void>
+}
+
+/** An Ingest in memory whose responses a rule decides on. */
+export interface ScriptedServer {
+  readonly url: string
+  /** The stored events, in their order. */
+  stored(): Promise<JsonObject[]>
+  /** Closes all connections. */
+  disconnect(): void
+  close(): Promise<void>
+}
+
+/** The most bytes of a decompressed body: more than a batch may have. */
+const bodyBytesMax = 64 * 1024 * 1024
+
+/** Opens a server on a free port of 127.0.0.1 that passes on each request when its body is complete. */
+export async function openScriptedServer(onRequest: (exchange: Exchange) => void): Promise<ScriptedServer> {
+  const ingest = createIngest({ store: openMemoryStore() })
+  const project = ingest.project(projectId)
+
+  const server = createServer(async (req, res) => {
+    try {
+      const body = decompress(req, await buffer(req))
+      onRequest(toExchange(req, res, body, () => project.submitBatch(body)))
+    } catch {
+      // the sender has closed the connection, or its body is not gzip as declared
+      res.writeHead(400).end()
+    }
+  })
+  // a response that a rule holds back must not be ended by the server
+  server.requestTimeout = 0
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+
+  return {
+    url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
+
+    async stored() {
+      const events: JsonObject[] = []
+      for await (const { bytes } of project.readEvents()) events.push(JSON.parse(Buffer.from(bytes).toString()))
+      return events
+    },
+
+    disconnect: () => server.closeAllConnections(),
+
+    async close() {
+      server.closeAllConnections()
+      await new Promise((resolve) => server.close(resolve))
+      await ingest.close()
+    },
+  }
+}
+
+function decompress({ headers }: IncomingMessage, body: Buffer): Buffer {
+  return headers['content-encoding'] === 'gzip' ? gunzipSync(body, { maxOutputLength: bodyBytesMax }) : body
+}
+
+function toExchange(
+  { method = '', url = '', headers }: IncomingMessage,
+  res: ServerResponse,
+  body: Buffer,
+  submit: () => Promise<object>,
+): Exchange {
+  const exchange: Exchange = {
+    arrivedAt: performance.now(),
+    respondedAt: undefined,
+    method,
+    path: url,
+    headers,
+    body,
+    events: parseEvents(body),
+    res,
+
+    respond(status, headers = {}, body = '') {
+      exchange.respondedAt = performance.now()
+      res.writeHead(status, headers).end(body)
+    },
+
+    async accept() {
+      try {
+        const result = await submit()
+        exchange.respond(202, { 'Content-Type': 'application/json' }, JSON.stringify(result))
+      } catch (error) {
+        if (!(error instanceof IngestError)) throw error
+        const { status } = errorTable[error.code]
+        const problem = JSON.stringify({ status, code: error.code, detail: error.message })
+        exchange.respond(status, { 'Content-Type': 'application/problem+json' }, problem)
+      }
+    },
+
+    async inject(fault) {
+      exchange.respondedAt = performance.now()
+      await fault(res, { read: async () => {}, store: submit })
+    },
+  }
+  // writes to a connection that the sender has closed
+  res.on('error', () => {})
+  return exchange
+}
+
+function parseEvents(body: Buffer): JsonObject[] {
+  try {
+    const { events } = JSON.parse(body.toString())
+    return events.filter((event: unknown) => typeof event === 'object' && event !== null)
+  } catch {
+    return []
+  }
+}

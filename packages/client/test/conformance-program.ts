@@ -1,0 +1,33 @@
+import { createInterface } from 'node:readline'
+import { createClient } from '../src/client.ts'
+import { sleep } from '../src/http/retry.ts'
+import { createSenderWith } from '../src/sender/sender.ts'
+
+// The program of the Node sender for `ingest conformance`.
+
+const { env } = process
+const number = (name: string) => Number(env[name])
+const scale = number('INGEST_TIME_SCALE')
+const tryTimeoutMs = number('INGEST_TIMEOUT_MS')
+
+const client = createClient({ url: env.INGEST_URL, projectId: env.INGEST_PROJECT, key: env.INGEST_KEY, tryTimeoutMs })
+const sender = createSenderWith(
+  client,
+  {
+    // the clock of the sender is scaled as a whole
+    flushMs: Math.ceil(number('INGEST_FLUSH_MS') / scale),
+    queueEventsMax: number('INGEST_QUEUE_EVENTS'),
+    spool: env.INGEST_SPOOL || undefined,
+  },
+  { now: () => performance.now() / scale, sleep: (ms, signal) => sleep(ms * scale, signal) },
+)
+
+for await (const line of createInterface(process.stdin)) {
+  if (line === '') await sender.flush()
+  else sender.send(JSON.parse(line))
+}
+const stats = await sender.close({ deadlineMs: number('INGEST_CLOSE_MS') / scale })
+await client.close()
+const { accepted, duplicates, queuedEvents: unsent } = stats
+const { rejected, ...dropped } = stats.dropped
+console.log(JSON.stringify({ accepted, duplicates, rejected, dropped, unsent }))
