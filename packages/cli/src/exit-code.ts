@@ -104,7 +104,8 @@ export function refusal(code: string, message: string): CommandFailure {
 /** Describes any error that a command threw. An unknown one is a bug, with its stack as the message. */
 export function toFailure(error: unknown): Failure {
   if (error instanceof CommanderError) {
-    const message = error.message.replace(/^error: /, '')
+    const hint = error.code === 'commander.unknownCommand' ? ': `ingest --help` lists the commands' : ''
+    const message = `${error.message.replace(/^error: /, '')}${hint}`
     return { exitCode: exitCode.usage, code: 'invalid-argument', message, retryable: false }
   }
   if (error instanceof CommandFailure) return error.failure

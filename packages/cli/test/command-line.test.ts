@@ -266,7 +266,7 @@ const wrong: [pattern: RegExp, ...lines: string[]][] = [
   [/pg_dump/, 'repair --store postgres://u@h/d --to made', 'restore made --store postgres://u@h/d'],
   [/unknown command 'serv' \(Did you mean serve\?\)/, 'serv', 'serv --store x', 'serv --help', 'help serv'],
   [/unknown command 'rot' \(Did you mean rotate\?\)/, 'keys rot', 'help keys rot'],
-  [/unknown command 'xyzzy'/, 'xyzzy'],
+  [/unknown command 'xyzzy': `ingest --help` lists/, 'xyzzy'],
   [/unknown option '--verbose'/, '--verbose', 'serve --store data --verbose', `keys list ${store} --verbose`],
   [/unknown option '--liste' \(Did you mean --listen\?\)/, 'serve --store data --liste 0'],
   [/too many arguments/, 'serve --store data extra'],

@@ -245,7 +245,7 @@ t.test('--schemas checks events by their type, and SIGHUP reloads it', async (t)
     await isWrongUsage(t, serve, /The event schemas cannot be read|does not hold event schemas/)
   }
   write('strange')
-  await isWrongUsage(t, serve, /The schema for events of type "kill" has the unknown type "strange"/)
+  await isWrongUsage(t, serve, /schemas.*: The schema for events of type "kill" has the unknown type "strange"/)
   write('integer')
   const server = await open(t, ['--schemas', file])
   const outcome = async (eventId: string, n: unknown) =>

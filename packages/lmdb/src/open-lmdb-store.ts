@@ -111,7 +111,7 @@ export async function openLmdbStoreWith(
   if (!checkDataFile(join(eventsDirectory, 'data.mdb'))) {
     checkEventsPresent(eventsDirectory, siblings)
     if (!create) {
-      throw new IngestError('store-missing', `There is no store in ${directory}: making a key or serving makes one.`)
+      throw new IngestError('store-missing', `There is no store in ${directory}: check the path.`)
     }
   }
   const unclaim = claim(directory)

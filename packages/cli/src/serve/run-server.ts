@@ -1,5 +1,5 @@
 import { readFile } from 'node:fs/promises'
-import { type EmbeddedIngest, IngestError, startRetention } from '@ingest/core'
+import { type EmbeddedIngest, type EventSchemas, IngestError, startRetention } from '@ingest/core'
 import type { DurabilityReport } from '@ingest/postgres'
 import type { ServedWithAdmin, TlsMaterial } from '@ingest/server'
 import { type OpenOptions, withIngest } from '../connect.ts'
@@ -27,7 +27,7 @@ export async function runServer(io: Io, settings: ServeSettings): Promise<void> 
   const ignoreHangups = io.onReload(() => {})
   let isListening = false
   await withIngest(io, toOpenOptions(io, settings, log), async (ingest) => {
-    ingest.setSchemas(files.schemas)
+    applySchemas(ingest, settings, files.schemas)
     const signals = listenForSignals(io)
     const served = await startServer(io, settings, { ingest, log, tls: files.tls })
     isListening = true
@@ -94,6 +94,15 @@ async function readFiles({ schemas, tlsCert, tlsKey }: ServeSettings) {
   }
 }
 
+/** @throws {IngestError} `invalid-argument` for a schema that cannot be compiled */
+function applySchemas(ingest: EmbeddedIngest, { schemas: file }: ServeSettings, schemas: EventSchemas): void {
+  try {
+    ingest.setSchemas(schemas)
+  } catch (cause) {
+    throw new IngestError('invalid-argument', `${file}: ${(cause as IngestError).message}`)
+  }
+}
+
 function readPem(flag: string, path: string): Promise<string> {
   return readFile(path, 'utf8').catch((error: Error) => {
     throw new IngestError('invalid-argument', `${flag} cannot be read: ${error.message}`, { cause: error })
@@ -117,7 +126,7 @@ function reloadOnSignal(
   async function reload(): Promise<void> {
     try {
       const { schemas, tls } = await readFiles(settings)
-      ingest.setSchemas(schemas)
+      applySchemas(ingest, settings, schemas)
       if (tls) served.reloadTls(tls)
       log.info({ schemas: settings.schemas ?? 'none', tls: tls ? 'on' : 'off' }, 'reloaded')
     } catch (err) {

@@ -212,7 +212,8 @@ function toIngestError(error: unknown, origin: string): unknown {
     return new IngestError('unexpected-response', message, { cause: error })
   }
   if (/^UND_ERR_(DESTROYED|CLOSED)$/.test(code)) return new IngestError('store-closed', 'This client is closed.')
-  return new IngestError('connection-failed', `No response from ${detail}`, { cause: error })
+  const question = code === 'ECONNREFUSED' ? ' Does the server run, and listen at this address?' : ''
+  return new IngestError('connection-failed', `No response from ${detail}${question}`, { cause: error })
 }
 
 function parseUrl(url: string): { origin: string; hostname: string; prefix: string } {
