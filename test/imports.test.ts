@@ -17,6 +17,7 @@ const below: Record<string, string[]> = {
     '@ingest/checks',
     '@ingest/client',
     '@ingest/console',
+    '@ingest/export',
     '@ingest/server',
     '@ingest/lmdb',
     '@ingest/postgres',
@@ -30,6 +31,7 @@ const below: Record<string, string[]> = {
   '@ingest/console': [],
   '@ingest/core': [],
   '@ingest/examples': ['@ingest/client', '@ingest/server', '@ingest/lmdb', '@ingest/postgres', '@ingest/core'],
+  '@ingest/export': ['@ingest/core'],
   '@ingest/lmdb': ['@ingest/core'],
   '@ingest/postgres': ['@ingest/core'],
   '@ingest/server': ['@ingest/core'],
@@ -111,12 +113,18 @@ const floors: Record<string, string[][]> = {
     ['main.tsx'],
   ],
   'packages/client/src': [['http'], ['batch', 'upload'], ['calls', 'import'], ['client.ts'], ['sender'], ['index.ts']],
+  'packages/export/src': [
+    ['cursor-file.ts', 'cut-events.ts', 'file-format.ts'],
+    ['export-directory.ts', 'ndjson.ts', 'parquet.ts'],
+    ['export-files.ts'],
+    ['index.ts'],
+  ],
   'packages/cli/src': [
     ['io.ts', 'options.ts', 'version.ts', 'exit-code.ts'],
     ['store.ts', 'terminal'],
     ['files'],
     ['connect.ts'],
-    ['export', 'serve'],
+    ['serve'],
     ['commands'],
     ['program.ts'],
     ['run.ts'],
@@ -198,6 +206,17 @@ t.test('within a package, arrows point down', async (t) => {
     })
     t.strictSame(upward.map(lineOf), [], source)
   }
+})
+
+t.test('an export of NDJSON loads no Parquet code', async (t) => {
+  const reached = new Set(['packages/export/src/index.ts'])
+  for (const file of reached) {
+    for (const each of imports.filter(({ from, isType }) => from === file && !isType)) {
+      t.not(packageOf(each), 'hyparquet-writer', file)
+      if (each.specifier.startsWith('.')) reached.add(targetOf(each))
+    }
+  }
+  t.ok(reached.has('packages/export/src/ndjson.ts'))
 })
 
 /** What the tests of several packages need. */

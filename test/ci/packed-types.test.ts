@@ -11,7 +11,7 @@ import { root } from '../repository.ts'
 t.setTimeout(300_000)
 
 const run = promisify(execFile)
-const published = ['core', 'checks', 'lmdb', 'postgres', 'client', 'server', 'console', 'cli']
+const published = ['core', 'checks', 'lmdb', 'postgres', 'client', 'export', 'server', 'console', 'cli']
 
 /** A program of a user that takes something of each entry. */
 const program = `
@@ -21,6 +21,8 @@ import { runConformance, startCommand, type Verdict } from '@ingest/checks/sende
 import { openLmdbStore, type LmdbStoreOptions } from '@ingest/lmdb'
 import { openPostgresStore, type PostgresStoreOptions } from '@ingest/postgres'
 import { createClient, createSender, type Client, type Sender } from '@ingest/client'
+import { exportFiles, ndjson, type FileFormat } from '@ingest/export'
+import { parquet } from '@ingest/export/parquet'
 import { createHandler, serve, toFetchHandler } from '@ingest/server'
 import { createConsole, type ConsoleHandler } from '@ingest/console'
 
@@ -41,6 +43,8 @@ export const client: Client = createClient({
 })
 export const sender: Sender = createSender(client, { spool: process.env.INGEST_SPOOL })
 export const same: Ingest[] = [inMemory, embedded.project('p'), client]
+export const formats: FileFormat[] = [ndjson({ gzip: true }), parquet()]
+export const exported = same.map((ingest) => exportFiles(ingest, { directory: 'export', type: 'round.end' }))
 export const result: Promise<BatchResult> = client.submitBatch({ events: [] })
 export const status = (error: IngestError): number | undefined => error.status
 // @ts-expect-error a key is no number

@@ -1,10 +1,8 @@
 import { join } from 'node:path'
-import { eventLine, IngestError, type ReadEventsOptions } from '@ingest/core'
+import { IngestError, type ReadEventsOptions } from '@ingest/core'
+import { exportFiles, type FileFormat, type FilesExport, ndjson, type Period } from '@ingest/export'
 import { Command, Option } from 'commander'
 import { addTargetOptions, connectToKnown, parseTarget, type Target } from '../connect.ts'
-import type { Period } from '../export/cut-events.ts'
-import { encodeNdjson } from '../export/encode-ndjson.ts'
-import type { FilesExport } from '../export/export-files.ts'
 import { type Io, type PrintOptions, printResult, writeStdout } from '../io.ts'
 import {
   addFilterOptions,
@@ -128,30 +126,24 @@ function parseSelection(options: SelectionOptions): ReadEventsOptions {
 async function exportToStdout(io: Io, options: SelectionOptions, target: Target): Promise<void> {
   const selection = parseSelection(options)
   await connectToKnown(io, target, async (ingest) => {
-    async function* lines() {
-      for await (const event of ingest.readEvents(selection)) yield { line: eventLine(event) }
-    }
-    for await (const chunk of encodeNdjson(lines())) if (!(await writeStdout(io, chunk))) return
+    for await (const chunk of ndjson().encode(ingest.readEvents(selection))) if (!(await writeStdout(io, chunk))) return
   })
 }
 
 async function exportToFiles(io: Io, options: FileOptions, target: Target): Promise<void> {
   const elapsed = startTimer()
-  const { output, maxSize, every, format, gzip = false, cursorFile, json } = options
-  const { exportFiles } = await import('../export/export-files.ts')
+  const { output, maxSize, every, cursorFile, json } = options
   const selection = parseSelection(options)
+  const format = await toFormat(options)
   const exported = await abortOnSignal(io, 'run it again to continue after the existing files', (signal) =>
     connectToKnown(io, target, (ingest) =>
       exportFiles(ingest, {
-        project: target.project,
-        selection,
-        output,
+        ...selection,
+        directory: output,
         ...(cursorFile !== undefined && { cursorFile }),
-        lineBytesMax: maxSize,
+        fileBytesMax: maxSize,
         ...(every && { every }),
-        now: Date.now(),
         format,
-        gzip,
         signal,
         onFile: async ({ file, events, bytes }) => {
           const amount = `${formatCount(events, 'event')}, ${formatBytes(bytes)}`
@@ -162,6 +154,13 @@ async function exportToFiles(io: Io, options: FileOptions, target: Target): Prom
   )
   const result = { ...exported, durationMs: elapsed() }
   await printResult(io, options, toJsonResult(result, options), formatSummary(result, options))
+}
+
+async function toFormat({ format, ...options }: FileOptions): Promise<FileFormat> {
+  const gzip = options.gzip === true
+  if (format === 'ndjson') return ndjson({ gzip })
+  const { parquet } = await import('@ingest/export/parquet')
+  return parquet({ gzip })
 }
 
 type TimedExport = FilesExport & { durationMs: number }

@@ -1,22 +1,17 @@
-/** An event as its line of NDJSON. */
-export interface EventLine {
-  /** Milliseconds since 1970. */
-  receivedAt: number
-  line: Uint8Array
-}
-
-export interface CutRules {
-  /** Maximum bytes of the lines of a part; a larger event is a part of its own. */
-  lineBytesMax: number
+export interface CutRules<E> {
+  /** Maximum bytes of a part; a larger event is a part of its own. */
+  bytesMax: number
+  bytesOf(event: E): number
   /** Cuts at each hour or day in UTC too. */
   every?: Period
   /** Current time in milliseconds since 1970. */
   now: number
 }
 
+/** A period in UTC. */
 export type Period = keyof typeof periodsMs
 
-const periodsMs = { hour: 3_600_000, day: 86_400_000 } as const
+export const periodsMs = { hour: 3_600_000, day: 86_400_000 } as const
 
 /** One or more consecutive events. */
 export interface Part<E> {
@@ -33,9 +28,9 @@ export interface Part<E> {
  *
  * An error of `source` is thrown after the part before it has ended, so that all events before the error are used.
  */
-export async function* cutEvents<E extends EventLine>(
+export async function* cutEvents<E extends { receivedAt: number }>(
   source: AsyncIterable<E>,
-  { lineBytesMax, every, now }: CutRules,
+  { bytesMax, bytesOf, every, now }: CutRules<E>,
 ): AsyncGenerator<Part<E>, void> {
   const events = source[Symbol.asyncIterator]()
   const periodOf = ({ receivedAt }: { receivedAt: number }) =>
@@ -60,15 +55,15 @@ export async function* cutEvents<E extends EventLine>(
   }
 
   async function* part(first: E): AsyncGenerator<E, void> {
-    let lineBytes = 0
+    let bytes = 0
     for (let event: E | undefined = first; event; event = belongs(next) ? next : undefined) {
-      lineBytes += event.line.length
+      bytes += bytesOf(event)
       yield event
       next = await step()
     }
 
     function belongs(event: E | undefined): boolean {
-      return event !== undefined && lineBytes + event.line.length <= lineBytesMax && periodOf(event) === periodOf(first)
+      return event !== undefined && bytes + bytesOf(event) <= bytesMax && periodOf(event) === periodOf(first)
     }
   }
 

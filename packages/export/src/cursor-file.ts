@@ -53,7 +53,7 @@ export async function readCursorFile(options: CursorFileOptions): Promise<Export
     throw error
   }
   const record = parseRecord(text)
-  if (!record) throw new IngestError('invalid-argument', `${cursorFile} is not a cursor file of \`ingest export\`.`)
+  if (!record) throw new IngestError('invalid-argument', `${cursorFile} is not a cursor file of an export.`)
   const comparisons: [name: string, expected: string, actual: string][] = [
     ['project', record.project, project],
     ['directory', record.directory, relativeDirectory(options)],
@@ -65,7 +65,7 @@ export async function readCursorFile(options: CursorFileOptions): Promise<Export
   ]
   for (const [name, expected, actual] of comparisons) {
     if (expected === actual) continue
-    const message = `${cursorFile} belongs to the ${name} ${expected}, and not to ${actual}: use another --cursor-file.`
+    const message = `${cursorFile} belongs to the ${name} ${expected}, and not to ${actual}: use another cursor file.`
     throw new IngestError('invalid-argument', message)
   }
   return record.last

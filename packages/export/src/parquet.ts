@@ -2,10 +2,11 @@ import { gzipSync } from 'node:zlib'
 import type { StoredEvent } from '@ingest/core'
 import { type JsonObject, knownFields } from '@ingest/core/internal'
 import { ByteWriter, ParquetWriter, type SchemaElement } from 'hyparquet-writer'
+import type { FileFormat } from './file-format.ts'
 
 export interface ParquetOptions {
-  /** Compresses pages with gzip instead of snappy, which is faster and larger. */
-  gzip: boolean
+  /** Compresses pages with gzip instead of snappy, which is faster and larger. Default: false. */
+  gzip?: boolean
   /** Maximum rows of a row group. Default: 50,000. */
   groupRowsMax?: number
   /** A row group ends when its events reach this size. Default: 16 MiB. */
@@ -16,15 +17,19 @@ const groupRowsMaxDefault = 50_000
 const groupBytesMaxDefault = 16 * 1024 * 1024
 
 /**
- * Encodes a Parquet file, with one row group in memory at a time. Columns: `cursor`, `receivedAt`, `eventId`,
- * `projectId`, the well-known fields, and `event`, the bytes of the event as it was sent.
+ * Parquet files, with one row group in memory at a time. Columns: `cursor`, `receivedAt`, `eventId`, `projectId`, the
+ * well-known fields, and `event`, the bytes of the event as it was sent.
  *
  * A missing well-known field is null. Integers are decimal strings; `timestamp` is a time in milliseconds, and null for a
  * leap second or a year after 9999, which Parquet cannot represent.
  */
-export async function* encodeParquet(
+export function parquet(options: ParquetOptions = {}): FileFormat {
+  return { extension: 'parquet', encode: (events) => encodeParquet(events, options) }
+}
+
+async function* encodeParquet(
   events: AsyncIterable<StoredEvent>,
-  { gzip, groupRowsMax = groupRowsMaxDefault, groupBytesMax = groupBytesMaxDefault }: ParquetOptions,
+  { gzip = false, groupRowsMax = groupRowsMaxDefault, groupBytesMax = groupBytesMaxDefault }: ParquetOptions,
 ): AsyncGenerator<Buffer, void> {
   const bytes = new ByteWriter()
   const file = new ParquetWriter({

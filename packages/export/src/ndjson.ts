@@ -1,0 +1,50 @@
+import { pipeline } from 'node:stream'
+import { createGzip } from 'node:zlib'
+import { eventLine, type StoredEvent } from '@ingest/core'
+import type { FileFormat } from './file-format.ts'
+
+export interface NdjsonOptions {
+  /** Compresses files with gzip: `.ndjson.gz`. Default: false. */
+  gzip?: boolean
+}
+
+/**
+ * The lines of `GET /v1/events`: `{"cursor":"…","receivedAt":1795203225083,"event":{…}}`. Without gzip, it yields the
+ * lines before an error of the events, and then throws it.
+ */
+export function ndjson({ gzip = false }: NdjsonOptions = {}): FileFormat {
+  if (!gzip) return { extension: 'ndjson', encode: encodeNdjson }
+  return {
+    extension: 'ndjson.gz',
+    // errors are thrown by the last stream, too
+    encode: (events) => pipeline(encodeNdjson(events), createGzip(), () => {}),
+  }
+}
+
+const chunkBytes = 64 * 1024
+
+/** Chunks of at least 64 KiB, except the last. */
+async function* encodeNdjson(events: AsyncIterable<StoredEvent>): AsyncGenerator<Buffer, void> {
+  let lines: Buffer[] = []
+  let bytes = 0
+
+  function flush(): Buffer {
+    const chunk = Buffer.concat(lines)
+    lines = []
+    bytes = 0
+    return chunk
+  }
+
+  try {
+    for await (const event of events) {
+      const line = eventLine(event)
+      lines.push(line)
+      bytes += line.length
+      if (bytes >= chunkBytes) yield flush()
+    }
+  } catch (error) {
+    if (bytes > 0) yield flush()
+    throw error
+  }
+  if (bytes > 0) yield flush()
+}

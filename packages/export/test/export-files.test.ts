@@ -1,0 +1,191 @@
+import { existsSync, readdirSync, readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { gunzipSync } from 'node:zlib'
+import { createClient } from '@ingest/client'
+import { createIngest, eventLine, type Ingest, openMemoryStore } from '@ingest/core'
+import { serve } from '@ingest/server'
+import { parquetReadObjects } from 'hyparquet'
+import t, { type Test } from 'tap'
+import { type EventSource, type ExportFilesOptions, exportFiles, lineBytes } from '../src/export-files.ts'
+import { ndjson } from '../src/ndjson.ts'
+import { parquet } from '../src/parquet.ts'
+
+const hourMs = 3_600_000
+const noon = Date.UTC(2026, 10, 20, 12)
+const idsOf = (name: string, count: number) => Array.from({ length: count }, (_, i) => `${name}-${i}`)
+const filesIn = (directory: string) => readdirSync(directory).filter((name) => !name.startsWith('.'))
+
+/** A project, embedded or over HTTP, whose events are received at the time that `clock` has. */
+async function openProject(t: Test, isServed: boolean, directory = join(t.testdir({}), 'files')) {
+  const clock = { now: noon }
+  const embedded = createIngest({ store: openMemoryStore(), now: () => clock.now })
+  const server = await serve({ ingest: embedded, host: '127.0.0.1', port: 0 })
+  const { key } = await embedded.keys.create('demo')
+  const client = createClient({ url: server.url, projectId: 'demo', key })
+  t.teardown(async () => {
+    await client.close()
+    await server.close()
+    await embedded.close()
+  })
+  const ingest: Ingest = isServed ? client : embedded.project('demo')
+  const submit = (ids: readonly string[], more = {}) =>
+    ingest.submitBatch({ events: ids.map((eventId) => ({ projectId: 'demo', eventId, ...more })) })
+  return { clock, ingest, submit, directory }
+}
+
+function textOf(path: string): string {
+  const bytes = readFileSync(path)
+  return path.endsWith('.gz') ? gunzipSync(bytes).toString() : bytes.toString()
+}
+
+/** The ids of the events in the NDJSON files of a directory, in the order of their names. */
+function idsIn(directory: string): string[] {
+  const lines = filesIn(directory).flatMap((name) => textOf(join(directory, name)).trimEnd().split('\n'))
+  return lines.map((line) => JSON.parse(line).event.eventId)
+}
+
+for (const isServed of [false, true]) {
+  const name = isServed ? 'over HTTP' : 'embedded'
+
+  t.test(`${name}: each run continues after the last one, in any format`, async (t) => {
+    const { ingest, submit, directory } = await openProject(t, isServed)
+    t.strictSame(await exportFiles(ingest, { directory }), { files: [], cursor: undefined })
+    await submit(idsOf('a', 10))
+    const first = await exportFiles(ingest, { directory, limit: 8 })
+    const { cursor = '' } = (await ingest.findEvent('a-7')) ?? {}
+    t.match(first, { cursor, files: [{ number: 1, events: 8, cursor, firstReceivedAt: noon, lastReceivedAt: noon }] })
+    t.match(await exportFiles(ingest, { directory, format: ndjson({ gzip: true }) }), { files: [{ events: 2 }] })
+    t.strictSame(idsIn(directory), idsOf('a', 10))
+    await submit(idsOf('b', 3))
+    const { files } = await exportFiles(ingest, { directory, format: parquet() })
+    const [, , last = ''] = filesIn(directory)
+    t.equal(files[0]?.file, last)
+    const file = new Uint8Array(readFileSync(join(directory, last))).buffer
+    const rows = await parquetReadObjects({ file })
+    t.strictSame(
+      rows.map(({ eventId }) => eventId),
+      idsOf('b', 3),
+    )
+    t.strictSame((await exportFiles(ingest, { directory })).files, [])
+  })
+
+  t.test(`${name}: events are selected, and files are cut by hour and size`, async (t) => {
+    const { clock, ingest, submit, directory } = await openProject(t, isServed)
+    for (const hour of [0, 1, 2]) {
+      clock.now = noon + hour * hourMs
+      await submit(idsOf(`start-${hour}`, 2), { type: 'round.start' })
+      await submit(idsOf(`end-${hour}`, 2), { type: 'round.end' })
+    }
+    const seen: string[] = []
+    const options: ExportFilesOptions = {
+      directory,
+      type: 'round.end',
+      every: 'hour',
+      now: () => clock.now,
+      onFile: async ({ file }) => void seen.push(file),
+    }
+    await exportFiles(ingest, options)
+    t.strictSame(seen, ['demo-00000001-20261120T120000Z.ndjson', 'demo-00000002-20261120T130000Z.ndjson'])
+    t.strictSame(idsIn(directory), [...idsOf('end-0', 2), ...idsOf('end-1', 2)])
+    await t.rejects(exportFiles(ingest, { directory, type: 'round.start' }), {
+      code: 'invalid-argument',
+      message: 'belongs to the type round.end, and not to round.start: use another cursor file.',
+    })
+    const { every: _, ...rest } = options
+    t.match(await exportFiles(ingest, { ...rest, fileBytesMax: 1 }), { files: [{ events: 1 }, { events: 1 }] })
+  })
+
+  t.test(`${name}: the cursor file of another store is refused, and says so`, async (t) => {
+    const { ingest, submit, directory } = await openProject(t, isServed)
+    await submit(['a'])
+    await exportFiles(ingest, { directory })
+    const other = await openProject(t, isServed, directory)
+    await other.submit(['a'])
+    await t.rejects(exportFiles(other.ingest, { directory }), {
+      code: 'invalid-cursor',
+      message: new RegExp(`^${join(directory, '.ingest-export.json')} does not match the store: .*ingest restore`),
+    })
+  })
+}
+
+t.test('an aborted export leaves no partial file, and rejects with the reason of the signal', async (t) => {
+  const { ingest, submit, directory } = await openProject(t, false)
+  await submit(idsOf('e', 9))
+  const stop = new AbortController()
+  const reason = new Error('stopped')
+  const source: EventSource = {
+    projectId: 'demo',
+    async *readEvents(options) {
+      let left = 5
+      for await (const event of ingest.readEvents(options)) {
+        if (left-- === 0) stop.abort(reason)
+        yield event
+      }
+    },
+  }
+  const oneLine = 120
+  await t.rejects(exportFiles(source, { directory, fileBytesMax: 3 * oneLine, signal: stop.signal }), reason)
+  const left = idsIn(directory)
+  t.ok(left.length > 0 && left.length < 9)
+  t.strictSame(
+    readdirSync(directory).filter((name) => name.endsWith('.part')),
+    [],
+  )
+  await exportFiles(ingest, { directory })
+  t.strictSame(idsIn(directory), idsOf('e', 9))
+})
+
+t.test('all events before a failure are exported, in each format', async (t) => {
+  for (const format of [ndjson(), ndjson({ gzip: true }), parquet()]) {
+    const { ingest, submit, directory } = await openProject(t, false)
+    await submit(idsOf('e', 5))
+    const failure = new Error('damaged')
+    const source: EventSource = {
+      projectId: 'demo',
+      async *readEvents(options) {
+        yield* ingest.readEvents(options)
+        throw failure
+      },
+    }
+    await t.rejects(exportFiles(source, { directory, format }), failure)
+    t.equal(filesIn(directory).length, 1)
+    t.match(await exportFiles(ingest, { directory }), { files: [] })
+  }
+})
+
+t.test('a format that fails leaves no file', async (t) => {
+  const { ingest, submit, directory } = await openProject(t, false)
+  await submit(['a'])
+  const failure = new Error('its own')
+  const format = {
+    extension: 'odd',
+    async *encode() {
+      yield Buffer.from('half')
+      throw failure
+    },
+  }
+  await t.rejects(exportFiles(ingest, { directory, format }), failure)
+  t.strictSame(readdirSync(directory), [])
+})
+
+t.test('invalid options are refused before anything is written', async (t) => {
+  const { ingest, directory } = await openProject(t, false)
+  for (const [name, value] of [
+    ['every', 'week'],
+    ['every', 'toString'],
+    ['fileBytesMax', 0],
+    ['fileBytesMax', 1.5],
+  ] as const) {
+    const options = { directory, [name]: value } as unknown as ExportFilesOptions
+    await t.rejects(exportFiles(ingest, options), { code: 'invalid-argument', message: new RegExp(`^${name} must be`) })
+  }
+  t.notOk(existsSync(directory))
+})
+
+t.test('the length of a line is known without the line', async (t) => {
+  const { clock, ingest, submit } = await openProject(t, false)
+  await submit(['ü', 'line\\nbreak'], { text: '\u2028' })
+  clock.now = Date.UTC(2286, 10, 21)
+  await ingest.submitBatch(Buffer.from('{"events":[{\r\n"projectId":"demo","eventId":"lines"\n}]}'))
+  for await (const event of ingest.readEvents()) t.equal(lineBytes(event), eventLine(event).length)
+})
