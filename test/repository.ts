@@ -43,6 +43,8 @@ export const manifests: readonly Manifest[] = files
       devDependencies: Object.keys(devDependencies),
     }
   })
+  // the manifest of a package for Unity has the same name
+  .filter(({ name }) => !name.startsWith('com.'))
 
 /** One import, re-export, `import()` or `import('…')` type of a file. */
 export interface Import {

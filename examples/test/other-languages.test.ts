@@ -20,11 +20,6 @@ const programs: readonly { name: string; command: string[]; probe: string[] }[] 
   { name: 'curl/send.sh', command: ['sh', 'curl/send.sh'], probe: ['curl', '--version'] },
   { name: 'python/send_batch.py', command: ['python3', 'python/send_batch.py'], probe: ['python3', '--version'] },
   { name: 'go/send_batch.go', command: ['go', 'run', 'go/send_batch.go'], probe: ['go', 'version'] },
-  {
-    name: 'csharp/Program.cs',
-    command: ['dotnet', 'run', '--project', 'csharp', '--artifacts-path'],
-    probe: ['dotnet', '--version'],
-  },
 ]
 
 for (const { name, command, probe } of programs) {
@@ -35,7 +30,7 @@ for (const { name, command, probe } of programs) {
   /** Sends the lines to a server that first responds as the script says. */
   async function run(t: Test, script: Step[], input = lines) {
     const server = await startServer(t, script)
-    const child = start(server, t.testdir())
+    const child = start(server)
     child.stdin.end(input)
     const [[code], output, errors] = await Promise.all([once(child, 'exit'), text(child.stdout), text(child.stderr)])
     return { code, output, errors, bodies: server.bodies }
@@ -96,7 +91,7 @@ for (const { name, command, probe } of programs) {
 
   t.test(`${name} pauses after a 401`, options, async (t) => {
     const server = await startServer(t, [(response) => response.writeHead(401).end()])
-    const child = start(server, t.testdir())
+    const child = start(server)
     child.stdin.end(lines)
     const [words] = await once(child.stderr, 'data')
     t.match(String(words), '401: sending pauses for 5 minutes')
@@ -106,10 +101,9 @@ for (const { name, command, probe } of programs) {
     t.equal(server.bodies.length, 1)
   })
 
-  function start({ env }: { env: NodeJS.ProcessEnv }, directory: string) {
+  function start({ env }: { env: NodeJS.ProcessEnv }) {
     const [file = '', ...args] = command
-    const more = name.startsWith('csharp') ? [directory] : []
-    return spawn(file, [...args, ...more], {
+    return spawn(file, args, {
       cwd: examples,
       env: { ...process.env, ...env },
       stdio: ['pipe', 'pipe', 'pipe'],

@@ -1,0 +1,400 @@
+using System;
+using System.Collections.Generic;
+using System.Diagnostics;
+using System.Globalization;
+using System.IO;
+using System.Linq;
+using System.Net.Http;
+using System.Text;
+using System.Text.RegularExpressions;
+using System.Threading;
+using System.Threading.Tasks;
+
+namespace Ingest {
+    /// <summary>Where a sender sends to, its bounds and its callbacks; README.md has a table.</summary>
+    public sealed class IngestOptions {
+        public string Url { get; set; }
+        public string ProjectId { get; set; }
+        public string Key { get; set; }
+        public TimeSpan FlushAfter { get; set; } = TimeSpan.FromSeconds(2);
+        public TimeSpan Timeout { get; set; } = TimeSpan.FromSeconds(30);
+        public int QueueEventsMax { get; set; } = 10000;
+        public long QueueBytesMax { get; set; } = 16 * 1024 * 1024;
+        public string Spool { get; set; }
+        public IIngestTransport Transport { get; set; } = new HttpClientTransport();
+        public Action<string, IReadOnlyList<string>, string> OnDrop { get; set; }
+        public Action<string, TimeSpan> OnRetry { get; set; }
+        internal double PauseScale { get; set; } = 1;
+    }
+
+    /// <summary>Each event counts once: as accepted, duplicate, queued, or dropped for a reason.</summary>
+    public struct IngestStats {
+        public long Accepted, Duplicates, Retries, QueuedEvents, QueuedBytes;
+        public Dictionary<string, long> Dropped;
+        /// <summary>Of the last attempt, callback or write to the spool; null after a successful attempt.</summary>
+        public string Failure;
+    }
+
+    /// <summary>Sends a request, and sleeps. Replace it where <c>HttpClient</c> cannot run.</summary>
+    public interface IIngestTransport {
+        /// <summary>Sends JSON once, follows no redirect, and reads the body of a 202, up to <c>BytesMax</c>. Throws
+        /// when that takes longer than the time-out, and without a complete response.</summary>
+        Task<IngestResponse> PostAsync(
+            Uri url, Dictionary<string, string> headers, byte[] body, TimeSpan timeout, CancellationToken cancel);
+        /// <summary>Throws <see cref="OperationCanceledException"/> when cancelled.</summary>
+        Task DelayAsync(TimeSpan time, CancellationToken cancel);
+    }
+
+    public sealed class IngestResponse {
+        public const int BytesMax = 4 * 1024 * 1024;
+        public int Status;
+        public string RetryAfter; // as received, or null
+        public byte[] Body = new byte[0];
+    }
+
+    public sealed class HttpClientTransport : IIngestTransport {
+        // following a redirect would send the key to another host
+        private static readonly HttpClient Client =
+            new HttpClient(new HttpClientHandler { AllowAutoRedirect = false }) { Timeout = Timeout.InfiniteTimeSpan };
+
+        public Task DelayAsync(TimeSpan time, CancellationToken cancel) => Task.Delay(time, cancel);
+        public async Task<IngestResponse> PostAsync(
+            Uri url, Dictionary<string, string> headers, byte[] body, TimeSpan timeout, CancellationToken cancel) {
+            using (var stop = CancellationTokenSource.CreateLinkedTokenSource(cancel))
+            using (var request = new HttpRequestMessage(HttpMethod.Post, url)) {
+                stop.CancelAfter(timeout);
+                request.Content = new ByteArrayContent(body);
+                request.Content.Headers.Add("Content-Type", "application/json");
+                foreach (var header in headers) request.Headers.Add(header.Key, header.Value);
+                var untilHeaders = HttpCompletionOption.ResponseHeadersRead;
+                using (var response = await Client.SendAsync(request, untilHeaders, stop.Token).ConfigureAwait(false)) {
+                    var pause = response.Headers.FirstOrDefault(each => each.Key == "Retry-After").Value?.First();
+                    var result = new IngestResponse { Status = (int)response.StatusCode, RetryAfter = pause };
+                    if (result.Status != 202) return result;
+                    var load = response.Content.LoadIntoBufferAsync(IngestResponse.BytesMax);
+                    await Task.WhenAny(load, Task.Delay(-1, stop.Token)).ConfigureAwait(false);
+                    stop.Token.ThrowIfCancellationRequested();
+                    await load.ConfigureAwait(false);
+                    result.Body = await response.Content.ReadAsByteArrayAsync().ConfigureAwait(false);
+                    return result;
+                }
+            }
+        }
+    }
+
+    /// <summary>Sends events in batches, in their order, until each is stored or dropped. Thread-safe. Continues on the
+    /// synchronization context of the constructor, in Unity that of the main thread.</summary>
+    public sealed class IngestSender : IDisposable {
+        private const int BatchEventsMax = 100, EventBytesMax = 262144 - 13; // without {"events":[]}
+        private static readonly TimeSpan Hour = TimeSpan.FromHours(1);
+        private static readonly Encoding Utf8 = new UTF8Encoding(false, true);
+        private sealed class Batch {
+            public readonly List<string> Events = new List<string>();
+            public readonly TaskCompletionSource<bool> Done =
+                new TaskCompletionSource<bool>(TaskCreationOptions.RunContinuationsAsynchronously);
+            public TimeSpan DueAt;
+            public bool IsSealed;
+            public string Path;
+            public int Bytes, Spooled; // of the events, in UTF-8; how many of the first are in the file
+        }
+
+        private readonly object gate = new object();
+        private readonly IngestOptions options;
+        private readonly Uri url;
+        private readonly Stopwatch clock = Stopwatch.StartNew();
+        private readonly Random random = new Random(Guid.NewGuid().GetHashCode());
+        private readonly List<Batch> batches = new List<Batch>(); // the first may be in flight, the last is filled
+        private readonly CancellationTokenSource ending = new CancellationTokenSource();
+        private readonly FileStream spoolLock;
+        private CancellationTokenSource wake = new CancellationTokenSource();
+        private TimeSpan retryAt, deadlineAt = TimeSpan.MaxValue;
+        private double backoffSeconds = 1;
+        private long fileNumber;
+        private IngestStats stats = new IngestStats { Dropped = new Dictionary<string, long>() };
+        private volatile bool isClosing, isEnded;
+
+        /// <exception cref="ArgumentException">An option is missing or out of range.</exception>
+        /// <exception cref="IOException">The spool is in use, or cannot be.</exception>
+        public IngestSender(IngestOptions options) {
+            this.options = options;
+            var isUrl = Uri.TryCreate(options.Url?.TrimEnd('/') + "/v1/events/batch", UriKind.Absolute, out url);
+            Check(isUrl && url.Scheme.StartsWith("http"), "Url must be an http or https address.");
+            Check(Regex.IsMatch(options.ProjectId ?? "", @"\A[A-Za-z0-9._-]{1,64}\z"), "ProjectId is no project id.");
+            Check(Regex.IsMatch(options.Key ?? "", @"\A[!-~]+\z"), "Key must be a key of the project.");
+            Check(options.Timeout > TimeSpan.Zero && options.FlushAfter >= TimeSpan.Zero, "Times must be positive.");
+            Check(options.QueueEventsMax > 0 && options.QueueBytesMax > 0, "The queue must hold an event.");
+            if (!string.IsNullOrEmpty(options.Spool)) {
+                Directory.CreateDirectory(options.Spool);
+                spoolLock = new FileStream(SpoolPath("lock"), FileMode.Create, FileAccess.Write, FileShare.None);
+                ReadSpool();
+            }
+            Run();
+        }
+
+        /// <summary>Queues an event, a JSON object as text, and returns its <c>eventId</c>. Adds a missing
+        /// <c>eventId</c> and <c>projectId</c>. Drops and counts an event that does not fit, or after a close.</summary>
+        /// <exception cref="ArgumentException">Not a JSON object, or an invalid <c>eventId</c>.</exception>
+        public string Send(string json) {
+            var members = ParseObject(json) ?? throw new ArgumentException("An event must be a JSON object.");
+            var hasId = members.TryGetValue("eventId", out var given);
+            var eventId = hasId ? given as string : Guid.NewGuid().ToString();
+            Check(Regex.IsMatch(eventId ?? "", "\\A[^\0-\x1f\x7f]+\\z") && Utf8.GetByteCount(eventId) <= 256,
+                "eventId must be a string of 1 to 256 bytes without control characters.");
+            var added = members.ContainsKey("projectId") ? "" : $"\"projectId\":\"{options.ProjectId}\",";
+            if (!hasId) added += $"\"eventId\":\"{eventId}\",";
+            if (members.Count == 0) added = added.TrimEnd(',');
+            // line breaks are only between tokens; in the spool they would end the event
+            var text = "{" + added + json.Trim().Substring(1).Replace('\r', ' ').Replace('\n', ' ');
+            var bytes = Utf8.GetByteCount(text);
+            string reason;
+            lock (gate) {
+                var bytesLeft = options.QueueBytesMax - stats.QueuedBytes;
+                var isFull = stats.QueuedEvents >= options.QueueEventsMax || bytes > bytesLeft;
+                reason = isClosing ? "closed" : bytes > EventBytesMax ? "too_large" : isFull ? "queue_overflow" : null;
+                if (reason == null) Enqueue(text, bytes);
+            }
+            if (reason != null) Drop(reason, new[] { text }, "The event was not queued.");
+            return eventId;
+        }
+
+        /// <summary>Sends now. Completes when all events sent before are stored or dropped, or at the end.</summary>
+        public Task FlushAsync() {
+            lock (gate) {
+                if (batches.Count == 0 || isEnded) return Task.CompletedTask;
+                batches.Last().DueAt = TimeSpan.Zero;
+                wake.Cancel();
+                return batches.Last().Done.Task;
+            }
+        }
+
+        public IngestStats Stats() { lock (gate) return stats; }
+        /// <summary>Takes no further events and sends the queue until the deadline, less if no retry fits. The rest
+        /// stays queued in the spool, or is dropped as <c>closed</c>. A second close only shortens the first.</summary>
+        public async Task<IngestStats> CloseAsync(TimeSpan deadline) {
+            lock (gate) {
+                isClosing = true;
+                if (clock.Elapsed + deadline < deadlineAt) deadlineAt = clock.Elapsed + deadline;
+                wake.Cancel();
+            }
+            if (deadline > TimeSpan.Zero) await PauseAsync(deadline, ending.Token);
+            End();
+            return Stats();
+        }
+
+        public void Dispose() => End();
+
+        private async void Run() {
+            while (!isEnded) {
+                Batch batch;
+                TimeSpan pause;
+                CancellationToken woken;
+                lock (gate) {
+                    if (wake.IsCancellationRequested) wake = new CancellationTokenSource();
+                    woken = wake.Token; // cancelled by any later change
+                    batch = batches.FirstOrDefault();
+                    var isDue = isClosing || batches.Count > 1 || batch?.Events.Count == BatchEventsMax;
+                    var dueAt = batch == null ? clock.Elapsed + Hour : isDue ? TimeSpan.Zero : batch.DueAt;
+                    pause = (dueAt > retryAt ? dueAt : retryAt) - clock.Elapsed;
+                    if (batch != null && pause <= TimeSpan.Zero) batch.IsSealed = true;
+                }
+                if (isClosing && (batch == null || retryAt >= deadlineAt)) End();
+                else if (pause > TimeSpan.Zero) await PauseAsync(pause, woken);
+                else await AttemptAsync(batch);
+            }
+        }
+
+        private async Task AttemptAsync(Batch batch) {
+            var response = new IngestResponse();
+            string failure;
+            try {
+                var headers = new Dictionary<string, string> { ["X-Project-Id"] = options.ProjectId };
+                headers["X-Ingestion-Key"] = options.Key;
+                var body = Utf8.GetBytes("{\"events\":[" + string.Join(",", batch.Events) + "]}");
+                response = await options.Transport.PostAsync(url, headers, body, options.Timeout, ending.Token);
+                failure = $"The server responded with {response.Status}.";
+            } catch (Exception error) {
+                failure = error is OperationCanceledException ? "It timed out." : error.GetBaseException().Message;
+            }
+            var text = Encoding.UTF8.GetString(response.Body);
+            var result = ParseObject(response.Status == 202 ? text : null);
+            var rejected = FindRejected(result, batch.Events);
+            var isDropped = response.Status == 400 || response.Status == 413;
+            lock (gate) {
+                if (isEnded) return;
+                stats.Failure = rejected == null ? failure : null;
+                stats.Accepted += rejected == null ? 0 : Whole(result, "accepted");
+                stats.Duplicates += rejected == null ? 0 : Whole(result, "duplicates");
+                if (rejected != null || isDropped) Remove(batch);
+            }
+            if (rejected != null) Drop("rejected", rejected, text);
+            else if (isDropped) Drop(response.Status == 400 ? "bad_request" : "too_large", batch.Events, failure);
+            else PauseBeforeRetry(response, failure);
+            if (rejected != null || isDropped) batch.Done.TrySetResult(true);
+        }
+
+        private void PauseBeforeRetry(IngestResponse response, string failure) {
+            var isUnauthorized = response.Status == 401 || response.Status == 403;
+            var backoff = TimeSpan.FromSeconds(random.NextDouble() * backoffSeconds);
+            var pause = isUnauthorized ? TimeSpan.FromMinutes(5) : ParseRetryAfter(response.RetryAfter) + backoff;
+            backoffSeconds = isUnauthorized ? 1 : Math.Min(backoffSeconds * 2, 60);
+            retryAt = clock.Elapsed + TimeSpan.FromTicks((long)(pause.Ticks * options.PauseScale));
+            lock (gate) stats.Retries++;
+            Try(() => options.OnRetry?.Invoke(failure, pause));
+        }
+
+        private async Task PauseAsync(TimeSpan time, CancellationToken woken) {
+            try { await options.Transport.DelayAsync(time, woken); }
+            catch (OperationCanceledException) { await Task.Yield(); } // lets the call that cancelled the pause return
+        }
+
+        private void End() {
+            lock (ending) { // until the drops are counted
+                if (isEnded) return;
+                List<string> lost;
+                lock (gate) {
+                    isClosing = isEnded = true;
+                    lost = batches.SelectMany(batch => batch.Events.Skip(batch.Spooled)).ToList();
+                    stats.QueuedEvents -= lost.Count;
+                    stats.QueuedBytes -= lost.Sum(text => (long)Utf8.GetByteCount(text));
+                    spoolLock?.Dispose();
+                }
+                Drop("closed", lost, "The sender was closed.");
+            }
+            ending.Cancel();
+            wake.Cancel();
+            foreach (var batch in batches) batch.Done.TrySetResult(false);
+        }
+
+        private void Enqueue(string text, int bytes) {
+            var batch = batches.LastOrDefault();
+            if (batch == null || batch.IsSealed || batch.Events.Count == BatchEventsMax
+                || batch.Bytes + batch.Events.Count + bytes > EventBytesMax) { // with a comma for each event
+                batches.Add(batch = new Batch { DueAt = clock.Elapsed + options.FlushAfter });
+                wake.Cancel();
+            }
+            if (spoolLock != null && batch.Spooled == batch.Events.Count) Append(batch, text);
+            Add(batch, text, bytes);
+            if (batch.Events.Count == BatchEventsMax) wake.Cancel();
+        }
+
+        private void Add(Batch batch, string text, int bytes) {
+            batch.Events.Add(text);
+            batch.Bytes += bytes;
+            stats.QueuedEvents++;
+            stats.QueuedBytes += bytes;
+        }
+
+        private void Remove(Batch batch) {
+            backoffSeconds = 1;
+            batches.Remove(batch);
+            stats.QueuedEvents -= batch.Events.Count;
+            stats.QueuedBytes -= batch.Bytes;
+            if (batch.Path != null) Try(() => File.Delete(batch.Path));
+        }
+
+        private void Drop(string reason, IReadOnlyList<string> events, string detail, int unreadable = 0) {
+            if (events.Count + unreadable == 0) return;
+            lock (gate) {
+                stats.Dropped.TryGetValue(reason, out var count);
+                // a copy, as results of Stats share the former
+                stats.Dropped = new Dictionary<string, long>(stats.Dropped);
+                stats.Dropped[reason] = count + events.Count + unreadable;
+            }
+            Try(() => options.OnDrop?.Invoke(reason, events, detail));
+        }
+
+        private void Try(Action action) {
+            try { action(); }
+            catch (Exception error) { lock (gate) stats.Failure = error.Message; }
+        }
+
+        // the spool has a file for each batch, with an event a line, deleted when the batch is stored or dropped
+        private string SpoolPath(string name) => Path.Combine(options.Spool, $"{name}.{options.ProjectId}.spool");
+        private void ReadSpool() {
+            var damaged = 0;
+            foreach (var path in Directory.GetFiles(options.Spool).OrderBy(path => path, StringComparer.Ordinal)) {
+                long.TryParse(Path.GetFileName(path).Split('.')[0], out var number);
+                if (path != SpoolPath(number.ToString("D16"))) continue;
+                fileNumber = number;
+                var batch = new Batch { Path = path, IsSealed = true };
+                var lines = File.ReadAllText(path).Split('\n');
+                foreach (var line in lines.Take(lines.Length - 1)) { // the last was not written to its end
+                    if (ParseObject(line) == null) damaged++;
+                    else Add(batch, line, Utf8.GetByteCount(line));
+                }
+                batch.Spooled = batch.Events.Count;
+                if (batch.Spooled > 0) batches.Add(batch);
+                else File.Delete(path);
+            }
+            Drop("damaged", new string[0], "Unreadable in the spool.", damaged);
+        }
+
+        // once the operating system has the event, it outlives the process, but not a power loss
+        private void Append(Batch batch, string text) => Try(() => {
+            batch.Path = batch.Path ?? SpoolPath((++fileNumber).ToString("D16"));
+            File.AppendAllText(batch.Path, text + "\n");
+            batch.Spooled++;
+        });
+
+        /// <summary>Seconds or a date, at most an hour; zero for anything else.</summary>
+        private static TimeSpan ParseRetryAfter(string value) {
+            var isDate = DateTimeOffset.TryParseExact(value, "r", CultureInfo.InvariantCulture, 0, out var date);
+            var time = isDate ? date - DateTimeOffset.UtcNow : TimeSpan.Zero;
+            var isNumber = double.TryParse(value, NumberStyles.None, CultureInfo.InvariantCulture, out var seconds);
+            if (isNumber) time = TimeSpan.FromSeconds(Math.Min(seconds, 3600));
+            return time < TimeSpan.Zero ? TimeSpan.Zero : time > Hour ? Hour : time;
+        }
+
+        private static void Check(bool isTrue, string message) { if (!isTrue) throw new ArgumentException(message); }
+        /// <summary>Null for a result that does not account for each event, such as that of a proxy.</summary>
+        private static List<string> FindRejected(Dictionary<string, object> result, List<string> events) {
+            object list = null;
+            if (result?.TryGetValue("rejected", out list) != true || !(list is List<object> entries)) return null;
+            var indexes = new HashSet<int>(entries.OfType<Dictionary<string, object>>()
+                .Where(each => each.TryGetValue("issues", out var issues) && issues is List<object>)
+                .Select(each => Whole(each, "index")).Where(at => at >= 0 && at < events.Count));
+            var sum = Whole(result, "accepted") + Whole(result, "duplicates") + indexes.Count;
+            var isComplete = sum == events.Count && indexes.Count == entries.Count;
+            return isComplete ? indexes.Select(at => events[at]).ToList() : null;
+        }
+
+        /// <summary>A count of events, or a number that makes any sum wrong.</summary>
+        private static int Whole(Dictionary<string, object> members, string name) {
+            var number = members.TryGetValue(name, out var value) && value is double ? (double)value : -1;
+            return number >= 0 && number <= BatchEventsMax && number % 1 == 0 ? (int)number : -1000;
+        }
+
+        private static readonly Regex Tokens = new Regex(@"\A[ \t\r\n]*(?>(?<token>[{}\[\],:]|true|false|null"
+            + @"|-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?"
+            + @"|""(?>[^""\\\x00-\x1f]+|\\(?:[""\\/bfnrt]|u[0-9a-fA-F]{4}))*"")[ \t\r\n]*)*\z");
+
+        /// <summary>The members, with null for words but numbers; null for anything but a JSON object.</summary>
+        private static Dictionary<string, object> ParseObject(string json) {
+            var captures = Tokens.Match(json ?? "").Groups["token"].Captures.Cast<Capture>();
+            var tokens = new Queue<string>(captures.Select(capture => capture.Value).Append("")); // "" marks the end
+            try {
+                var value = ParseValue(tokens, 0) as Dictionary<string, object>;
+                return tokens.Count == 1 ? value : null;
+            } catch (ArgumentException) { return null; }
+        }
+
+        private static object ParseValue(Queue<string> tokens, int depth) {
+            var token = tokens.Dequeue();
+            Check(depth <= 64 && !",:]}".Contains(token), "not JSON");
+            if (token[0] == '"') return Regex.Unescape(token.Substring(1, token.Length - 2));
+            var isNumber = double.TryParse(token, NumberStyles.Float, CultureInfo.InvariantCulture, out var number);
+            if (token != "{" && token != "[") return isNumber ? number : (object)null;
+            var members = new Dictionary<string, object>();
+            var items = new List<object>();
+            var end = token == "{" ? "}" : "]";
+            for (token = tokens.Peek() == end ? tokens.Dequeue() : ","; token != end; token = tokens.Dequeue()) {
+                Check(token == ",", "not JSON");
+                items.Add(ParseValue(tokens, depth + 1));
+                if (end == "]") continue;
+                Check(items.Last() is string && tokens.Dequeue() == ":", "not JSON");
+                members[(string)items.Last()] = ParseValue(tokens, depth + 1);
+            }
+            return end == "}" ? members : (object)items;
+        }
+    }
+}

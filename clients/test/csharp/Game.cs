@@ -1,0 +1,16 @@
+using System;
+using UnityEngine;
+
+[Serializable]
+public sealed class RoundStart {
+    public string type = "round.start";
+    public string buildId;
+    public int players;
+}
+
+public sealed class Round : MonoBehaviour {
+    private void Start() {
+        var ingest = FindObjectOfType<IngestBehaviour>();
+        ingest.Send(new RoundStart { buildId = Application.version, players = 4 });
+    }
+}
