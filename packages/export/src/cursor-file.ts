@@ -11,6 +11,8 @@ export interface FileContent {
   /** Times of receipt of the first and the last event, in milliseconds since 1970. */
   firstReceivedAt: number
   lastReceivedAt: number
+  /** For each column with values that did not fit its type, and are null: their number. Without any, it is missing. */
+  mistyped?: Record<string, number>
 }
 
 /** A completed file, which never changes under its name. */

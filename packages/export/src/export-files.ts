@@ -138,6 +138,11 @@ async function writeEvents(
     for await (const chunk of chunks) await writeAll(file, chunk)
   }
 
-  await pipeline(format.encode(counted()), writeChunks, { signal })
+  function onMistyped(column: string): void {
+    content.mistyped ??= {}
+    content.mistyped[column] = (content.mistyped[column] ?? 0) + 1
+  }
+
+  await pipeline(format.encode(counted(), onMistyped), writeChunks, { signal })
   return content
 }

@@ -4,6 +4,9 @@ import type { StoredEvent } from '@ingest/core'
 export interface FileFormat {
   /** Without the dot, such as `ndjson.gz`. */
   extension: string
-  /** The bytes of one file. If `events` fails, the file should be completed before the error is thrown. */
-  encode(events: AsyncIterable<StoredEvent>): AsyncIterable<Uint8Array>
+  /**
+   * The bytes of one file. If `events` fails, the file should be completed before the error is thrown. `onMistyped`
+   * is called for each value that is null because it does not fit the type of its column.
+   */
+  encode(events: AsyncIterable<StoredEvent>, onMistyped?: (column: string) => void): AsyncIterable<Uint8Array>
 }

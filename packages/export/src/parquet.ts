@@ -1,45 +1,76 @@
-import { gzipSync } from 'node:zlib'
-import type { StoredEvent } from '@ingest/core'
-import { type JsonObject, knownFields } from '@ingest/core/internal'
+import { compress, init } from '@bokuweb/zstd-wasm'
+import { IngestError, type StoredEvent } from '@ingest/core'
+import { isTimestamp, type JsonObject, knownFields, parsePointer } from '@ingest/core/internal'
 import { ByteWriter, ParquetWriter, type SchemaElement } from 'hyparquet-writer'
 import type { FileFormat } from './file-format.ts'
 
+/** A member of events that gets a typed column of its own. */
+export interface ParquetColumn {
+  name: string
+  /** A JSON Pointer (RFC 6901), such as `/properties/score`. */
+  pointer: string
+  type: ParquetColumnType
+}
+
+/**
+ * `string` also takes integers, as digits; `int` has 64 bits, of which JavaScript reads ±(2^53 - 1); `float` has 64 bits;
+ * `timestamp` takes RFC 3339 times with a zone and integer milliseconds since 1970.
+ */
+export type ParquetColumnType = 'string' | 'int' | 'float' | 'boolean' | 'timestamp'
+
 export interface ParquetOptions {
-  /** Compresses pages with gzip instead of snappy, which is faster and larger. Default: false. */
-  gzip?: boolean
+  /** Typed columns. A missing member is null, and so is a value that does not fit, which is counted. Default: none. */
+  columns?: readonly ParquetColumn[]
+  /** Whether the column `event` has the whole event. Default: true. */
+  event?: boolean
   /** Maximum rows of a row group. Default: 50,000. */
   groupRowsMax?: number
-  /** A row group ends when its events reach this size. Default: 16 MiB. */
+  /** A row group ends when its events reach this size. Default: 8 MiB. */
   groupBytesMax?: number
 }
 
 const groupRowsMaxDefault = 50_000
-const groupBytesMaxDefault = 16 * 1024 * 1024
+const groupBytesMaxDefault = 8 * 1024 * 1024
+/** Level 3, the default of zstd, takes longer for files of the same size. */
+const zstdLevel = 1
 
 /**
- * Parquet files, with one row group in memory at a time. Columns: `cursor`, `receivedAt`, `eventId`, `projectId`, the
- * well-known fields, and `event`, the bytes of the event as it was sent.
+ * Parquet files, compressed with zstd, with one row group in memory at a time. Columns: `cursor`, `receivedAt`, `eventId`,
+ * `projectId`, the well-known fields, those of `columns`, and `event`, the bytes of the event as it was sent.
  *
  * A missing well-known field is null. Integers are decimal strings; `timestamp` is a time in milliseconds, and null for a
  * leap second or a year after 9999, which Parquet cannot represent.
+ *
+ * @throws {IngestError} `invalid-argument` for invalid columns
  */
-export function parquet(options: ParquetOptions = {}): FileFormat {
-  return { extension: 'parquet', encode: (events) => encodeParquet(events, options) }
+export function parquet({ columns = [], event = true, ...limits }: ParquetOptions = {}): FileFormat {
+  checkColumns(columns)
+  const all = [...metadataColumns, ...columns.map(toColumn), ...(event ? [eventColumn] : [])]
+  return {
+    extension: 'parquet',
+    encode: (events, onMistyped) => encodeParquet(events, { columns: all, onMistyped, ...limits }),
+  }
+}
+
+interface EncodeOptions extends Omit<ParquetOptions, 'columns' | 'event'> {
+  columns: readonly Column[]
+  onMistyped: ((column: string) => void) | undefined
 }
 
 async function* encodeParquet(
   events: AsyncIterable<StoredEvent>,
-  { gzip = false, groupRowsMax = groupRowsMaxDefault, groupBytesMax = groupBytesMaxDefault }: ParquetOptions,
+  { columns, onMistyped, groupRowsMax = groupRowsMaxDefault, groupBytesMax = groupBytesMaxDefault }: EncodeOptions,
 ): AsyncGenerator<Buffer, void> {
+  await loadZstd()
   const bytes = new ByteWriter()
   const file = new ParquetWriter({
     writer: bytes,
     schema: [{ name: 'events', num_children: columns.length }, ...columns.map(({ element }) => element)],
-    codec: gzip ? 'GZIP' : 'SNAPPY',
-    compressors: { GZIP: gzipSync },
+    codec: 'ZSTD',
+    compressors: { ZSTD: (page) => compress(Buffer.from(page.buffer, page.byteOffset, page.byteLength), zstdLevel) },
     createdBy: 'ingest',
   })
-  let group = columns.map((): unknown[] => [])
+  let group = columns.map((): Value[] => [])
   let rows = 0
   let eventBytes = 0
 
@@ -64,7 +95,11 @@ async function* encodeParquet(
 
   for await (const event of events) {
     const fields = parseFields(event)
-    for (const [i, { read }] of columns.entries()) group[i]?.push(read(event, fields))
+    for (const [i, { read, element }] of columns.entries()) {
+      const value = read(event, fields)
+      if (value === undefined) onMistyped?.(element.name)
+      group[i]?.push(value ?? null)
+    }
     rows++
     eventBytes += event.bytes.length
     if (rows === groupRowsMax || eventBytes >= groupBytesMax) yield await endGroup()
@@ -74,10 +109,20 @@ async function* encodeParquet(
   yield flush()
 }
 
+let zstd: Promise<void> | undefined
+
+function loadZstd(): Promise<void> {
+  zstd ??= init()
+  return zstd
+}
+
+type Value = string | number | bigint | boolean | Buffer | null
+
 interface Column {
   element: SchemaElement
-  read(event: StoredEvent, fields: JsonObject): string | bigint | Buffer | null
-  encoding?: 'PLAIN'
+  /** Undefined for a value that does not fit. */
+  read(event: StoredEvent, fields: JsonObject): Value | undefined
+  encoding?: 'PLAIN' | 'DELTA_BINARY_PACKED'
   statistics?: false
 }
 
@@ -89,46 +134,112 @@ const time = {
 } as const
 const required = { repetition_type: 'REQUIRED' } as const
 const optional = { repetition_type: 'OPTIONAL' } as const
+/** Where all values differ, a dictionary does not help. */
+const plain = { encoding: 'PLAIN' } as const
+/** Neighbouring times are close to each other. */
+const delta = { encoding: 'DELTA_BINARY_PACKED' } as const
 
-const columns: Column[] = [
-  { element: { name: 'cursor', ...text, ...required }, read: ({ cursor }) => cursor },
-  { element: { name: 'receivedAt', ...time, ...required }, read: ({ receivedAt }) => BigInt(receivedAt) },
-  ...['eventId', 'projectId'].map(
-    (name): Column => ({
-      element: { name, ...text, ...required },
-      read: (_, fields) => toText(fields[name]) ?? '',
-    }),
-  ),
+const metadataColumns: Column[] = [
+  { element: { name: 'cursor', ...text, ...required }, read: ({ cursor }) => cursor, ...plain },
+  { element: { name: 'receivedAt', ...time, ...required }, read: ({ receivedAt }) => BigInt(receivedAt), ...delta },
+  { element: { name: 'eventId', ...text, ...required }, read: (_, { eventId }) => toText(eventId) ?? '', ...plain },
+  { element: { name: 'projectId', ...text, ...required }, read: (_, { projectId }) => toText(projectId) ?? '' },
   ...knownFields.map(({ name, text: kind }): Column => {
     const isTime = kind === 'timestamp'
     const convert = isTime ? toTime : toText
     return {
       element: { name, ...(isTime ? time : text), ...optional },
-      read: (_, fields) => convert(fields[name]),
+      read: (_, fields) => convert(fields[name]) ?? null,
+      ...(isTime && delta),
     }
   }),
-  {
-    element: { name: 'event', ...text, ...required },
-    // a copy: the view would keep a much larger buffer in memory
-    read: ({ bytes }) => Buffer.from(bytes),
-    // all values differ, so neither a dictionary nor statistics help
-    encoding: 'PLAIN',
-    statistics: false,
-  },
 ]
+
+const eventColumn: Column = {
+  element: { name: 'event', ...text, ...required },
+  // a copy: the view would keep a much larger buffer in memory
+  read: ({ bytes }) => Buffer.from(bytes),
+  ...plain,
+  statistics: false,
+}
+
+interface ColumnKind {
+  element: Pick<SchemaElement, 'type' | 'converted_type' | 'logical_type'>
+  /** Undefined for a value that does not fit. */
+  convert(value: unknown): Value | undefined
+}
+
+const kinds: Record<ParquetColumnType, ColumnKind> = {
+  string: { element: text, convert: toText },
+  int: { element: { type: 'INT64' }, convert: toInt },
+  float: { element: { type: 'DOUBLE' }, convert: (value) => (Number.isFinite(value) ? (value as number) : undefined) },
+  boolean: { element: { type: 'BOOLEAN' }, convert: (value) => (typeof value === 'boolean' ? value : undefined) },
+  timestamp: { element: time, convert: toTime },
+}
+
+/** The types of columns, for help and messages. */
+export const parquetColumnTypes = Object.keys(kinds) as ParquetColumnType[]
+
+function toColumn({ name, pointer, type }: ParquetColumn): Column {
+  const { element, convert } = kinds[type]
+  const tokens = parsePointer(pointer) ?? []
+  return {
+    element: { name, ...element, ...optional },
+    read(_, fields) {
+      const value = valueAt(fields, tokens)
+      return value === undefined || value === null ? null : convert(value)
+    },
+  }
+}
+
+/** Columns of the files, and those that `partition` adds. SQL engines ignore the case of names. */
+const takenNames = [...metadataColumns, eventColumn].map(({ element }) => element.name).concat('dt', 'hour')
+
+function checkColumns(columns: readonly ParquetColumn[]): void {
+  const taken = new Set(takenNames.map((name) => name.toLowerCase()))
+  for (const { name, pointer, type } of columns) {
+    const problem = problemOf({ name, pointer, type }, taken)
+    if (problem !== undefined) throw new IngestError('invalid-argument', `The column ${name} ${problem}`)
+    taken.add(name.toLowerCase())
+  }
+}
+
+function problemOf({ name, pointer, type }: ParquetColumn, taken: ReadonlySet<string>): string | undefined {
+  if (!/^[^\s=]/.test(name)) return 'needs a name.'
+  if (taken.has(name.toLowerCase())) return 'exists already: use another name.'
+  if (!Object.hasOwn(kinds, type)) return `has an unknown type, ${type}: use one of ${parquetColumnTypes.join(', ')}.`
+  if (parsePointer(pointer) === undefined) return `has no JSON Pointer: ${pointer}. Use one such as /properties/score.`
+  return undefined
+}
 
 function parseFields({ bytes }: StoredEvent): JsonObject {
   return JSON.parse(Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength).toString())
 }
 
-function toText(value: unknown): string | null {
-  return typeof value === 'string' ? value : Number.isSafeInteger(value) ? String(value) : null
+function valueAt(fields: unknown, tokens: readonly string[]): unknown {
+  let value = fields
+  for (const token of tokens) {
+    if (typeof value !== 'object' || value === null || !Object.hasOwn(value, token)) return undefined
+    // the length of an array is not a member of the JSON
+    if (Array.isArray(value) && token === 'length') return undefined
+    value = (value as JsonObject)[token]
+  }
+  return value
 }
 
-/** RFC 3339 has four-digit years; many readers reject later times. */
-const timeMax = Date.UTC(9999, 11, 31, 23, 59, 59, 999)
+function toText(value: unknown): string | undefined {
+  return typeof value === 'string' ? value : Number.isSafeInteger(value) ? String(value) : undefined
+}
 
-function toTime(value: unknown): bigint | null {
-  const ms = typeof value === 'string' ? Date.parse(value) : value
-  return Number.isSafeInteger(ms) && (ms as number) <= timeMax ? BigInt(ms as number) : null
+function toInt(value: unknown): bigint | undefined {
+  return Number.isSafeInteger(value) ? BigInt(value as number) : undefined
+}
+
+/** RFC 3339 has years of four digits; many readers reject other times. */
+const [timeMin, timeMax] = [Date.parse('0000-01-01T00:00:00Z'), Date.UTC(9999, 11, 31, 23, 59, 59, 999)]
+
+function toTime(value: unknown): bigint | undefined {
+  const ms = typeof value === 'string' && isTimestamp(value) ? Date.parse(value) : value
+  const isTime = Number.isSafeInteger(ms) && (ms as number) >= timeMin && (ms as number) <= timeMax
+  return isTime ? BigInt(ms as number) : undefined
 }

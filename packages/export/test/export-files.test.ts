@@ -1,8 +1,9 @@
 import { existsSync, readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { gunzipSync } from 'node:zlib'
+import { decompress } from '@bokuweb/zstd-wasm'
 import { createClient } from '@ingest/client'
-import { createIngest, eventLine, type Ingest, openMemoryStore } from '@ingest/core'
+import { createIngest, type EmbeddedIngest, eventLine, type Ingest, openMemoryStore } from '@ingest/core'
 import { serve } from '@ingest/server'
 import { parquetReadObjects } from 'hyparquet'
 import t, { type Test } from 'tap'
@@ -19,18 +20,22 @@ const filesIn = (directory: string) => readdirSync(directory).filter((name) => !
 async function openProject(t: Test, isServed: boolean, directory = join(t.testdir({}), 'files')) {
   const clock = { now: noon }
   const embedded = createIngest({ store: openMemoryStore(), now: () => clock.now })
-  const server = await serve({ ingest: embedded, host: '127.0.0.1', port: 0 })
-  const { key } = await embedded.keys.create('demo')
+  t.teardown(() => embedded.close())
+  const ingest: Ingest = isServed ? await connect(t, embedded) : embedded.project('demo')
+  const submit = (ids: readonly string[], more = {}) =>
+    ingest.submitBatch({ events: ids.map((eventId) => ({ projectId: 'demo', eventId, ...more })) })
+  return { clock, ingest, submit, directory }
+}
+
+async function connect(t: Test, ingest: EmbeddedIngest): Promise<Ingest> {
+  const server = await serve({ ingest, host: '127.0.0.1', port: 0 })
+  const { key } = await ingest.keys.create('demo')
   const client = createClient({ url: server.url, projectId: 'demo', key })
   t.teardown(async () => {
     await client.close()
     await server.close()
-    await embedded.close()
   })
-  const ingest: Ingest = isServed ? client : embedded.project('demo')
-  const submit = (ids: readonly string[], more = {}) =>
-    ingest.submitBatch({ events: ids.map((eventId) => ({ projectId: 'demo', eventId, ...more })) })
-  return { clock, ingest, submit, directory }
+  return client
 }
 
 function textOf(path: string): string {
@@ -61,7 +66,7 @@ for (const isServed of [false, true]) {
     const [, , last = ''] = filesIn(directory)
     t.equal(files[0]?.file, last)
     const file = new Uint8Array(readFileSync(join(directory, last))).buffer
-    const rows = await parquetReadObjects({ file })
+    const rows = await parquetReadObjects({ file, compressors: { ZSTD: (bytes) => decompress(bytes) } })
     t.strictSame(
       rows.map(({ eventId }) => eventId),
       idsOf('b', 3),

@@ -1,7 +1,8 @@
 import { join } from 'node:path'
 import { IngestError, type ReadEventsOptions } from '@ingest/core'
 import { exportFiles, type FileFormat, type FilesExport, ndjson, type Period } from '@ingest/export'
-import { Command, Option } from 'commander'
+import type { ParquetColumn } from '@ingest/export/parquet'
+import { Command, InvalidArgumentError, Option } from 'commander'
 import { addTargetOptions, connectToKnown, parseTarget, type Target } from '../connect.ts'
 import { type Io, type PrintOptions, printResult, writeStdout } from '../io.ts'
 import {
@@ -29,13 +30,15 @@ interface FileOptions extends SelectionOptions, PrintOptions {
   maxSize: number
   format: 'ndjson' | 'parquet'
   gzip?: true
+  column?: ParquetColumn[]
+  event: boolean
   cursorFile?: string
 }
 
 type ExportOptions = Omit<FileOptions, 'output'> & { output?: string }
 
 /** Options that require --output. */
-const fileOptions = ['every', 'maxSize', 'format', 'gzip', 'cursorFile'] as const
+const fileOptions = ['every', 'maxSize', 'format', 'gzip', 'column', 'event', 'cursorFile'] as const
 
 /** `ingest export`. */
 export function exportCommand(io: Io): Command {
@@ -68,7 +71,13 @@ export function exportCommand(io: Io): Command {
         .argParser(byteCount(1, 2 ** 40)),
     )
     .addOption(new Option('--format <format>', 'file format').choices(['ndjson', 'parquet']).default('ndjson'))
-    .option('--gzip', 'compress files with gzip: .ndjson.gz, or Parquet pages instead of snappy')
+    .option('--gzip', 'compress NDJSON with gzip: .ndjson.gz; Parquet is always compressed, with zstd')
+    .option(
+      '--column <name=pointer:type>',
+      'add a typed column to Parquet, such as score=/properties/score:int; the types are string, int, float, boolean and timestamp; may be repeated',
+      addColumn,
+    )
+    .option('--no-event', 'leave out the Parquet column of the whole event')
     .option(
       '--cursor-file <file>',
       'file that stores the position of the export; by default .ingest-export.json in the directory',
@@ -105,6 +114,16 @@ Examples:
   ingest export --store data/games --project demo --output export --every day --gzip
   INGEST_KEY=… ingest export --url http://127.0.0.1:8787 --project demo --type round.end --from 10m
 `
+
+/** Parses a column, and adds it to those before it. @throws {InvalidArgumentError} */
+function addColumn(text: string, columns: readonly ParquetColumn[] = []): ParquetColumn[] {
+  const [, name, pointer, type] = /^([^=]+)=(\/.*):([^:]+)$/.exec(text) ?? []
+  if (name === undefined || pointer === undefined || type === undefined) {
+    throw new InvalidArgumentError('Expected a name, a JSON Pointer and a type, such as score=/properties/score:int.')
+  }
+  // parquet() checks the type
+  return [...columns, { name, pointer, type: type as ParquetColumn['type'] }]
+}
 
 /** @throws {IngestError} `invalid-argument` for an invalid time or range. */
 function parseSelection(options: SelectionOptions): ReadEventsOptions {
@@ -156,11 +175,16 @@ async function exportToFiles(io: Io, options: FileOptions, target: Target): Prom
   await printResult(io, options, toJsonResult(result, options), formatSummary(result, options))
 }
 
-async function toFormat({ format, ...options }: FileOptions): Promise<FileFormat> {
-  const gzip = options.gzip === true
-  if (format === 'ndjson') return ndjson({ gzip })
+/** @throws {IngestError} `invalid-argument` for options of the other format, and for invalid columns */
+async function toFormat({ format, gzip, column: columns = [], event }: FileOptions): Promise<FileFormat> {
+  if (format === 'ndjson') {
+    const misplaced = columns.length > 0 ? '--column' : event ? undefined : '--no-event'
+    if (misplaced === undefined) return ndjson({ gzip: gzip === true })
+    throw new IngestError('invalid-argument', `${misplaced} requires --format parquet.`)
+  }
+  if (gzip) throw new IngestError('invalid-argument', '--gzip is for NDJSON: Parquet is compressed with zstd.')
   const { parquet } = await import('@ingest/export/parquet')
-  return parquet({ gzip })
+  return parquet({ columns, event })
 }
 
 type TimedExport = FilesExport & { durationMs: number }
@@ -181,16 +205,19 @@ function toJsonResult({ files, cursor, durationMs }: TimedExport, { output }: Fi
 
 function formatSummary({ files, durationMs }: TimedExport, { every }: FileOptions): string {
   if (files.length === 0) return `exported nothing: there are no new events${every ? ` of a completed ${every}` : ''}`
-  const { events, bytes } = sumFiles(files)
+  const { events, bytes, mistyped } = sumFiles(files)
   const size = `${formatCount(files.length, 'file')}, ${formatBytes(bytes)}`
-  return `exported ${formatCount(events, 'event')}: ${size}, in ${formatSeconds(durationMs)}`
+  const nulls = Object.entries(mistyped).map(([column, count]) => `${column} ${count}`)
+  const ending = nulls.length === 0 ? '' : `; values of another type, which are null: ${nulls.join(', ')}`
+  return `exported ${formatCount(events, 'event')}: ${size}, in ${formatSeconds(durationMs)}${ending}`
 }
 
-function sumFiles(files: FilesExport['files']): { events: number; bytes: number } {
-  const sum = { events: 0, bytes: 0 }
-  for (const { events, bytes } of files) {
+function sumFiles(files: FilesExport['files']) {
+  const sum = { events: 0, bytes: 0, mistyped: {} as Record<string, number> }
+  for (const { events, bytes, mistyped = {} } of files) {
     sum.events += events
     sum.bytes += bytes
+    for (const [column, count] of Object.entries(mistyped)) sum.mistyped[column] = (sum.mistyped[column] ?? 0) + count
   }
   return sum
 }

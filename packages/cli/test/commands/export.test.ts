@@ -212,6 +212,44 @@ t.test('each run continues after the last one, in any format; --after is the sta
   t.strictSame([bytes.subarray(0, 4).toString(), bytes.subarray(-4).toString()], ['PAR1', 'PAR1'])
 })
 
+t.test('Parquet has typed columns; values of another type are null and counted', async (t) => {
+  const { project, run, output } = await openExport(t)
+  const scores = ['7', '"seven"', '7.5', 'null']
+  const texts = scores.map((score, i) => `{"projectId":"${projectId}","eventId":"e-${i}","p":{"score":${score}}}`)
+  await project.submitBatch(Buffer.from(`{"events":[${texts.join()}]}`))
+  const columns = ['--format', 'parquet', '--column', 'score=/p/score:int', '--column', 'at:=/at=:timestamp']
+  t.match(await run(...columns, '--no-event', '--limit', '3'), {
+    code: 0,
+    stdout: /exported 3 events: 1 file, .* s; values of another type, which are null: score 2\n$/,
+  })
+  t.match(JSON.parse((await run(...columns, '--json')).stdout), { events: 1, mistyped: {}, files: [{ events: 1 }] })
+  const text = readFileSync(join(output, filesIn(output)[0] ?? '')).toString('latin1')
+  for (const name of ['score', 'at:']) t.match(text, name)
+  t.notMatch(text, '"eventId"', 'no whole event')
+})
+
+t.test('invalid columns, and options of the other format, are wrong usage', async (t) => {
+  const output = join(t.testdir({}), 'files')
+  const parquet = ['--format', 'parquet']
+  const cases: [args: string[], pattern: RegExp][] = [
+    [[...parquet, '--column', 'score=/score'], /Expected a name, a JSON Pointer and a type/],
+    [[...parquet, '--column', 'score:/score:int'], /Expected a name, a JSON Pointer and a type/],
+    [[...parquet, '--column', 'score=score:int'], /Expected a name, a JSON Pointer and a type/],
+    [[...parquet, '--column', 'score=/score:decimal'], /score has an unknown type, decimal: use one of string, int/],
+    [[...parquet, '--column', 'score=/a~b:int'], /score has no JSON Pointer: \/a~b/],
+    [[...parquet, '--column', 'a=/a:int', '--column', 'A=/b:int'], /A exists already/],
+    [[...parquet, '--column', 'type=/a:int'], /type exists already/],
+    [[...parquet, '--gzip'], /--gzip is for NDJSON/],
+    [['--column', 'a=/a:int'], /--column requires --format parquet/],
+    [['--no-event'], /--no-event requires --format parquet/],
+  ]
+  for (const [args, pattern] of cases) {
+    await isWrongUsage(t, ['export', '--output', output, ...args], pattern, { env })
+  }
+  await isWrongUsage(t, ['export', '--no-event'], /--no-event requires --output/, { env })
+  t.notOk(existsSync(output))
+})
+
 t.test('a file for each hour, and none for the current one', async (t) => {
   let now = midnight - hourMs
   const { project, run, output } = await openExport(t, () => now)

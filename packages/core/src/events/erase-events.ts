@@ -2,6 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { isDeepStrictEqual } from 'node:util'
 import { IngestError } from '../error.ts'
 import { backslash, openBrace, openBracket } from '../json/bytes.ts'
+import { parsePointer } from '../json/json-pointer.ts'
 import { skipElements, skipMembers, skipValue } from '../json/json-scanner.ts'
 import { parseJson } from '../json/parse-json.ts'
 import type { IngestEvent } from './event.ts'
@@ -116,6 +117,10 @@ async function pauseSince(startedAt: number, signal: AbortSignal | undefined): P
 /** A predicate over the bytes of an event. @throws {IngestError} `invalid-argument` */
 function compileMatch(path: string, value: unknown): (bytes: Uint8Array) => boolean {
   const names = parsePointer(path)
+  if (!names) {
+    const message = 'path must be a JSON Pointer to a member of the event, such as /playerId.'
+    throw new IngestError('invalid-argument', message)
+  }
   const isKnown = names.length === 1 && knownFields.some(({ name }) => name === names[0])
   const wanted = isKnown && typeof value === 'number' ? String(value) : value
   // a number may be written in several ways, such as 7.0
@@ -129,18 +134,6 @@ function compileMatch(path: string, value: unknown): (bytes: Uint8Array) => bool
       isDeepStrictEqual(isKnown && typeof found === 'number' ? String(found) : found, wanted),
     )
   }
-}
-
-function parsePointer(path: string): string[] {
-  const isPointer = typeof path === 'string' && path.startsWith('/') && !/~(?![01])/.test(path)
-  if (!isPointer) {
-    const message = 'path must be a JSON Pointer to a member of the event, such as /playerId.'
-    throw new IngestError('invalid-argument', message)
-  }
-  return path
-    .slice(1)
-    .split('/')
-    .map((name) => name.replaceAll('~1', '/').replaceAll('~0', '~'))
 }
 
 /** The values at a path of a JSON value: several if an object has members of one name, all of which are stored. */
