@@ -26,7 +26,7 @@ const below: Record<string, string[]> = {
   '@ingest/checks': ['@ingest/core'],
   '@ingest/client': ['@ingest/core'],
   // the tests of senders in other languages
-  '@ingest/clients': ['@ingest/cli', '@ingest/core', '@ingest/lmdb', '@ingest/server'],
+  '@ingest/clients': ['@ingest/checks', '@ingest/cli', '@ingest/core', '@ingest/lmdb', '@ingest/server'],
   // its tests run a server
   '@ingest/console': [],
   '@ingest/core': [],

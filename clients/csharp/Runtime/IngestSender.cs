@@ -340,8 +340,8 @@ namespace Ingest {
         private static TimeSpan ParseRetryAfter(string value) {
             var isDate = DateTimeOffset.TryParseExact(value, "r", CultureInfo.InvariantCulture, 0, out var date);
             var time = isDate ? date - DateTimeOffset.UtcNow : TimeSpan.Zero;
-            var isNumber = double.TryParse(value, NumberStyles.None, CultureInfo.InvariantCulture, out var seconds);
-            if (isNumber) time = TimeSpan.FromSeconds(Math.Min(seconds, 3600));
+            var isNumber = Regex.IsMatch(value ?? "", @"\A[0-9]{1,99}\z");
+            if (isNumber) time = TimeSpan.FromSeconds(Math.Min(double.Parse(value), 3600));
             return time < TimeSpan.Zero ? TimeSpan.Zero : time > Hour ? Hour : time;
         }
 
