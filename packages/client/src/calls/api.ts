@@ -30,8 +30,8 @@ const bodyBytesMax = 64 * 1024 * 1024
 export function createApi(connection: Connection, retry: Retry): Api {
   const bytes: Api['bytes'] = (request, options = {}) => {
     const { signal } = options
-    return retry.run(async (timeoutMs) => {
-      const { body } = await connection.send(request, { timeoutMs, signal })
+    return retry.run(async (times) => {
+      const { body } = await connection.send(request, { ...times, signal })
       const bytes = await readBody(body, bodyBytesMax + 1)
       if (bytes.length <= bodyBytesMax) return bytes
       throw unexpectedResponse(`it is longer than ${bodyBytesMax} bytes`)
@@ -44,8 +44,8 @@ export function createApi(connection: Connection, retry: Retry): Api {
 
     stream(next, read, options = {}) {
       const { signal } = options
-      return retry.runStream(async function* (timeoutMs) {
-        const response = await connection.send(next(), { timeoutMs, signal })
+      return retry.runStream(async function* (times) {
+        const response = await connection.send(next(), { ...times, signal })
         for await (const item of read(response)) {
           response.restartTimeout()
           yield item

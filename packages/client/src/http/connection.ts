@@ -19,8 +19,13 @@ export interface ApiRequest {
 }
 
 export interface SendOptions {
-  /** How long the whole response may take; of a stream, how long until its first item, and from one item to the next. */
+  /**
+   * How long the whole response may take, from when the request has a connection; of a stream, how long until its first
+   * item, and from one item to the next.
+   */
   timeoutMs: number
+  /** How long that may take together with the wait for a connection. */
+  totalMs: number
   signal?: AbortSignal | undefined
 }
 
@@ -69,7 +74,7 @@ export function createConnection({ url, headers, now = Date.now }: ConnectionOpt
     const { method = 'GET', path, query, body = null, expect = [200] } = request
     const target = `${prefix}${path}${queryString(query)}`
     const sent: TransportRequest = { method, path: target, headers: { ...headers, ...request.headers }, body }
-    const { status, ...received } = await transport.send(sent, watchdog.signal)
+    const { status, ...received } = await transport.send(sent, { signal: watchdog.signal, onStart: watchdog.start })
     const response = { status, headers: joinRepeated(received.headers), ...openBody(received.body, watchdog, origin) }
     if (status < 200 || status > 299) {
       const start = await readBody(response.body, errorBodyBytesMax)
@@ -84,9 +89,10 @@ export function createConnection({ url, headers, now = Date.now }: ConnectionOpt
   return {
     isLoopback: isLoopback(hostname),
 
-    async send(request, { timeoutMs, signal }) {
+    async send(request, { timeoutMs, totalMs, signal }) {
       signal?.throwIfAborted()
-      const watchdog = startWatchdog(timeoutMs + (request.waitMs ?? 0), signal)
+      const { waitMs = 0 } = request
+      const watchdog = startWatchdog({ timeoutMs: timeoutMs + waitMs, totalMs: totalMs + waitMs, signal })
       try {
         return await open(request, watchdog)
       } catch (error) {
@@ -147,6 +153,8 @@ function openBody(
 /** Aborts a request at its time-out, or with the signal of its caller. */
 interface Watchdog {
   signal: AbortSignal
+  /** Starts the time-out: the request has a connection. */
+  start(): void
   /** Continues the time-out of a stream, before its next chunk is read. */
   resume(): void
   /** Pauses the time-out of a stream while its reader works. */
@@ -156,23 +164,30 @@ interface Watchdog {
   stop(): void
 }
 
-function startWatchdog(timeoutMs: number, signal: AbortSignal | undefined): Watchdog {
+function startWatchdog({ timeoutMs, totalMs, signal }: SendOptions): Watchdog {
   const controller = new AbortController()
   const abort = () => controller.abort(signal?.reason)
-  const expire = () => {
-    controller.abort(new IngestError('request-timeout', `There was no response within ${Math.ceil(timeoutMs)} ms.`))
+  const expire = (what: string, ms: number) => {
+    controller.abort(new IngestError('request-timeout', `There was no ${what} within ${Math.ceil(ms)} ms.`))
   }
   let leftMs = timeoutMs
   let startedAt = performance.now()
-  let timer = setTimeout(expire, timeoutMs)
+  let timer = setTimeout(expire, totalMs, 'connection', totalMs)
   signal?.addEventListener('abort', abort)
+
+  function resume(): void {
+    clearTimeout(timer)
+    startedAt = performance.now()
+    timer = setTimeout(expire, leftMs, 'response', timeoutMs)
+  }
+
   return {
     signal: controller.signal,
-    resume() {
-      clearTimeout(timer)
-      startedAt = performance.now()
-      timer = setTimeout(expire, leftMs)
+    start() {
+      leftMs = Math.min(timeoutMs, totalMs - (performance.now() - startedAt))
+      resume()
     },
+    resume,
     pause() {
       clearTimeout(timer)
       leftMs -= performance.now() - startedAt

@@ -42,8 +42,8 @@ export interface RetryOptions {
   /** How often a call is retried after a 408, 429, 5xx, failed connection or time-out. Default 4. */
   retries?: number | undefined
   /**
-   * How long one attempt may take, in milliseconds; for a stream, until its next complete event or chunk of a map.
-   * Default 30,000.
+   * How long one attempt may take, in milliseconds, from when it has a connection; for a stream, until its next complete
+   * event or chunk of a map. Default 30,000.
    */
   tryTimeoutMs?: number | undefined
   /** How long a call with all its retries may take, in milliseconds; for a stream, between two items. Default 120,000. */
@@ -68,15 +68,21 @@ export interface CallOptions {
   retries?: number
 }
 
+/** How long one attempt may take, in milliseconds, without and with its wait for a connection. */
+export interface AttemptTimes {
+  timeoutMs: number
+  totalMs: number
+}
+
 /** Retries the calls of one client. */
 export interface Retry {
   /** Resolves with the first attempt that succeeds; each gets the time that it may take. */
-  run<T>(attempt: (timeoutMs: number) => Promise<T>, options?: CallOptions): Promise<T>
+  run<T>(attempt: (times: AttemptTimes) => Promise<T>, options?: CallOptions): Promise<T>
   /**
    * Yields the items of all attempts; each attempt continues where the one before broke. Every item is a success, after
    * which retries and time-out start from their full values.
    */
-  runStream<T>(attempt: (timeoutMs: number) => AsyncIterable<T>, options?: CallOptions): AsyncGenerator<T, void>
+  runStream<T>(attempt: (times: AttemptTimes) => AsyncIterable<T>, options?: CallOptions): AsyncGenerator<T, void>
   /** Starts no further attempt, and resolves when those in flight have ended. */
   close(): Promise<void>
 }
@@ -112,7 +118,7 @@ export function createRetry(
         const attempts = series(options)
         for (;;) {
           try {
-            return await attempt(attempts.timeoutMs())
+            return await attempt(attempts.times())
           } catch (error) {
             await attempts.pause(error)
           }
@@ -127,7 +133,7 @@ export function createRetry(
       for (;;) {
         checkOpen()
         try {
-          for await (const item of attempt(tryTimeoutMs)) {
+          for await (const item of attempt({ timeoutMs: tryTimeoutMs, totalMs: attempts.times().totalMs })) {
             yield item
             attempts = series(options)
           }
@@ -170,7 +176,10 @@ function startAttempts(
   const backoff = createBackoff({ random })
   let retriesLeft = retries
   return {
-    timeoutMs: () => Math.min(limits.tryTimeoutMs, Math.max(1, deadline - now())),
+    times(): AttemptTimes {
+      const totalMs = Math.max(1, deadline - now())
+      return { timeoutMs: Math.min(limits.tryTimeoutMs, totalMs), totalMs }
+    },
 
     /** Resolves when the next attempt is due; throws the error when there is none. */
     async pause(error: unknown): Promise<void> {

@@ -1,5 +1,6 @@
 import { Readable } from 'node:stream'
-import type { Pool } from 'undici'
+import type * as Undici from 'undici'
+import type { Dispatcher, Pool } from 'undici'
 
 export interface TransportRequest {
   method: 'GET' | 'POST' | 'PUT'
@@ -16,9 +17,15 @@ export interface TransportResponse {
   body: Readable
 }
 
+export interface TransportOptions {
+  signal: AbortSignal
+  /** Called when the request has a connection. */
+  onStart(): void
+}
+
 /** Sends requests to one server. It rejects with the errors of the network, and with the reason of the signal. */
 export interface Transport {
-  send(request: TransportRequest, signal: AbortSignal): Promise<TransportResponse>
+  send(request: TransportRequest, options: TransportOptions): Promise<TransportResponse>
   /** Aborts requests in flight. */
   close(): Promise<void>
 }
@@ -32,24 +39,47 @@ const undici = await import('undici').catch(() => undefined)
 /** A pool of undici, or `fetch` where undici does not run: Bun replaces it by a part of itself. */
 export function openTransport(origin: string): Transport {
   if (undici?.Pool === undefined || !('dispatch' in undici.Pool.prototype)) return fetchTransport(origin)
-  // `startWatchdog` enforces time-outs, from the DNS look-up on
-  return poolTransport(new undici.Pool(origin, { connections: connectionsMax, headersTimeout: 0, bodyTimeout: 0 }))
+  // `startWatchdog` enforces time-outs
+  return poolTransport(
+    undici,
+    new undici.Pool(origin, { connections: connectionsMax, headersTimeout: 0, bodyTimeout: 0 }),
+  )
 }
 
-function poolTransport(pool: Pool): Transport {
+function poolTransport({ DecoratorHandler }: typeof Undici, pool: Pool): Transport {
   return {
-    async send(request, signal) {
-      const { statusCode: status, headers, body } = await pool.request({ ...request, signal })
+    async send(request, { signal, onStart }) {
+      const observed = pool.compose((dispatch) => (options, handler) => {
+        const started = Object.assign(new DecoratorHandler(handler), {
+          onRequestStart(controller: Dispatcher.DispatchController, context: unknown) {
+            onStart()
+            handler.onRequestStart?.(controller, context)
+          },
+        })
+        return dispatch(options, started)
+      })
+      // undici rejects an aborted request only when it has a connection
+      const response = observed.request({ ...request, signal })
+      const { statusCode: status, headers, body } = await Promise.race([response, rejectOnAbort(signal)])
       return { status, headers, body }
     },
     close: () => pool.destroy(),
   }
 }
 
+function rejectOnAbort(signal: AbortSignal): Promise<never> {
+  return new Promise((_, reject) => {
+    if (signal.aborted) reject(signal.reason)
+    signal.addEventListener('abort', () => reject(signal.reason), { once: true })
+  })
+}
+
 function fetchTransport(origin: string): Transport {
   const closing = new AbortController()
   return {
-    async send({ path, ...request }, signal) {
+    async send({ path, ...request }, { signal, onStart }) {
+      // it does not say when it has a connection
+      onStart()
       const init = { ...request, signal: AbortSignal.any([signal, closing.signal]), redirect: 'manual' as const }
       try {
         const { status, headers, body } = await fetch(`${origin}${path}`, init as RequestInit)

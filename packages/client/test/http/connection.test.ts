@@ -1,13 +1,16 @@
 import { once } from 'node:events'
+import type { ServerResponse } from 'node:http'
 import { type AddressInfo, createServer, type Socket } from 'node:net'
 import { text as textOf } from 'node:stream/consumers'
+import { setImmediate as turn } from 'node:timers/promises'
 import { IngestError } from '@ingest/core'
 import t, { type Test } from 'tap'
 import { type ApiRequest, type Connection, createConnection, type SendOptions } from '../../src/http/connection.ts'
+import { connectionsMax } from '../../src/http/transport.ts'
 import { cut, cutAfter, json, openScriptedServer, problem, type Step, stall, text } from '../scripted-server.ts'
 
 const now = () => Date.parse('2026-11-20T17:51:00Z')
-const options = { timeoutMs: 60_000 }
+const options = { timeoutMs: 60_000, totalMs: 60_000 }
 const get: ApiRequest = { path: '/v1/maps' }
 
 function connect(t: Test, url: string) {
@@ -147,7 +150,7 @@ t.test('the time-out covers the response and its whole body', async (t) => {
     [stall, drip, half].map(async (step) => {
       const { connection } = await open(t, step)
       const expected = { code: 'request-timeout', message: /400 ms/ }
-      await t.rejects(read(connection, get, { timeoutMs: 400 }), expected)
+      await t.rejects(read(connection, get, { ...options, timeoutMs: 400 }), expected)
     }),
   )
 })
@@ -160,13 +163,31 @@ t.test('the time-out does not cover the time of a reader', async (t) => {
     res.writeHead(200)
     write()
   })
-  const { body } = await connection.send(get, { timeoutMs })
+  const { body } = await connection.send(get, { ...options, timeoutMs })
   const chunks = body[Symbol.asyncIterator]()
   t.match(await chunks.next(), { done: false })
   await new Promise((resolve) => setTimeout(resolve, 2 * timeoutMs))
   write()
   t.match(await chunks.next(), { done: false })
   await t.rejects(chunks.next(), { code: 'request-timeout' })
+})
+
+t.test('the time-out does not cover the wait for a connection', async (t) => {
+  const held: ServerResponse[] = []
+  const { connection, received } = await open(t, (res) => {
+    if (held.push(res) > connectionsMax) res.end('later')
+  })
+  const first = Promise.all(Array.from({ length: connectionsMax }, () => read(connection)))
+  while (held.length < connectionsMax) await turn()
+  const timeoutMs = 400
+  const waiting = read(connection, get, { ...options, timeoutMs })
+  const expected = { code: 'request-timeout', message: /no connection within 200 ms/ }
+  await t.rejects(read(connection, get, { timeoutMs, totalMs: 200 }), expected)
+  await new Promise((resolve) => setTimeout(resolve, timeoutMs))
+  t.equal(received.length, connectionsMax)
+  for (const res of held) res.end()
+  t.equal(await waiting, 'later')
+  await first
 })
 
 /** Sends the start of a response; `closed` resolves when the client closes the connection. */

@@ -1,6 +1,13 @@
 import { type ErrorCode, errorTable, IngestError } from '@ingest/core'
 import t from 'tap'
-import { backoffMsBase, backoffMsMax, createBackoff, createRetry, type RetryOptions } from '../../src/http/retry.ts'
+import {
+  type AttemptTimes,
+  backoffMsBase,
+  backoffMsMax,
+  createBackoff,
+  createRetry,
+  type RetryOptions,
+} from '../../src/http/retry.ts'
 
 const limits = { retries: 4, tryTimeoutMs: 30_000, timeoutMs: 120_000 }
 
@@ -28,7 +35,7 @@ function open(options: RetryOptions = {}) {
 /** Fails once with each error, then succeeds. */
 function failing(...errors: unknown[]) {
   const timeouts: number[] = []
-  const attempt = async (timeoutMs: number) => {
+  const attempt = async ({ timeoutMs }: AttemptTimes) => {
     timeouts.push(timeoutMs)
     if (errors.length > 0) throw errors.shift()
     return 'done'
@@ -92,9 +99,9 @@ t.test('a pause beyond the deadline is not started', async (t) => {
 t.test('an attempt ends at the deadline of the call', async (t) => {
   const { retry, spend } = open({ timeoutMs: 50_000 })
   const { attempt, timeouts } = failing(failure('request-timeout'), failure('request-timeout'))
-  await retry.run(async (timeoutMs) => {
+  await retry.run(async (times) => {
     spend(24_000)
-    return attempt(timeoutMs)
+    return attempt(times)
   })
   t.strictSame(timeouts, [30_000, 25_500, 500])
 })
@@ -144,7 +151,7 @@ t.test('a stream continues where it broke, and each item resets the limits', asy
   const { retry, pauses, spend } = open({ retries: 2 })
   let at = 0
   const timeouts: number[] = []
-  async function* attempt(timeoutMs: number) {
+  async function* attempt({ timeoutMs }: AttemptTimes) {
     timeouts.push(timeoutMs)
     if (pauses.length % 2 === 0) throw failure('connection-failed')
     for (let i = 0; i < 2 && at < 10; i++) {
