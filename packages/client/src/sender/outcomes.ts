@@ -4,9 +4,16 @@ import type { JsonObject } from '@ingest/core/internal'
 /**
  * Why an event was dropped: the queue was full (`queue_overflow`); the server rejected it (`rejected`); it is larger than
  * a batch, or its batch got a 413 (`too_large`) or a 400 (`bad_request`); the sender was closed before the event was
- * stored, without a spool (`closed`); its line in the spool is damaged (`damaged`).
+ * stored, without a spool (`closed`); its line in the spool is damaged (`damaged`); the spool was full (`spool_overflow`).
  */
-export type DropReason = 'bad_request' | 'closed' | 'damaged' | 'queue_overflow' | 'rejected' | 'too_large'
+export type DropReason =
+  | 'bad_request'
+  | 'closed'
+  | 'damaged'
+  | 'queue_overflow'
+  | 'rejected'
+  | 'spool_overflow'
+  | 'too_large'
 
 /** An event that the server rejected. */
 export interface Rejection {
@@ -44,7 +51,15 @@ export interface Outcomes {
 }
 
 export function createOutcomes({ onDrop, onRejected, onRetry }: SenderCallbacks): Outcomes {
-  const dropped = { bad_request: 0, closed: 0, damaged: 0, queue_overflow: 0, rejected: 0, too_large: 0 }
+  const dropped: Record<DropReason, number> = {
+    bad_request: 0,
+    closed: 0,
+    damaged: 0,
+    queue_overflow: 0,
+    rejected: 0,
+    spool_overflow: 0,
+    too_large: 0,
+  }
   let accepted = 0
   let duplicates = 0
 

@@ -1,19 +1,31 @@
 import { eventBytesMax, type FilledBatch, fillBatch, isBatchFull } from '../batch/fill-batch.ts'
-import type { Spool, SpooledEvent } from './spool.ts'
+import type { Spool, SpoolPosition } from './spool.ts'
 
 export interface SendQueueOptions {
-  /** The most events, and bytes of events. */
+  /** The most events in memory, and their bytes. */
   eventsMax: number
   bytesMax: number
   spool: Spool
+  /** Called with the number of events that cannot be read from the spool any more: they leave the queue. */
+  onUnreadable(count: number): void
 }
 
-/** The unsent events of a sender, oldest first, in memory and in its spool. */
+/** An event in memory. */
+export interface QueuedEvent {
+  bytes: Buffer
+  /** Undefined for an event that is not in the spool. */
+  spooledTo: SpoolPosition | undefined
+}
+
+/**
+ * The unsent events of a sender, oldest first. The first ones are in memory; with a spool, those that do not fit there are
+ * read from it when their turn comes.
+ */
 export interface SendQueue {
   events(): number
   bytes(): number
   /** Appends an event; otherwise returns why not. */
-  add(bytes: Buffer): 'queue_overflow' | 'too_large' | undefined
+  add(bytes: Buffer): 'queue_overflow' | 'spool_overflow' | 'too_large' | undefined
   /** Whether the events fill a batch. */
   isFull(): boolean
   /** Whether a batch is due: a full one, or events from before the last `makeDue`. */
@@ -23,35 +35,74 @@ export interface SendQueue {
   /** Resolves when all present events are removed, or the queue is closed. */
   whenRemoved(): Promise<void>
   firstBatch(): FilledBatch
-  /** The first events. */
-  first(count: number): SpooledEvent[]
+  /** The first events, as far as they are in memory. */
+  first(count: number): QueuedEvent[]
   /** How many events the spool keeps for the next process, and how many are in memory only. */
   unsent(): { kept: number; lost: number }
   /** Removes the first events, which are stored or dropped. */
   remove(count: number): void
   /** Closes the spool; returns the events that are not in it, which are lost. */
-  close(): SpooledEvent[]
+  close(): QueuedEvent[]
 }
 
-export function createSendQueue({ eventsMax, bytesMax, spool }: SendQueueOptions): SendQueue {
-  let queue = [...spool.left]
-  let queuedBytes = totalBytes(queue)
+export function createSendQueue({ eventsMax, bytesMax, spool, onUnreadable }: SendQueueOptions): SendQueue {
+  let queue: QueuedEvent[] = []
+  let queueBytes = 0
+  /** The events after those of `queue`: they are in the spool only. */
+  let unread = spool.left
+  /** The last event in the spool that is or was in `queue`. */
+  let readTo: SpoolPosition = { segment: 0, offset: 0 }
   // events are numbered in their order, so that one number marks what a flush covers
-  let added = queue.length
+  let added = unread.events
   let removed = 0
   let dueUntil = added
   let flushes: { until: number; resolve: () => void }[] = []
 
-  const isFull = () => isBatchFull(queue.length, queuedBytes)
+  const isFull = () => isBatchFull(queue.length, queueBytes)
+
+  function enqueue(event: QueuedEvent): void {
+    queue.push(event)
+    queueBytes += event.bytes.length
+    readTo = event.spooledTo ?? readTo
+  }
+
+  /** Reads events of the spool until there is a batch in memory. */
+  function readAhead(): void {
+    while (unread.events > 0 && !isFull()) {
+      const events = spool.readAfter(readTo)
+      for (const event of events) enqueue(event)
+      unread = { events: unread.events - events.length, bytes: unread.bytes - totalBytes(events) }
+      if (events.length === 0) skipUnread()
+    }
+  }
+
+  function skipUnread(): void {
+    const count = unread.events
+    unread = { events: 0, bytes: 0 }
+    countRemoved(count)
+    onUnreadable(count)
+  }
+
+  function countRemoved(count: number): void {
+    removed += count
+    for (const { until, resolve } of flushes) if (until <= removed) resolve()
+    flushes = flushes.filter(({ until }) => until > removed)
+  }
+
+  readAhead()
   return {
-    events: () => queue.length,
-    bytes: () => queuedBytes,
+    events: () => queue.length + unread.events,
+    bytes: () => queueBytes + unread.bytes,
 
     add(bytes) {
       if (bytes.length > eventBytesMax) return 'too_large'
-      if (queue.length >= eventsMax || queuedBytes + bytes.length > bytesMax) return 'queue_overflow'
-      queue.push({ bytes, spooledTo: spool.append(bytes) })
-      queuedBytes += bytes.length
+      if (spool.isFull(bytes.length)) return 'spool_overflow'
+      // events stay in their order: behind unread ones, memory has no room
+      const hasRoom = unread.events === 0 && queue.length < eventsMax && queueBytes + bytes.length <= bytesMax
+      const spooledTo = spool.append(bytes)
+      if (hasRoom) enqueue({ bytes, spooledTo })
+      else if (spooledTo) unread = { events: unread.events + 1, bytes: unread.bytes + bytes.length }
+      else return 'queue_overflow'
       added++
       return undefined
     },
@@ -72,24 +123,23 @@ export function createSendQueue({ eventsMax, bytesMax, spool }: SendQueueOptions
     first: (count) => queue.slice(0, count),
 
     unsent() {
-      const kept = queue.filter(({ spooledTo }) => spooledTo).length
-      return { kept, lost: queue.length - kept }
+      const lost = queue.filter(({ spooledTo }) => !spooledTo).length
+      return { kept: queue.length - lost + unread.events, lost }
     },
 
     remove(count) {
       const events = queue.splice(0, count)
-      removed += events.length
-      queuedBytes -= totalBytes(events)
+      queueBytes -= totalBytes(events)
       const last = events.findLast(({ spooledTo }) => spooledTo)?.spooledTo
       if (last) spool.settle(last)
-      for (const { until, resolve } of flushes) if (until <= removed) resolve()
-      flushes = flushes.filter(({ until }) => until > removed)
+      countRemoved(events.length)
+      readAhead()
     },
 
     close() {
       const lost = queue.filter(({ spooledTo }) => !spooledTo)
       queue = queue.filter(({ spooledTo }) => spooledTo)
-      queuedBytes = totalBytes(queue)
+      queueBytes = totalBytes(queue)
       spool.close()
       for (const { resolve } of flushes) resolve()
       return lost

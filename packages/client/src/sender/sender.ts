@@ -7,17 +7,22 @@ import { type RetryEffects, sleep, timerMsMax } from '../http/retry.ts'
 import { createOutcomes, type OutcomeCounts, type Outcomes, type SenderCallbacks } from './outcomes.ts'
 import { type AttemptStats, createSendLoop, type SendLoop } from './send-loop.ts'
 import { createSendQueue, type SendQueue } from './send-queue.ts'
-import { openSpool } from './spool.ts'
+import { openSpool, spoolBytesMin } from './spool.ts'
 
 export interface SenderOptions extends SenderCallbacks {
   /** How long an event waits for others to join its batch, in milliseconds. Default 2,000. */
   flushMs?: number | undefined
-  /** The most queued events, including those in flight; further ones are dropped. Default 10,000. */
+  /** The most queued events in memory, including those in flight; without a spool, more are dropped. Default 10,000. */
   queueEventsMax?: number | undefined
-  /** The most bytes of queued events. Default 16 MiB. */
+  /** The most bytes of queued events in memory. Default 16 MiB. */
   queueBytesMax?: number | undefined
-  /** A directory that keeps queued events over a crash or a restart of the process; for one sender at a time. */
+  /**
+   * A directory that keeps queued events over a crash or a restart of the process, and those that do not fit in memory; for
+   * one sender at a time.
+   */
   spool?: string | undefined
+  /** The most bytes of the spool, at least 2 MiB; further events are dropped. Default 1 GiB. */
+  spoolBytesMax?: number | undefined
   /** Whether an event without a `timestamp` gets the time of `send`, in RFC 3339. Default false. */
   stamp?: boolean | undefined
   /** Ends the sender at once, as `close({ deadlineMs: 0 })` does. */
@@ -79,14 +84,21 @@ export type SenderClient = Pick<Client<unknown>, 'projectId' | 'submitBatch'>
 /** A sender with a given clock and randomness. */
 export function createSenderWith(client: SenderClient, options: SenderOptions, effects: RetryEffects): Sender {
   const { flushMs = 2000, queueEventsMax = 10_000, queueBytesMax = 16 * 1024 * 1024, signal } = options
+  const { spool: directory, spoolBytesMax = 1024 * 1024 * 1024 } = options
   checkOptions({ flushMs, queueEventsMax, queueBytesMax })
+  checkOptions({ spoolBytesMax }, spoolBytesMin)
   signal?.throwIfAborted()
   const { now = () => performance.now(), random = Math.random, sleep = sleepUnreferenced } = effects
   const { projectId } = client
   const makeEventId = createEventIds()
-  const spool = openSpool(options.spool, projectId)
-  const queue = createSendQueue({ eventsMax: queueEventsMax, bytesMax: queueBytesMax, spool })
   const outcomes = createOutcomes(options)
+  const spool = openSpool({ directory, projectId, bytesMax: spoolBytesMax })
+  const queue = createSendQueue({
+    eventsMax: queueEventsMax,
+    bytesMax: queueBytesMax,
+    spool,
+    onUnreadable: (count) => outcomes.drop('damaged', [], count),
+  })
   const loop = createSendLoop({
     queue,
     outcomes,
@@ -94,7 +106,7 @@ export function createSenderWith(client: SenderClient, options: SenderOptions, e
     onEnd: abort,
     effects: { now, random, sleep },
   })
-  const parts: SenderParts = { projectId, directory: options.spool, queue, outcomes, loop }
+  const parts: SenderParts = { projectId, directory, queue, outcomes, loop }
   const warnUnclosed = () => warnUnsent(parts, `The process ended before the sender of ${projectId} was closed, with`)
   const sendAll = () => {
     queue.makeDue()
@@ -228,10 +240,10 @@ function sleepUnreferenced(ms: number, signal: AbortSignal): Promise<void> {
   return sleep(ms, signal, false)
 }
 
-function checkOptions(options: Record<string, number>): void {
+function checkOptions(options: Record<string, number>, least = 1): void {
   for (const [name, value] of Object.entries(options)) {
-    if (!(Number.isSafeInteger(value) && value > 0)) {
-      throw new IngestError('invalid-argument', `${name} must be an integer of at least 1.`)
+    if (!(Number.isSafeInteger(value) && value >= least)) {
+      throw new IngestError('invalid-argument', `${name} must be an integer of at least ${least}.`)
     }
   }
 }

@@ -1,4 +1,4 @@
-import { existsSync, readdirSync, readFileSync, statSync } from 'node:fs'
+import { closeSync, existsSync, openSync, readdirSync, readFileSync, readSync, statSync } from 'node:fs'
 import { join } from 'node:path'
 import { crc32 } from 'node:zlib'
 import { IngestError } from '@ingest/core'
@@ -11,8 +11,7 @@ export interface SpoolPosition {
 
 export interface SpooledEvent {
   bytes: Buffer
-  /** Undefined for an event that could not be written, and is in memory only. */
-  spooledTo: SpoolPosition | undefined
+  spooledTo: SpoolPosition
 }
 
 /** A position in the spool of this id. */
@@ -40,6 +39,8 @@ const lineEnd = Buffer.from('\n\n')
 const checksumLength = 9
 /** The length of the text in `settled`. */
 const settledBytes = 80
+/** More than the first line of a segment has. */
+const headerBytesMax = 256
 
 export function segmentPath(directory: string, segment: number): string {
   return join(directory, `${String(segment).padStart(16, '0')}.spool`)
@@ -75,8 +76,9 @@ function checksum(text: Uint8Array): string {
 
 /** The text of a line; undefined for a damaged one. */
 function decodeLine(line: Buffer): Buffer | undefined {
+  if (line.length < checksumLength) return undefined
   const text = line.subarray(checksumLength)
-  return line.toString('latin1', 0, checksumLength) === checksum(text) ? Buffer.from(text) : undefined
+  return line.toString('latin1', 0, checksumLength) === checksum(text) ? text : undefined
 }
 
 /** Undefined for a file that is missing, truncated or damaged. */
@@ -89,11 +91,21 @@ export function readSettled(directory: string): SettledPosition | undefined {
   return id === undefined ? undefined : { id, segment: Number(segment), offset: Number(offset) }
 }
 
-/** All segments of a directory, in their order. */
-export function readSegments(directory: string): SegmentContent[] {
-  return segmentNumbers(directory, '.spool').map((segment) =>
-    parseSegment(readRegularFile(segmentPath(directory, segment)), segment),
-  )
+export function readSegment(directory: string, segment: number): SegmentContent {
+  return parseSegment(readRegularFile(segmentPath(directory, segment)), segment)
+}
+
+/** Undefined if the first line is damaged or truncated. */
+export function readHeader(directory: string, segment: number): SegmentContent['header'] {
+  const path = segmentPath(directory, segment)
+  checkRegularFile(path)
+  const fd = openSync(path, 'r')
+  try {
+    const bytes = Buffer.alloc(headerBytesMax)
+    return parseSegment(bytes.subarray(0, readSync(fd, bytes)), segment).header
+  } finally {
+    closeSync(fd)
+  }
 }
 
 /** The numbers of the files with this extension, ascending. */
@@ -104,10 +116,14 @@ export function segmentNumbers(directory: string, extension: '.spool' | '.spool.
     .sort((a, b) => a - b)
 }
 
-/** Refuses what a spool does not write; reading a directory or a pipe would fail without a name, or block. */
 function readRegularFile(path: string): Buffer {
-  if (statSync(path).isFile()) return readFileSync(path)
-  throw foreignFile(path, 'it is not a regular file')
+  checkRegularFile(path)
+  return readFileSync(path)
+}
+
+/** Refuses what a spool does not write; reading a directory or a pipe would fail without a name, or block. */
+function checkRegularFile(path: string): void {
+  if (!statSync(path).isFile()) throw foreignFile(path, 'it is not a regular file')
 }
 
 export function foreignFile(path: string, reason: string, cause?: unknown): IngestError {
@@ -159,10 +175,12 @@ interface Line {
 /** Splits at LF, and at the CR or CRLF of a file that another program has converted: neither occurs inside of a line. */
 function* splitLines(bytes: Buffer): Generator<Line> {
   let start = 0
-  for (let end = 0; end < bytes.length; end++) {
-    if (!isLineEnd(bytes[end])) continue
-    yield { start, end, isTerminated: true }
-    start = end + 1
+  const nextEnd = bytes.includes(carriageReturn)
+    ? (from: number) => bytes.subarray(from).findIndex(isLineEnd)
+    : (from: number) => bytes.subarray(from).indexOf(lineFeed)
+  for (let length = nextEnd(0); length !== -1; length = nextEnd(start)) {
+    yield { start, end: start + length, isTerminated: true }
+    start += length + 1
   }
   if (start < bytes.length) yield { start, end: bytes.length, isTerminated: false }
 }

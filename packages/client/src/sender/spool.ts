@@ -2,6 +2,7 @@ import { randomBytes } from 'node:crypto'
 import {
   closeSync,
   constants,
+  existsSync,
   fdatasync,
   fdatasyncSync,
   ftruncateSync,
@@ -20,7 +21,8 @@ import {
   encodeLine,
   encodeSettled,
   foreignFile,
-  readSegments,
+  readHeader,
+  readSegment,
   readSettled,
   type SegmentContent,
   type SettledPosition,
@@ -35,21 +37,35 @@ export type { SpooledEvent, SpoolPosition } from './spool-format.ts'
 
 /** The events of a sender that are not known to be stored, on disk. */
 export interface Spool {
-  /** The events of an earlier process, oldest first. */
-  readonly left: readonly SpooledEvent[]
-  /** How many of them are damaged, not counting a last one that is truncated. */
+  /** The number of events of an earlier process, and their bytes. */
+  readonly left: { events: number; bytes: number }
+  /** How many further ones are damaged, not counting a last one that is truncated. */
   readonly damaged: number
   /** Those that are larger than a batch. */
   readonly tooLarge: readonly SpooledEvent[]
+  /** Whether an event of that many bytes exceeds the bound of the files. */
+  isFull(bytes: number): boolean
   /** When this returns a position, the event outlives the process; undefined if it could not be written. */
   append(bytes: Uint8Array): SpoolPosition | undefined
+  /** The unsettled events after this position in the first segment that has any. */
+  readAfter(position: SpoolPosition): SpooledEvent[]
   /** Marks all events up to this position as stored or dropped. */
   settle(position: SpoolPosition): void
   close(): void
 }
 
+export interface SpoolOptions {
+  /** Undefined for a queue in memory only. */
+  directory: string | undefined
+  projectId: string
+  /** The most bytes of all segments, at least {@link spoolBytesMin}. */
+  bytesMax: number
+}
+
 /** A segment of this size is full. */
 export const segmentBytesMax = 1024 * 1024
+/** A smaller spool could be filled for ever by a segment that is not full, which is not deleted. */
+export const spoolBytesMin = 2 * segmentBytesMax
 /** The most damaged segments that are kept, each of about `segmentBytesMax`. */
 export const damagedSegmentsMax = 16
 
@@ -73,7 +89,8 @@ export const damagedSegmentsMax = 16
  * @throws {IngestError} `invalid-argument` if another process uses the spool, for events of another project, and for files
  *   that cannot be used, such as a directory in place of a segment
  */
-export function openSpool(directory: string | undefined, projectId: string): Spool {
+export function openSpool(options: SpoolOptions): Spool {
+  const { directory } = options
   if (directory === undefined) return noSpool
   let unlock: () => void
   try {
@@ -86,7 +103,7 @@ export function openSpool(directory: string | undefined, projectId: string): Spo
     return noSpool
   }
   try {
-    return openLocked(directory, projectId, unlock)
+    return openLocked({ ...options, directory }, unlock)
   } catch (error) {
     unlock()
     throw toIngestError(error, directory)
@@ -94,7 +111,16 @@ export function openSpool(directory: string | undefined, projectId: string): Spo
 }
 
 /** Events are in memory only. */
-const noSpool: Spool = { left: [], damaged: 0, tooLarge: [], append: () => undefined, settle() {}, close() {} }
+const noSpool: Spool = {
+  left: { events: 0, bytes: 0 },
+  damaged: 0,
+  tooLarge: [],
+  isFull: () => false,
+  append: () => undefined,
+  readAfter: () => [],
+  settle() {},
+  close() {},
+}
 
 /** Names the file in an error of the file system. */
 function toIngestError(error: unknown, directory: string): unknown {
@@ -106,15 +132,19 @@ function isDiskFull(error: unknown): boolean {
   return /^(ENOSPC|EDQUOT)$/.test((error as NodeJS.ErrnoException).code ?? '')
 }
 
-function openLocked(directory: string, projectId: string, unlock: () => void): Spool {
+function openLocked(
+  { directory, projectId, bytesMax }: SpoolOptions & { directory: string },
+  unlock: () => void,
+): Spool {
   const known = readSettled(directory)
-  const found = readSegments(directory)
-  checkProject(directory, found, projectId)
+  const found = segmentNumbers(directory, '.spool')
+  const headers = found.map((segment) => ({ segment, header: readHeader(directory, segment) }))
+  checkProject(directory, headers, projectId)
   // the segments name the spool; `settled` may be of another one
-  const id = found.findLast(({ header }) => header)?.header?.id ?? known?.id ?? randomBytes(8).toString('hex')
-  const { left, damaged, tooLarge, segments } = takeUnsettled(directory, found, known)
+  const id = headers.findLast(({ header }) => header)?.header?.id ?? known?.id ?? randomBytes(8).toString('hex')
+  const { left, damaged, tooLarge, segments } = scanUnsettled(directory, found, known)
   // a kept segment also keeps its number
-  const numbers = [...found.map(({ segment }) => segment), ...segmentNumbers(directory, '.spool.damaged')]
+  const numbers = [...found, ...segmentNumbers(directory, '.spool.damaged')]
   const last = Math.max(known?.id === id ? known.segment : 0, ...numbers)
   const writer = createSegmentWriter(directory, encodeHeader(id, projectId), last, segments)
   let settledFd: number | undefined
@@ -131,6 +161,7 @@ function openLocked(directory: string, projectId: string, unlock: () => void): S
     left,
     damaged,
     tooLarge,
+    isFull: (bytes) => writer.bytes() + bytes > bytesMax,
 
     append(bytes) {
       try {
@@ -141,6 +172,16 @@ function openLocked(directory: string, projectId: string, unlock: () => void): S
         warn(error)
         return undefined
       }
+    },
+
+    readAfter({ segment, offset }) {
+      for (const each of segments) {
+        if (each.segment < segment || (each.segment === segment && each.offset <= offset)) continue
+        const after = Math.max(each.settledTo, each.segment === segment ? offset : 0)
+        const events = readUnsettled(directory, each.segment, after)
+        if (events.length > 0) return events
+      }
+      return []
     },
 
     settle(position) {
@@ -169,7 +210,9 @@ function openLocked(directory: string, projectId: string, unlock: () => void): S
   }
 }
 
-function checkProject(directory: string, found: readonly SegmentContent[], projectId: string): void {
+type Header = Pick<SegmentContent, 'segment' | 'header'>
+
+function checkProject(directory: string, found: readonly Header[], projectId: string): void {
   for (const { header, segment } of found) {
     if (header === undefined || header.projectId === projectId) continue
     throw new IngestError(
@@ -179,16 +222,23 @@ function checkProject(directory: string, found: readonly SegmentContent[], proje
   }
 }
 
+/** A segment that is not deleted: the position is the end of its last event. */
+interface Segment extends SpoolPosition {
+  /** The offset up to which its events are settled when the spool is opened. */
+  settledTo: number
+}
+
 /**
  * Appends lines to segments, and deletes settled ones. It never appends to a segment of an earlier process, as its last
  * line may be truncated.
  */
-function createSegmentWriter(directory: string, header: Buffer, lastSegment: number, segments: SpoolPosition[]) {
+function createSegmentWriter(directory: string, header: Buffer, lastSegment: number, segments: Segment[]) {
   let last = lastSegment
   let current: { fd: number; position: SpoolPosition } | undefined
+  let bytes = segments.reduce((sum, { offset }) => sum + offset, 0)
 
   function begin(): { fd: number; position: SpoolPosition } {
-    const position = { segment: ++last, offset: 0 }
+    const position = { segment: ++last, offset: 0, settledTo: 0 }
     const fd = openSync(segmentPath(directory, position.segment), 'wx', 0o600)
     segments.push(position)
     return { fd, position }
@@ -197,15 +247,19 @@ function createSegmentWriter(directory: string, header: Buffer, lastSegment: num
   function write({ fd, position }: { fd: number; position: SpoolPosition }, line: Buffer): void {
     writeLine(fd, line, position.offset)
     position.offset += line.length
+    bytes += line.length
   }
 
   return {
+    /** The size of all segments. */
+    bytes: () => bytes,
+
     append(bytes: Uint8Array): SpoolPosition {
       current ??= begin()
       const { fd, position } = current
       if (position.offset === 0) write(current, header)
       write(current, encodeLine(bytes))
-      const end = { ...position }
+      const end = { segment: position.segment, offset: position.offset }
       if (position.offset >= segmentBytesMax) {
         current = undefined
         fdatasync(fd, () => closeSync(fd))
@@ -218,10 +272,12 @@ function createSegmentWriter(directory: string, header: Buffer, lastSegment: num
       for (let first = segments[0]; first; first = segments[0]) {
         const isSettled =
           first.segment < segment ||
-          (first.segment === segment && first.offset <= offset && first !== current?.position)
+          // the position is after one or both of the line feeds
+          (first.segment === segment && first.offset <= offset + 1 && first !== current?.position)
         if (!isSettled) return
         rmSync(segmentPath(directory, first.segment), { force: true })
         segments.shift()
+        bytes -= first.offset
       }
     },
 
@@ -248,31 +304,58 @@ function writeLine(fd: number, line: Buffer, offset: number): void {
   }
 }
 
-/** The events after the settled position; deletes segments without any. */
-function takeUnsettled(directory: string, found: readonly SegmentContent[], known: SettledPosition | undefined) {
-  const left: SpooledEvent[] = []
+/**
+ * Counts the events after the settled position, and deletes segments without any. One segment at a time is in memory, as
+ * a spool may be larger than that.
+ */
+function scanUnsettled(directory: string, found: readonly number[], known: SettledPosition | undefined) {
+  const left = { events: 0, bytes: 0 }
   const tooLarge: SpooledEvent[] = []
-  /** The end of the last event of each segment. */
-  const segments: SpoolPosition[] = []
+  const segments: Segment[] = []
   let damaged = 0
-  const isUsable = known !== undefined && found.some((content) => isEventEnd(content, known))
-  for (const { segment, header, events, damaged: damagedAt } of found) {
-    const settled = isUsable && header?.id === known?.id ? known : undefined
-    const isLeft = (offset: number) =>
-      settled === undefined || segment > settled.segment || (segment === settled.segment && offset > settled.offset)
-    const lost = damagedAt.filter(isLeft).length
+  const isUsable =
+    known !== undefined && found.includes(known.segment) && isEventEnd(readSegment(directory, known.segment), known)
+  for (const segment of found) {
+    const content = readSegment(directory, segment)
+    const settled = isUsable && content.header?.id === known.id ? known : undefined
+    const settledTo = settledIn(segment, settled)
+    const lost = content.damaged.filter((offset) => offset > settledTo).length
     if (lost > 0) keepDamaged(directory, segment, lost)
     damaged += lost
-    const unsettled = events.filter(({ spooledTo }) => isLeft(spooledTo?.offset ?? 0))
-    const sendable = unsettled.filter(({ bytes }) => bytes.length <= eventBytesMax)
-    left.push(...sendable)
-    tooLarge.push(...unsettled.filter(({ bytes }) => bytes.length > eventBytesMax))
+    const unsettled = content.events.filter(({ spooledTo }) => spooledTo.offset > settledTo)
+    const sendable = unsettled.filter(isSendable)
+    left.events += sendable.length
+    for (const { bytes } of sendable) left.bytes += bytes.length
+    tooLarge.push(...unsettled.filter((event) => !isSendable(event)))
     const end = sendable.at(-1)?.spooledTo
-    if (end) segments.push(end)
+    if (end) segments.push({ ...end, settledTo })
     else rmSync(segmentPath(directory, segment))
   }
   if (damaged > 0) removeOldDamaged(directory)
   return { left, damaged, tooLarge, segments }
+}
+
+function isSendable({ bytes }: SpooledEvent): boolean {
+  return bytes.length <= eventBytesMax
+}
+
+/** The offset up to which the events of a segment are settled. */
+function settledIn(segment: number, settled: SettledPosition | undefined): number {
+  if (settled === undefined || segment > settled.segment) return 0
+  return segment === settled.segment ? settled.offset : Number.POSITIVE_INFINITY
+}
+
+/** The events after this offset. A segment that cannot be read, or is damaged since it was scanned, lacks some. */
+function readUnsettled(directory: string, segment: number, after: number): SpooledEvent[] {
+  try {
+    const { events, damaged } = readSegment(directory, segment)
+    const lost = damaged.filter((offset) => offset > after).length
+    if (lost > 0 && !existsSync(damagedPath(directory, segment))) keepDamaged(directory, segment, lost)
+    return events.filter((event) => event.spooledTo.offset > after && isSendable(event))
+  } catch (error) {
+    process.emitWarning(`${segmentPath(directory, segment)} cannot be read: ${(error as Error).message}`)
+    return []
+  }
 }
 
 /**

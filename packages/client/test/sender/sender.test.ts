@@ -8,8 +8,9 @@ import t, { type Test } from 'tap'
 import { eventBytesMax } from '../../src/batch/fill-batch.ts'
 import { createClient } from '../../src/client.ts'
 import type { DropReason } from '../../src/sender/outcomes.ts'
-import { createSender, createSenderWith, type SenderOptions } from '../../src/sender/sender.ts'
-import { openSpool } from '../../src/sender/spool.ts'
+import { createSendQueue } from '../../src/sender/send-queue.ts'
+import { createSender, createSenderWith, type SenderClient, type SenderOptions } from '../../src/sender/sender.ts'
+import { openSpool, spoolBytesMin } from '../../src/sender/spool.ts'
 import {
   cut,
   cutAfter,
@@ -71,7 +72,15 @@ function warningsOf(t: Test): string[] {
 }
 
 const upTo = (count: number, from = 0) => Array.from({ length: count }, (_, i) => from + i)
-const none = { bad_request: 0, closed: 0, damaged: 0, queue_overflow: 0, rejected: 0, too_large: 0 }
+const none = {
+  bad_request: 0,
+  closed: 0,
+  damaged: 0,
+  queue_overflow: 0,
+  rejected: 0,
+  spool_overflow: 0,
+  too_large: 0,
+}
 
 t.test('events are sent together after two seconds, as they were when sent, with ids and the project', async (t) => {
   const { sender, received, time } = await open(t, {})
@@ -457,6 +466,97 @@ t.test('settled events, also rejected ones, are not sent again after a crash', a
   t.match(await next.close(), { accepted: 30 })
 })
 
+t.test('with a spool, the disk is the bound of the queue, in order and across restarts', async (t) => {
+  const spool = t.testdir()
+  const unavailable = problem(503, 'draining')
+  const options = { spool, queueEventsMax: 3 }
+  const { sender, sendAll, start, received, drops, time } = await open(t, options, unavailable, unavailable, accept)
+  sendAll(...upTo(250))
+  await time.pass(0)
+  sendAll(...upTo(250, 250))
+  t.match(sender.stats(), { queuedEvents: 500 })
+  t.match(await sender.close({ deadlineMs: 0 }), { queuedEvents: 500, dropped: none })
+
+  const next = start()
+  t.match(next.stats(), { queuedEvents: 500 })
+  t.ok(next.stats().queuedBytes > 500 * '{"n":1}'.length)
+  for (const n of upTo(250, 500)) next.send({ n })
+  await time.until(next.flush())
+  for (const n of upTo(250, 750)) next.send({ n })
+  await time.until(next.flush())
+  t.strictSame(numbersOf(received.slice(2)).flat(), upTo(1000))
+  t.match(await next.close(), { accepted: 1000, queuedEvents: 0, queuedBytes: 0, dropped: none })
+  t.strictSame(drops, [])
+  t.strictSame(readdirSync(spool), ['settled'])
+})
+
+t.test('a full spool drops new events until older ones are stored', async (t) => {
+  const options = { spool: t.testdir(), spoolBytesMax: spoolBytesMin }
+  const { sender, received, drops, time } = await open(t, options, problem(503, 'draining'), accept)
+  const send = (n: number) => sender.send({ n, filling: 'x'.repeat(100_000) })
+  for (const n of upTo(25)) send(n)
+  t.strictSame(
+    drops,
+    upTo(5, 20).map((n) => ['spool_overflow', [n]]),
+  )
+  await time.until(sender.flush())
+  for (const n of upTo(10, 25)) send(n)
+  await time.until(sender.flush())
+  t.strictSame(numbersOf(received.slice(1)).flat(), [...upTo(20), ...upTo(10, 25)])
+  t.match(sender.stats(), { accepted: 30, dropped: { ...none, spool_overflow: 5 } })
+  t.throws(() => createSender({} as SenderClient, { spoolBytesMax: spoolBytesMin - 1 }), {
+    code: 'invalid-argument',
+    message: 'spoolBytesMax',
+  })
+})
+
+t.test('events that vanish from a spool while they wait are dropped as damaged, and flush ends', async (t) => {
+  const spool = t.testdir()
+  const { sender, received, drops, time } = await open(
+    t,
+    { spool, queueEventsMax: 2 },
+    problem(503, 'draining'),
+    accept,
+  )
+  const warnings = warningsOf(t)
+  for (const n of upTo(25)) sender.send({ n, filling: 'x'.repeat(100_000) })
+  rmSync(join(spool, '0000000000000002.spool'))
+  await time.until(sender.flush())
+  t.strictSame(numbersOf(received.slice(1)).flat(), [...upTo(11), ...upTo(3, 22)])
+  t.strictSame(drops, [['damaged', []]])
+  t.match(sender.stats(), { accepted: 14, queuedEvents: 0, queuedBytes: 0, dropped: { ...none, damaged: 11 } })
+  t.match(warnings, [/0000000000000002\.spool cannot be read: ENOENT/])
+})
+
+t.test('a large spool is read piece by piece', async (t) => {
+  const bytesMax = 1024 ** 3
+  const openQueue = (directory: string) =>
+    createSendQueue({
+      spool: openSpool({ directory, projectId, bytesMax }),
+      eventsMax: 10,
+      bytesMax,
+      onUnreadable: (count) => t.fail(`${count} are unreadable`),
+    })
+  const directory = t.testdir()
+  const queue = openQueue(directory)
+  const event = (n: number) => Buffer.from(JSON.stringify({ n, filling: 'x'.repeat(10_000) }))
+  for (const n of upTo(1000)) t.equal(queue.add(event(n)), undefined)
+  const inMemory = () => queue.first(1000).length
+  t.equal(inMemory(), 10)
+  for (let removed = 0; removed < 500; removed += 10) {
+    t.strictSame(queue.first(1)[0]?.bytes, event(removed))
+    queue.remove(10)
+    t.ok(inMemory() < 150)
+  }
+  t.equal(queue.events(), 500)
+  queue.close()
+  const next = openQueue(directory)
+  t.equal(next.events(), 500)
+  t.ok(next.first(1000).length < 150)
+  t.strictSame(next.first(1)[0]?.bytes, event(500))
+  next.close()
+})
+
 /** The spool of a closed sender with that many events, and the path of its only segment. */
 async function leaveSpool(t: Test, count: number) {
   const spool = t.testdir()
@@ -490,7 +590,7 @@ t.test('events of a spool that are damaged or larger than a batch are dropped al
   const bytes = readFileSync(segment)
   bytes[bytes.indexOf(ids[50] as string) + 3] = 0xff
   writeFileSync(segment, bytes)
-  const opened = openSpool(spool, projectId)
+  const opened = openSpool({ directory: spool, projectId, bytesMax: spoolBytesMin })
   opened.append(Buffer.from(JSON.stringify({ projectId, eventId: 'e', n: 100, filling: 'x'.repeat(eventBytesMax) })))
   opened.close()
   const { sender, drops } = await openToServer(t, { spool })
