@@ -1,6 +1,7 @@
+import { type FaultName, faultNames } from '@ingest/checks/sender'
 import type { EmbeddedIngest } from '@ingest/core'
 import t from 'tap'
-import { faultNames, openFaultyServer } from './faulty-server.ts'
+import { openFaultyServer } from './faulty-server.ts'
 import { type Game, openGame } from './open-game.ts'
 
 // more on demand: INGEST_SEEDS=2000; the seed of a failure once more: INGEST_SEEDS=1 INGEST_FIRST_SEED=1234
@@ -51,7 +52,7 @@ async function run(seed: number): Promise<{ sent: number; dropped: number; store
   const fate = createRandom(seed + 1_000_000_007)
   const choose = () => {
     if (fate() >= faultRate) return undefined
-    const name = faultNames[Math.floor(fate() * faultNames.length)] as string
+    const name = faultNames[Math.floor(fate() * faultNames.length)] as FaultName
     met.add(name)
     return name
   }

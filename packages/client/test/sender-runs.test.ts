@@ -1,11 +1,12 @@
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { readdirSync, readFileSync, writeFileSync } from 'node:fs'
-import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
+import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { join } from 'node:path'
 import { buffer, text } from 'node:stream/consumers'
 import { fileURLToPath } from 'node:url'
+import { type FaultName, faultNames, faults } from '@ingest/checks/sender'
 import { createIngest, type EmbeddedIngest, openMemoryStore, type Store } from '@ingest/core'
 import type { JsonObject } from '@ingest/core/internal'
 import { openLmdbStore } from '@ingest/lmdb'
@@ -28,53 +29,11 @@ function createRandom(seed: number): () => number {
   }
 }
 
-type Fault = (req: IncomingMessage, res: ServerResponse, store: () => Promise<void>) => Promise<void>
-
-const respond =
-  (status: number, headers: Record<string, string> = {}, body = ''): Fault =>
-  async (req, res) => {
-    await buffer(req)
-    res.writeHead(status, headers).end(body)
-  }
-
-/** Faults between a sender and Ingest. `store` stores the batch, and its response is lost. */
-const faults: Record<string, Fault> = {
-  400: respond(400),
-  401: respond(401),
-  404: respond(404),
-  408: respond(408),
-  413: respond(413),
-  429: respond(429, { 'Retry-After': '3' }),
-  500: respond(500, { 'Content-Type': 'text/html' }, '<html>'),
-  502: respond(502),
-  503: respond(503, { 'Retry-After': '120' }),
-  redirect: respond(307, { Location: '/' }),
-  page: respond(202, {}, '<html>'),
-  'other result': respond(202, {}, '{"accepted":0,"duplicates":0,"rejected":[]}'),
-  'reset before': async (req) => void req.socket.destroy(),
-  'reset after': async (req, _res, store) => {
-    await store()
-    req.socket.resetAndDestroy()
-  },
-  'cut after': async (req, res, store) => {
-    await store()
-    res.writeHead(202, { 'Content-Length': '40' })
-    res.write('{"accepted":1,', () => req.socket.destroySoon())
-  },
-  '500 after': async (_req, res, store) => {
-    await store()
-    res.writeHead(500).end()
-  },
-  'stall before': async (req) => void (await buffer(req)),
-  'stall after': async (_req, _res, store) => await store(),
-}
-const names = Object.keys(faults)
-
 /** A server that injects a fault before or after Ingest, as chosen for a project. */
 async function openFaultyServer(store: Store) {
   const ingest = createIngest({ store, authenticate: () => true })
   const handle = createHandler(ingest)
-  const chooseFault = new Map<string, () => string | undefined>()
+  const chooseFault = new Map<string, () => FaultName | undefined>()
   const met: Record<string, number> = {}
   const server = createServer(async (req, res) => {
     const project = String(req.headers['x-project-id'])
@@ -82,9 +41,8 @@ async function openFaultyServer(store: Store) {
     if (name === undefined) return handle(req, res)
     met[name] = (met[name] ?? 0) + 1
     try {
-      await faults[name]?.(req, res, async () => {
-        await ingest.project(project).submitBatch(await buffer(req))
-      })
+      const store = async () => ingest.project(project).submitBatch(await buffer(req))
+      await faults[name](res, { read: () => buffer(req), store })
     } catch {
       // the sender has aborted its request
       req.socket.destroy()
@@ -121,7 +79,7 @@ async function runSender(server: Awaited<ReturnType<typeof openFaultyServer>>, s
   const fate = createRandom(seed + 1_000_000_007)
   server.chooseFault.set(projectId, () => {
     if (fate() >= faultRate) return undefined
-    const name = names[Math.floor(fate() * names.length)] as string
+    const name = faultNames[Math.floor(fate() * faultNames.length)] as FaultName
     return name.startsWith('stall') && !mayStall ? '503' : name
   })
 
@@ -271,7 +229,7 @@ t.test(`every event that was not dropped is stored once, in order (${seeds})`, a
     if (count >= 100) t.ok(total.stored > total.sent / 2 && total.dropped > 0)
     for (const name of total.met) met.add(name)
   }
-  if (runs >= 100) t.strictSame([...met].sort(), [...names].sort(), 'every fault occurred')
+  if (runs >= 100) t.strictSame([...met].sort(), [...faultNames].sort(), 'every fault occurred')
 })
 
 t.test('the same holds with a store on disk', async (t) => {

@@ -50,5 +50,6 @@ export const faults = {
   'stall after': async (_res, { store }) => void (await store()),
 } satisfies Record<string, Fault>
 
-/** The name of a fault. */
-export type FaultName = Extract<keyof typeof faults, string> | `${Extract<keyof typeof faults, number>}`
+export type FaultName = `${keyof typeof faults}`
+
+export const faultNames = Object.keys(faults) as readonly FaultName[]

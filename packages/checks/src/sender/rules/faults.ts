@@ -1,9 +1,8 @@
 import { setTimeout as sleep } from 'node:timers/promises'
-import { type Fault, faults } from '../faults.ts'
+import { faultNames, faults } from '../faults.ts'
 import { BrokenRule, type Play, totalOf } from '../play.ts'
 import { makeEvents, type Rule } from './rule.ts'
 
-const names = Object.keys(faults) as (keyof typeof faults)[]
 const eventsMax = 400
 
 /** Random faults. */
@@ -18,10 +17,9 @@ export const faultRules: readonly Rule[] = [1, 2, 3].map((seed) => ({
 async function playFaults(play: Play, random: () => number): Promise<void> {
   const below = (count: number) => Math.floor(random() * count)
   play.serve((exchange) => {
-    const fault: Fault | undefined =
-      random() < 0.5 ? faults[names[below(names.length)] as keyof typeof faults] : undefined
+    const name = random() < 0.5 ? faultNames[below(faultNames.length)] : undefined
     // the sender may have closed the connection
-    return (fault ? exchange.inject(fault) : exchange.accept()).catch(() => {})
+    return (name ? exchange.inject(faults[name]) : exchange.accept()).catch(() => {})
   })
   let sent = 0
   while (sent < eventsMax) {
