@@ -1,6 +1,10 @@
 import { readFileSync } from 'node:fs'
+import { fileURLToPath } from 'node:url'
 import t from 'tap'
-import { senderRules } from '../src/sender.ts'
+import { runConformance, senderRules, startCommand } from '../src/sender.ts'
+
+const program = fileURLToPath(new URL('sender-program.js', import.meta.url))
+const start = (...bug: string[]) => startCommand(process.execPath, [program, ...bug])
 
 t.test('every rule for senders stands in the documentation', async (t) => {
   const text = ['http-api', 'senders']
@@ -15,4 +19,51 @@ t.test('every rule for senders stands in the documentation', async (t) => {
   )
   const ids = senderRules.map(({ id }) => id)
   t.equal(new Set(ids).size, ids.length)
+})
+
+t.test('a sender without a spool keeps all other rules', async (t) => {
+  const verdicts = await runConformance({ start: start() })
+  for (const { id, outcome, expected, seen } of verdicts) {
+    t.equal(outcome, id.startsWith('spool') ? 'skipped' : 'passed', `${id}: ${expected}`, { seen })
+  }
+})
+
+/** The rules that a sender with this bug breaks. */
+const broken: Record<string, string[]> = {
+  'other-bytes': ['same-bytes'],
+  'follow-redirects': ['redirect'],
+  'any-202': ['foreign-202'],
+  'drop-500': ['server-errors'],
+  'ignore-retry-after': ['retry-after-seconds', 'retry-after-date', 'retry-after-bound'],
+  'unbounded-retry-after': ['retry-after-bound'],
+  'retry-401': ['unauthorized'],
+  'constant-backoff': ['backoff'],
+  'no-time-out': ['silence', 'slow'],
+  'unbounded-body': ['endless'],
+  'count-characters': ['too-large'],
+  'newest-first': ['order'],
+  'two-in-flight': ['one-in-flight'],
+  'unbounded-queue': ['queue-bound'],
+  'no-deadline': ['close-deadline'],
+  'no-drain': ['close-drains'],
+  miscount: ['outcomes'],
+  'no-end': ['drop'],
+}
+
+/** The ids of the rules that pass in each of three runs: a busy machine may delay a request as long as a pause would. */
+async function passedWith(bug: string, rules: readonly string[]): Promise<readonly string[]> {
+  let passed = rules
+  for (let runs = 0; runs < 3 && passed.length > 0; runs++) {
+    const verdicts = await runConformance({ start: start(bug), rules: passed, patienceMs: 3000 })
+    passed = verdicts.filter(({ outcome }) => outcome === 'passed').map(({ id }) => id)
+  }
+  return passed
+}
+
+t.test('a bug breaks its rule', async (t) => {
+  const bugs = Object.entries(broken)
+  const runBugs = async () => {
+    for (let next = bugs.pop(); next; next = bugs.pop()) t.strictSame(await passedWith(...next), [], next[0])
+  }
+  await Promise.all([runBugs(), runBugs(), runBugs()])
 })

@@ -31,7 +31,7 @@ export const pauseRules: readonly Rule[] = [
     id: 'retry-after-seconds',
     rule: '429: retry the same batch after `Retry-After`',
     expected: 'a retry after a 429 and a 503, not before the seconds of `Retry-After`',
-    settings: { timeScale: 0.02 },
+    settings: { timeScale: 0.05 },
     play: (play) =>
       pauseAfter(
         play,
@@ -42,7 +42,7 @@ export const pauseRules: readonly Rule[] = [
     id: 'retry-after-date',
     rule: '`Retry-After` is seconds or an HTTP date. Limit it to an hour, and ignore an invalid one.',
     expected: 'a retry not before the date of `Retry-After`, and soon if it has passed',
-    settings: { timeScale: 0.02 },
+    settings: { timeScale: 0.05 },
     play: (play) => pauseAfter(play, [inDate(429, 12_000), inDate(503, 12_000), inDate(503, -hourMs)]),
   },
   {

@@ -56,7 +56,7 @@ export const requestRules: readonly Rule[] = [
       play.flush(makeEvents(3))
       const first = await play.next()
       let attempt = first
-      for (const fault of [faults[503], faults['reset before'], faults[429], faults[404], faults['reset after']]) {
+      for (const fault of [faults[503], faults['reset before'], faults[429], faults['reset after']]) {
         await attempt.inject(fault)
         attempt = await play.retryOf(first)
         if (!attempt.body.equals(first.body)) throw new BrokenRule(`${quote(attempt)} after ${quote(first)}`)
