@@ -23,6 +23,7 @@ interface News {
   requests: (Received & { id: string })[]
   ended: { id: number; isFine: boolean; value: unknown }[]
   output: string[]
+  warnings: string[]
 }
 
 export interface GameOptions {
@@ -31,6 +32,8 @@ export interface GameOptions {
   secrets?: Record<string, string>
   /** Whether the game runs in Roblox Studio. */
   isStudio?: boolean
+  /** Whether the settings of the game refuse HTTP requests. */
+  isHttpDisabled?: boolean
   /** Sees a request before it is sent. */
   onRequest?: ((request: Received) => Promise<void> | void) | undefined
   /** Sees an answer before the game does, which gets another one if this returns it. */
@@ -74,11 +77,12 @@ async function say(platform: number, what: object) {
  * A game server, whose scripts find the sender as `script.Parent.IngestSender`. Its time only goes by in `pass`, `until`
  * and `shutDown`, and never while a request is under way that is not held.
  */
-export async function openGame({ random, secrets, isStudio, onRequest, onAnswer }: GameOptions = {}) {
+export async function openGame({ random, secrets, isStudio, isHttpDisabled, onRequest, onAnswer }: GameOptions = {}) {
   const platform = ++games
   const IngestSender = await compile(fileOf('../IngestSender.luau'), 'IngestSender.luau')
   const received: Received[] = []
   const output: string[] = []
+  const warnings: string[] = []
   const air = createFlights({ received, onRequest, onAnswer })
   const scripts: Started[] = []
   let now = 0
@@ -90,6 +94,7 @@ export async function openGame({ random, secrets, isStudio, onRequest, onAnswer 
     const news: News = await tell(what)
     now = news.now
     output.push(...news.output)
+    warnings.push(...news.warnings)
     for (const { id, isFine, value } of news.ended) (scripts[id] as Started).end = { isFine, value }
     for (const request of news.requests) air.takeOff(request)
     return news
@@ -117,11 +122,13 @@ export async function openGame({ random, secrets, isStudio, onRequest, onAnswer 
     }
   }
 
-  await tell({ open: true, random, secrets, isStudio, forever, modules: { IngestSender } })
+  await tell({ open: true, random, secrets, isStudio, isHttpDisabled, forever, modules: { IngestSender } })
   return {
     received,
-    /** What the console of the server says: errors and warnings. */
+    /** The errors in the console of the server. */
     output,
+    /** The warnings there. */
+    warnings,
     now: () => now,
     start,
     until,

@@ -332,6 +332,67 @@ for (const status of [401, 403]) {
   })
 }
 
+t.test('what fails for the same reason is one warning until something is stored', async (t) => {
+  const steps = [answer(404), answer(503), answer(404), answer(404), accept, answer(404)]
+  const { sendAll, pass, warnings, output } = await open(t, {}, ...steps)
+  await sendAll(upTo(200))
+  await pass(600)
+  t.strictSame(
+    warnings.map((text) => /HTTP \d+/.exec(text)?.[0]),
+    ['HTTP 404', 'HTTP 503', 'HTTP 404'],
+  )
+  t.strictSame(output, [])
+})
+
+t.test('a game that may not send requests says so once', async (t) => {
+  const game = await openSender(t, 'http://127.0.0.1:1', {}, { isHttpDisabled: true })
+  await game.sendAll([1])
+  await game.pass(600)
+  t.match(game.warnings, [/Http requests are not enabled/])
+  t.match(await game.stats(), { queuedEvents: 1, failure: /Http requests are not enabled/ })
+})
+
+t.test('a key that is a function is called for each request', async (t) => {
+  const { url, ...server } = await openScriptedServer(t, answer(503), accept)
+  const game = await openGame({ random: 0.5 })
+  t.teardown(game.close)
+  await game.run(
+    `calls = 0
+    local function key()
+      calls += 1
+      if calls == 1 then error("no secret yet", 0) end
+      return "k" .. calls
+    end
+    sender = require(script.Parent.IngestSender).new({ url = ..., projectId = "game-1", key = key })
+    sender:send({ n = 1 })`,
+    url,
+  )
+  await game.pass(60)
+  t.strictSame(
+    game.received.map(({ headers }) => headers['X-Ingestion-Key']),
+    ['k2', 'k3'],
+  )
+  t.match(game.warnings, [/no secret yet$/, /HTTP 503 Service Unavailable$/])
+  t.match(await game.run('return sender:stats()'), { accepted: 1 })
+  t.equal(server.bodies.length, 2)
+})
+
+t.test('stamp and serverId are for events that have none', async (t) => {
+  const { run, flush, bodies, pass } = await open(t, { stamp: true, serverId: 's-1' })
+  await pass(1.5)
+  await run(`
+    sender:send({ n = 1 })
+    sender:send({ n = 2, timestamp = "2026-11-20T00:00:00Z", serverId = "own" })
+  `)
+  await flush()
+  t.match(JSON.parse(bodies[0] ?? ''), {
+    events: [
+      { n: 1, timestamp: Date.parse('2026-11-21T00:00:01.500Z'), serverId: 's-1' },
+      { n: 2, timestamp: '2026-11-20T00:00:00Z', serverId: 'own' },
+    ],
+  })
+})
+
 t.test('pauses grow, and are never shorter than Retry-After', async (t) => {
   const date = 'Sat, 21 Nov 2026 00:00:40 GMT'
   const { sendAll, flush, numbers, times, pauses } = await open(
@@ -475,6 +536,32 @@ t.test('close gives up at its deadline, and says what was not stored', async (t)
   t.strictSame([times(), now()], [[0, 0.5, 1.5], 1.5])
 })
 
+t.test('a second close can only bring the end forward', async (t) => {
+  const { sendAll, start, until, pass, now, times } = await open(t, {}, answer(503))
+  await sendAll([1])
+  // tried at 0, 0.5, 1.5, 3.5, 7.5, 15.5
+  const closing = [await start('sender:close(20)'), await start('sender:close(1000)'), await start('sender:close()')]
+  await pass(5)
+  t.strictSame([times().length, closing.filter(({ end }) => end)], [4, []])
+  closing.push(await start('sender:close(3)'))
+  for (const each of closing) await until(each)
+  t.strictSame([times().length, now()], [5, 7.5])
+})
+
+t.test('a second close ends a request that has no answer', async (t) => {
+  let hold = () => {}
+  const { sendAll, start, until, pass, now, stats, ...game } = await open(t, {}, () => hold())
+  hold = game.hold
+  await sendAll([1])
+  const closing = await start('sender:close(math.huge)')
+  await pass(5)
+  t.notOk(closing.end)
+  await until(await start('sender:close(0)'))
+  t.match(closing.end, { isFine: true, value: undefined })
+  t.match(await stats(), { dropped: { ...none, closed: 1 } })
+  t.equal(now(), 5)
+})
+
 t.test('close does not wait for a try that would come too late', async (t) => {
   const { sendAll, pass, close, now } = await open(t, {}, answer(401))
   await sendAll([1])
@@ -508,16 +595,25 @@ t.test('the example sends its last event while the server shuts down, in the tim
   const game = await openGame({ secrets: { ingest_key: key } })
   await game.run(source.replace('https://ingest.example', url))
   t.equal(await game.shutDown(), 0)
-  t.strictSame(
-    (await storedIn(ingest)).map(({ type }) => type),
-    ['round.start', 'server.close'],
-  )
+  const serverId = '8e0a7d6c-5b1f-4a53-9d02-6f0b7c1e2d34'
+  const timestamp = Date.parse('2026-11-21T00:00:00Z')
+  t.match(await storedIn(ingest), [
+    { type: 'round.start', serverId, timestamp },
+    { type: 'server.close', serverId, timestamp },
+  ])
+
+  const studio = await openGame({ isStudio: true })
+  await studio.run(source.replace('https://ingest.example', url))
+  await studio.shutDown()
+  t.strictSame([studio.received, studio.output, studio.warnings], [[], [], []])
 
   const away = await openGame({ secrets: { ingest_key: key } })
   await away.run(source.replace('https://ingest.example', 'http://127.0.0.1:1'))
   t.ok((await away.shutDown()) <= 25)
-  t.match(away.output, [/^HttpError: ECONNREFUSED \d/])
-  t.match(game.output, [])
+  t.match(away.warnings, [
+    /^IngestSender keeps its events and tries http:\/\/127.0.0.1:1\/v1\/events\/batch again: HttpError: ECONNREFUSED$/,
+  ])
+  t.strictSame([game.output, game.warnings, away.output], [[], [], []])
 })
 
 t.test('an invalid event is refused with a message, and does not affect others', async (t) => {
@@ -626,6 +722,8 @@ t.test('invalid options are refused at once', async (t) => {
     { queueBytesMax: '9' },
     { requestsPerMinute: 1 },
     { sendsInStudio: 'yes' },
+    { stamp: 1 },
+    { serverId: 7 },
   ]
   const good = { url: 'https://ingest.example', projectId, key: 'k' }
   for (const each of wrong) {
