@@ -1,9 +1,11 @@
+import { positionChecks } from './ingest/consumers.ts'
 import { eventChecks } from './ingest/events.ts'
 import type { IngestCheck } from './ingest/ingest-check.ts'
 import { publishingChecks } from './ingest/maps.ts'
 import { readingChecks } from './ingest/reading.ts'
 import { appendChecks } from './store/append.ts'
 import { chunkChecks } from './store/chunks.ts'
+import { consumerChecks, raceConsumerChecks } from './store/consumers.ts'
 import { backupChecks, closeChecks, durableChecks } from './store/durability.ts'
 import { durableEraseChecks, eraseChecks, handleEraseChecks, raceEraseChecks } from './store/erase.ts'
 import { freezeChecks } from './store/freeze.ts'
@@ -43,9 +45,10 @@ export const storeChecks: readonly StoreCheck[] = [
   ...eraseChecks,
   ...freezeChecks,
   ...projectChecks,
+  ...consumerChecks,
   ...mapChecks,
   ...chunkChecks,
-  ...[...raceChecks, ...raceEraseChecks].map(withOneHandle),
+  ...[...raceChecks, ...raceEraseChecks, ...raceConsumerChecks].map(withOneHandle),
   ...measureChecks,
   ...closeChecks,
 ]
@@ -54,6 +57,7 @@ export const storeChecks: readonly StoreCheck[] = [
 export const sharedStoreChecks: readonly SharedStoreCheck[] = [
   ...raceChecks,
   ...raceEraseChecks,
+  ...raceConsumerChecks,
   ...handleChecks,
   ...handleEraseChecks,
 ]
@@ -65,4 +69,9 @@ export const durableStoreChecks: readonly DurableStoreCheck[] = [...durableCheck
 export const restoreChecks: readonly RestoreCheck[] = backupChecks
 
 /** What every Ingest promises: `for (const { name, run } of ingestChecks) test(name, () => run(openMyIngest))`. */
-export const ingestChecks: readonly IngestCheck[] = [...eventChecks, ...readingChecks, ...publishingChecks]
+export const ingestChecks: readonly IngestCheck[] = [
+  ...eventChecks,
+  ...readingChecks,
+  ...positionChecks,
+  ...publishingChecks,
+]

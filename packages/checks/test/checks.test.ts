@@ -20,6 +20,7 @@ import {
   shareStore,
   storeChecks,
 } from '../src/index.ts'
+import { consumerChecks } from '../src/store/consumers.ts'
 import { eraseChecks, handleEraseChecks, raceEraseChecks } from '../src/store/erase.ts'
 import { batchOf, event as sampleEvent } from '../src/store/sample-events.ts'
 
@@ -66,6 +67,7 @@ t.test('a store that checks and then writes fails the races, and nothing else', 
     'uses of keys are noted beside concurrent revocations and rotations, and undo none',
     'overlapping batches of two projects store each event once, with the bytes of the append that reports it',
     'concurrent appends that freeze one build agree on when, and one reports it',
+    'of concurrent moves of a consumer from one position, through all handles, one succeeds',
   ]
   const withOneHandle = lost.map((name) => `with one handle: ${name}`)
   t.strictSame(await failing(openCheckThenActStore, storeChecks.filter(isOfAppends)), withOneHandle)
@@ -135,10 +137,12 @@ async function failing<Rest extends unknown[]>(
   return names
 }
 
-const erasureChecks = [...eraseChecks, ...raceEraseChecks, ...handleEraseChecks].map(({ name }) => name)
+const otherChecks = [...eraseChecks, ...raceEraseChecks, ...handleEraseChecks, ...consumerChecks].map(
+  ({ name }) => name,
+)
 
 function isOfAppends({ name }: { name: string }): boolean {
-  return !erasureChecks.some((each) => name.endsWith(each))
+  return !otherChecks.some((each) => name.endsWith(each))
 }
 
 interface Kept {
@@ -171,6 +175,11 @@ function openCheckThenActStore(): Store {
       const { project, result } = decide(await memory.project(projectId))
       await nextTurn()
       return memory.updateProject(projectId, () => (project ? { project, result } : { result }))
+    },
+    async updateConsumers(projectId, decide) {
+      const { consumers, result } = decide(await memory.consumers(projectId))
+      await nextTurn()
+      return memory.updateConsumers(projectId, () => (consumers ? { consumers, result } : { result }))
     },
   }
 }

@@ -8,6 +8,7 @@ import {
 } from '@ingest/core'
 import { isProjectId } from '@ingest/core/internal'
 import { createApi } from './calls/api.ts'
+import { type ConsumerCalls, consumerCalls } from './calls/consumers.ts'
 import { type EventCalls, eventCalls } from './calls/events.ts'
 import { type MapCalls, mapCalls } from './calls/maps.ts'
 import { type StatsCalls, statsCalls } from './calls/stats.ts'
@@ -32,7 +33,8 @@ export interface ClientOptions extends RetryOptions {
  * its signal.
  */
 export interface Client<E = IngestEvent>
-  extends Omit<Ingest<E>, keyof EventCalls | keyof MapCalls | keyof StatsCalls>,
+  extends Omit<Ingest<E>, keyof ConsumerCalls | keyof EventCalls | keyof MapCalls | keyof StatsCalls>,
+    ConsumerCalls,
     EventCalls<E>,
     Omit<MapCalls, 'publishMap'>,
     StatsCalls {
@@ -75,7 +77,12 @@ export function createClientWith<E = IngestEvent>(options: ClientOptions, effect
     headers: { 'x-project-id': projectId, 'x-ingestion-key': key, 'user-agent': 'ingest-client' },
   })
   const api = createApi(connection, retry)
-  const calls = { ...eventCalls(api, !connection.isLoopback), ...mapCalls(api), ...statsCalls(api) }
+  const calls = {
+    ...eventCalls(api, !connection.isLoopback),
+    ...mapCalls(api),
+    ...consumerCalls(api),
+    ...statsCalls(api),
+  }
   let closed: Promise<void> | undefined
 
   const client: Client<E> = {

@@ -67,6 +67,10 @@ export const errorTable = {
   'chunk-too-large': { title: 'Chunk too large', status: 413, retryable: false, meaning: 'over 1,048,576 bytes: cut smaller chunks' },
   'chunk-undeclared': { title: 'Chunk undeclared', status: 409, retryable: false, meaning: 'no manifest names the chunk: PUT it first' },
   'digest-mismatch': { title: 'Digest mismatch', status: 400, retryable: false, meaning: 'bytes do not match their digest' },
+  // Consumers.
+  'consumer-not-found': { title: 'Consumer not found', status: 404, retryable: false, meaning: 'the project has no such consumer' },
+  'consumer-conflict': { title: 'Consumer conflict', status: 409, retryable: false, meaning: 'the consumer is at `cursor`, not at `replaces`' },
+  'consumer-quota-exceeded': { title: 'Consumer quota exceeded', status: 413, retryable: false, meaning: 'over 100 consumers: delete one' },
   // Keys.
   unauthorized: { title: 'Unauthorized', status: 401, retryable: false, meaning: 'no active key with this scope' },
   'unknown-key': { title: 'Unknown key', status: 404, retryable: false, meaning: 'the project has no such key' },
@@ -115,6 +119,8 @@ export interface ErrorDetails {
   retryAfterSeconds?: number
   /** The invalid parts of the input. */
   issues?: readonly Issue[]
+  /** Where the consumer of a `consumer-conflict` stands; null if there is none. */
+  cursor?: string | null
   /** The HTTP status of the response that the error stands for. */
   status?: number
   cause?: unknown
@@ -128,6 +134,8 @@ export class IngestError extends Error {
   readonly actual: number | undefined
   readonly retryAfterSeconds: number | undefined
   readonly issues: readonly Issue[] | undefined
+  /** Where the consumer of a `consumer-conflict` stands; null if there is none. */
+  readonly cursor: string | null | undefined
   /** The HTTP status of the response for which a client throws this; undefined without a response. */
   readonly status: number | undefined
 
@@ -138,6 +146,7 @@ export class IngestError extends Error {
     this.actual = details.actual
     this.retryAfterSeconds = details.retryAfterSeconds
     this.issues = details.issues
+    this.cursor = details.cursor
     this.status = details.status
   }
 

@@ -66,6 +66,17 @@ export type {
 export type { MapRules } from './maps/maps.ts'
 export { chunkBytesMax, ManifestSchema, manifestChunksMax, PublicationSchema } from './maps/publication.ts'
 
+// Consumers
+
+export type { ConsumerRecord, ConsumerStore, ConsumersDecision } from './consumers/consumer-store.ts'
+export type {
+  Consumer,
+  ConsumerLag,
+  Consumers,
+  PutConsumerOptions,
+  PutConsumerResult,
+} from './consumers/consumers.ts'
+
 // Keys
 
 export type { Authenticate, Credentials, KeyOptions, Keyring } from './projects/keyring.ts'
@@ -86,6 +97,7 @@ export type {
   AppendResult,
   Cursor,
   EventStore,
+  EventsAfter,
   ExpiryStep,
   ReadOptions,
   RecentEvents,

@@ -1,4 +1,5 @@
 import { randomBytes } from 'node:crypto'
+import { type Consumers, createConsumers } from './consumers/consumers.ts'
 import { IngestError } from './error.ts'
 import type { BatchInput, BatchResult } from './events/batch.ts'
 import {
@@ -29,8 +30,8 @@ import { type Authenticate, createKeyring, type Keyring } from './projects/keyri
 import type { Store, StoreCommit, StoreMetric } from './store.ts'
 import { checkProjectId } from './validation.ts'
 
-/** The events, maps, statistics and recent outcomes of one project: the same interface embedded and over HTTP. */
-export interface Ingest<E = IngestEvent> extends Maps, ProjectStatsReader, RecentOutcomesReader {
+/** The events, maps, consumers, statistics and recent outcomes of one project: the same interface embedded and over HTTP. */
+export interface Ingest<E = IngestEvent> extends Maps, Consumers, ProjectStatsReader, RecentOutcomesReader {
   readonly projectId: string
   /**
    * Stores the valid new events of a batch, each exactly once and permanently. Resolves once they would survive power
@@ -207,6 +208,7 @@ export function createIngest<const Schemas extends EventSchemas = EventSchemas>(
   const reading: ReadContext = { store, readArrivals: createReadArrivals(store), notifier, now }
   const reports = createReports(store)
   const mapsOf = createMaps({ store, rules, now, onSweepError: reports.reportError })
+  const consumersOf = createConsumers(store, now)
   const statsOf = createProjectStats(store, now)
 
   return {
@@ -215,6 +217,7 @@ export function createIngest<const Schemas extends EventSchemas = EventSchemas>(
       return {
         ...eventsOf(projectId, submitting, reading, reports.reportBatch),
         ...mapsOf(projectId),
+        ...consumersOf(projectId),
         ...statsOf(projectId),
         ...recent.readerOf(projectId),
       }

@@ -1,5 +1,6 @@
 // What only the other packages of Ingest need: it may change with any version.
 
+export { checkConsumerName, checkPutConsumer } from './consumers/consumers.ts'
 export { batchBody, batchTooLarge, parseEvents } from './events/batch.ts'
 export { column, countEvents, encodeEvents, noBuild, wordsPerEvent } from './events/batch-events.ts'
 export { eventIdIssue } from './events/event.ts'

@@ -1,3 +1,4 @@
+import type { ConsumerStore } from './consumers/consumer-store.ts'
 import type { IngestError } from './error.ts'
 import type { EventStore } from './events/event-store.ts'
 import type { MapStore } from './maps/map-store.ts'
@@ -26,7 +27,7 @@ export function storeGauge(name: string, help: string, value: number | StoreMetr
 }
 
 /**
- * Keeps events, maps and projects. Each operation is atomic, and durable when it resolves.
+ * Keeps events, maps, projects and consumers. Each operation is atomic, and durable when it resolves.
  *
  * Arguments are valid: core checks them before it calls a store. An operation that rejects has changed nothing and will
  * not be completed later, unless the outcome of its code is unknown ({@link IngestError.isOutcomeUnknown}): then it may
@@ -39,7 +40,7 @@ export function storeGauge(name: string, help: string, value: number | StoreMetr
  * the operation was done in part, `store-failed` when the store can no longer be trusted, and `internal-error` for a bug.
  * `storeChecks` of `@ingest/checks` checks this contract.
  */
-export interface Store extends EventStore, MapStore, ProjectStore {
+export interface Store extends EventStore, MapStore, ProjectStore, ConsumerStore {
   /**
    * Announces this process as a server of the store until `close`. Returns a function that returns the number of live
    * servers, this one included, as of the last heartbeat. A store without it is served by independent processes.

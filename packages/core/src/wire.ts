@@ -165,6 +165,38 @@ export const BuildPage = object({
   next,
 })
 
+const position = {
+  name: { type: 'string' },
+  cursor: { type: 'string', maxLength: 40, description: 'The last event that was read.' },
+  updatedAt: { ...time, description: 'When the consumer was last moved.' },
+} as const
+
+export const ConsumerPosition = object(position)
+
+export const Consumer = object({
+  ...position,
+  lag: {
+    anyOf: [
+      object({
+        events: { ...count, description: 'Events that were not read; at least as many if not `exact`.' },
+        exact: { type: 'boolean', description: 'False beyond 1,000 batches, of which each counts as one event then.' },
+        seconds: { type: 'number', minimum: 0, description: 'Since the oldest of these was received.' },
+      }),
+      { type: 'null' },
+    ],
+    description: 'Null if the cursor is an `invalid-cursor`.',
+  },
+})
+
+export const ConsumerList = object({ consumers: { type: 'array', items: Consumer } })
+
+export const PutConsumer = object({
+  cursor: { type: 'string', description: 'The last event that was read.' },
+  replaces: { type: ['string', 'null'], description: 'Where the consumer stands; null to create it.' },
+})
+
+export const PutConsumerResult = object({ ...position, outcome: { enum: ['created', 'updated', 'unchanged'] } })
+
 export const Activity = object({
   since: { ...time, description: 'Since when the process has counted.' },
   servers: { type: 'integer', minimum: 1, description: 'Live servers of the store, where known, else 1.' },

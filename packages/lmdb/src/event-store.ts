@@ -12,7 +12,7 @@ import {
 import { column, countEvents, encodeEvents, hashId, wordsPerEvent } from '@ingest/core/internal'
 import type { LmdbIdentity } from './environment/identity.ts'
 import type { Fingerprint } from './ids/fingerprint.ts'
-import { countSince, readActivity } from './log/activity.ts'
+import { countAfter, countSince, readActivity } from './log/activity.ts'
 import type { EventLog, EventLogTables, ListedRecord, LoggedEvent, SlicedReads } from './log/event-log.ts'
 import type { ReadStep } from './log/read-steps.ts'
 import { isTombstone, type Position, parseEventId } from './log/record.ts'
@@ -146,25 +146,35 @@ export function createEventStore(options: EventStoreOptions): Omit<EventStore, '
       if (project === undefined) return { events: 0, since }
       return countSince(tables, log, slicedReads(projectId), { project, since, batchesMax })
     },
+
+    async countAfter(projectId, cursor, batchesMax) {
+      const after = decodeCursor(options, projectId, cursor)
+      const project = numberOf(projectId)
+      if (project === undefined) return { events: 0, batchesLeft: 0 }
+      return countAfter(log, slicedReads(projectId), { project, after, batchesMax })
+    },
   }
 }
 
-function createRead({ identity, log, reader, nextReadStep, checkOpen }: EventStoreOptions): EventStore['read'] {
-  const { readProject, readLog } = reader
+/** @throws {IngestError} `invalid-cursor` */
+function decodeCursor({ identity, log, reader }: EventStoreOptions, projectId: string, cursor: string): Position {
+  const cursors = eventCursors(identity, projectId)
+  const position = cursors.decode(cursor)
+  const at = positionOf(position)
+  const stored = () => reader.readLog(projectId, undefined, (project) => log.checksumAt(project, at))
+  cursors.check(cursor, position, position === 0 ? 0 : stored())
+  return at
+}
 
-  function decodeCursor(cursors: EventCursors, projectId: string, cursor: string): Position {
-    const position = cursors.decode(cursor)
-    const at = positionOf(position)
-    const stored = () => readLog(projectId, undefined, (project) => log.checksumAt(project, at))
-    cursors.check(cursor, position, position === 0 ? 0 : stored())
-    return at
-  }
+function createRead(storeOptions: EventStoreOptions): EventStore['read'] {
+  const { identity, log, reader, nextReadStep, checkOpen } = storeOptions
+  const { readProject, readLog } = reader
 
   return async function* read(projectId, options: ReadOptions = {}) {
     const { after, limit = Number.POSITIVE_INFINITY, from, erased = false } = options
     checkOpen()
     const cursors = eventCursors(identity, projectId)
-    const start = after === undefined ? beginning : decodeCursor(cursors, projectId, after)
+    const start = after === undefined ? beginning : decodeCursor(storeOptions, projectId, after)
     let left = limit
     let step: ReadStep = { isOver: true }
     let stepBytesLeft = 0

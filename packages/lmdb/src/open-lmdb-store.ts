@@ -5,6 +5,7 @@ import { IngestError, type Store, type StoreCommit } from '@ingest/core'
 import { createOperations } from '@ingest/core/internal'
 import { checkRestoreFinished } from './backup/restore-lmdb-store.ts'
 import { type ChunkBlobs, openChunkBlobs } from './chunks/chunk-blobs.ts'
+import { createConsumerStore } from './consumer-store.ts'
 import { checkDataFile } from './environment/data-file.ts'
 import { makeDirectory } from './environment/directory.ts'
 import {
@@ -32,6 +33,7 @@ import { createMeasure } from './measure.ts'
 import { createProjectStore } from './project-store.ts'
 import { purge } from './purge.ts'
 import { createSnapshotReader } from './read-snapshot.ts'
+import { openConsumers } from './tables/consumers.ts'
 import { createManifestCache } from './tables/manifest-cache.ts'
 import { openMapTables } from './tables/maps.ts'
 import { openProjects } from './tables/projects.ts'
@@ -186,6 +188,7 @@ async function openStore(
   const { environment, chunkEnvironment, identity } = environments
   const { onFatal = () => {}, commitTimeoutMs: timeoutMs = commitTimeoutMsDefault, onRebuild = () => {} } = options
   const projects = openProjects(environment.table)
+  const consumers = openConsumers(environment.table)
   const tables = openEventLogTables(environment.table)
   const maps = openMapTables(environment.table, () => {}, createManifestCache())
   const blobTable = chunkEnvironment.table('bytes')
@@ -254,6 +257,7 @@ async function openStore(
       }),
     ...createMapStore({ maps, blobs, writer, reader, table: environment.table, slicedReads }),
     ...createProjectStore({ projects, writer, reader }),
+    ...createConsumerStore({ consumers, writer, reader }),
     measure: createMeasure({ directory, environments: { events: environment, chunks: chunkEnvironment }, writer }),
 
     async check() {

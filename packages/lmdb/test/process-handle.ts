@@ -1,4 +1,4 @@
-import type { Digest, MapSlot, Project, ReadOptions, Store, StoredEvent } from '@ingest/core'
+import type { ConsumerRecord, Digest, MapSlot, Project, ReadOptions, Store, StoredEvent } from '@ingest/core'
 import { startStoreProcess } from './store-process.ts'
 
 /** What a decision about a map is made on. */
@@ -42,8 +42,9 @@ export async function openInProcess(directory: string): Promise<Store> {
     [
       ...['append', 'known', 'find', 'lastCursor', 'totals', 'countSince', 'map', 'maps', 'builds', 'putChunk'],
       ...['readChunk', 'sweepMaps', 'pendingTotals', 'project', 'projects', 'check', 'erase', 'expire', 'purge'],
+      ...['consumers', 'consumerProjects', 'countAfter'],
     ].map((method) => [method, (...args: unknown[]) => child.operate(method, ...args)]),
-  ) as unknown as Omit<Store, 'read' | 'updateMap' | 'updateProject' | 'close'>
+  ) as unknown as Omit<Store, 'read' | 'updateConsumers' | 'updateMap' | 'updateProject' | 'close'>
 
   return {
     ...operations,
@@ -60,6 +61,13 @@ export async function openInProcess(directory: string): Promise<Store> {
       for (let state: ProjectState | undefined; ; ) {
         const decision = state && decide(state.project)
         state = await child.operate<ProjectState | undefined>('compareProject', projectId, state, decision?.project)
+        if (!state) return decision?.result as never
+      }
+    },
+    async updateConsumers(projectId, decide) {
+      for (let state: readonly ConsumerRecord[] | undefined; ; ) {
+        const decision = state && decide(state)
+        state = await child.operate('compareConsumers', projectId, state, decision?.consumers)
         if (!state) return decision?.result as never
       }
     },

@@ -104,8 +104,8 @@ async function call(method, args) {
 }
 
 /**
- * Runs an operation of the store. Functions cannot be passed on: `compareMap` and `compareProject` write if what
- * a decision was made on is still current, and return what is current otherwise.
+ * Runs an operation of the store. Functions cannot be passed on: `compareMap`, `compareProject` and `compareConsumers`
+ * write if what a decision was made on is still current, and return what is current otherwise.
  *
  * @param {string} method
  * @param {any[]} args
@@ -131,6 +131,14 @@ async function operate(method, args) {
         isDeepStrictEqual({ project: current }, expected)
           ? { ...(project && { project }), result: undefined }
           : { result: { project: current } },
+      )
+    }
+    case 'compareConsumers': {
+      const [projectId, expected, consumers] = args
+      return store.updateConsumers(projectId, (current) =>
+        isDeepStrictEqual(current, expected)
+          ? { ...(consumers && { consumers }), result: undefined }
+          : { result: current },
       )
     }
   }

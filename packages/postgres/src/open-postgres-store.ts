@@ -3,6 +3,7 @@ import { IngestError, type Store } from '@ingest/core'
 import { createOperations } from '@ingest/core/internal'
 import type { PoolClient, PoolConfig } from 'pg'
 import { type Database, openDatabase } from './connection/database.ts'
+import { createConsumerStore } from './consumers/consumer-store.ts'
 import { createAppendQueue } from './events/append-queue.ts'
 import { createEventStore } from './events/event-store.ts'
 import { createEventWatch } from './events/event-watch.ts'
@@ -157,6 +158,7 @@ function createStore(
     ...events,
     ...createMapStore({ database, numbers }),
     ...createProjectStore(database, numbers),
+    ...createConsumerStore(database, numbers),
     measure: createMeasure(database, { queue, servers, survivesPrimaryLoss }),
 
     async check() {

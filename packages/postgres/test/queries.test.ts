@@ -21,7 +21,7 @@ const rowsMax = 20
 const headCopies = 20_000
 
 /** Queries of all projects, which may read whole tables: a list for people, and what is run once in a while. */
-const administration = ['projects', 'maps-to-sweep', 'size']
+const administration = ['projects', 'consumer-projects', 'maps-to-sweep', 'size']
 /** Tables of one row, and of one for each server. */
 const smallTables = ['meta', 'servers']
 
@@ -40,6 +40,9 @@ const values: Record<string, unknown[]> = {
   'last-batch': [project],
   totals: [project],
   'newest-batches': [project, 1, 10],
+  'count-after': [project, 3, 10],
+  consumers: [project],
+  'consumer-projects': [],
   heads: [int4Array([project, 1, 2, 3])],
   maps: [project, null, null, null, null, 10],
   'map-slot': [project, 'build-1', Buffer.from('place'), byteaArray([Buffer.alloc(32)])],
@@ -131,6 +134,8 @@ async function fill(url: string, store: Store): Promise<void> {
   for (let step = 0; step < 2; step++) await store.expire(projectId, Date.now() * 2)
   const ingest = createIngest({ store })
   await ingest.keys.create(projectId)
+  const cursor = await store.lastCursor(projectId)
+  await ingest.project(projectId).putConsumer('warehouse', { cursor, replaces: null })
   for (let i = 0; i < perProject; i++) {
     const id = { placeId: `place-${i % 5}`, buildId: `build-${i}` }
     await ingest.project(projectId).publishMap({ ...id, map: { i } })

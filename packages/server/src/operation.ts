@@ -6,7 +6,7 @@ export type Schema = object
 
 export interface Parameter {
   name: string
-  in: 'query' | 'header'
+  in: 'query' | 'header' | 'path'
   description: string
   schema: Schema
   required?: boolean
@@ -70,7 +70,7 @@ export type Header = keyof typeof headers
 /** What the OpenAPI document says of a route. */
 export interface Operation {
   operationId: string
-  tag: 'events' | 'maps' | 'project' | 'server'
+  tag: 'events' | 'consumers' | 'maps' | 'project' | 'server'
   summary: string
   /** CommonMark; links are relative to docs/. */
   description: string

@@ -15,7 +15,7 @@ import type { ObservedRequest } from './requests/observe-requests.ts'
 import type { Call } from './router.ts'
 
 /** One request of an authenticated project that holds a slot. */
-export interface RouteContext extends Pick<Call, 'request' | 'headers' | 'record'> {
+export interface RouteContext extends Pick<Call, 'request' | 'params' | 'headers' | 'record'> {
   ingest: Ingest
   limiter: RateLimiter
   /** The body of an upload: what it holds is released with the slot of the request. */
@@ -86,7 +86,7 @@ export interface Services {
 export async function runRoute(
   { scope, concurrency, budget, handle }: ProjectRoute,
   services: Services,
-  { request, headers, record, onError }: Call,
+  { request, params, headers, record, onError }: Call,
 ): Promise<HttpResponse> {
   const { limiter, cancellation } = services
   if (record?.isLogged) setKeyId(record, request)
@@ -109,7 +109,7 @@ export async function runRoute(
     const ingest = services.ingest.project(projectId)
     const onCancel: RouteContext['onCancel'] = (cancel) => cancellation.watch(request, cancel)
     const upload = holdUpload(services, projectId, held)
-    const context = { request, ingest, limiter, headers, upload, wait, record, onCancel }
+    const context = { request, params, ingest, limiter, headers, upload, wait, record, onCancel }
     const response = await (budget === 'reads' ? wait(handle(context)) : handle(context))
     if (record) record.handledAt = performance.now()
     // a HEAD only saves the work of a stream

@@ -87,9 +87,10 @@ export function createRouter<Route extends { method: string; path: string }>(opt
     return response
   }
 
-  /** Undefined for an unknown path. */
+  /** The path of the route, with `{…}` for its parameters; undefined for an unknown path. */
   function pathOf(path: string): string | undefined {
-    if (findPath(path)) return path
+    const found = findPath(path)
+    if (found) return found.path
     const isConsole = path.startsWith(consolePath) || path === '/console'
     return options.console && isConsole ? consolePath : undefined
   }
@@ -145,6 +146,7 @@ async function callRoute<Route>(
 
 /** The routes of one path, and the segments that stand for `{…}` in it. */
 interface FoundPath<Route> {
+  path: string
   byMethod: ReadonlyMap<string, Route>
   params: readonly string[]
 }
@@ -159,13 +161,13 @@ function indexRoutes<Route extends { method: string; path: string }>(
   }
   const patterns = [...byPath]
     .filter(([path]) => path.includes('{'))
-    .map(([path, byMethod]) => ({ pattern: new RegExp(`^${path.replaceAll(/{[^}]+}/g, '([^/]+)')}$`), byMethod }))
+    .map(([path, byMethod]) => ({ path, pattern: new RegExp(`^${path.replaceAll(/{[^}]+}/g, '([^/]+)')}$`), byMethod }))
   return (path) => {
     const byMethod = byPath.get(path)
-    if (byMethod) return { byMethod, params: [] }
-    for (const { pattern, byMethod } of patterns) {
+    if (byMethod) return { path, byMethod, params: [] }
+    for (const { pattern, ...route } of patterns) {
       const match = pattern.exec(path)
-      if (match) return { byMethod, params: match.slice(1) }
+      if (match) return { ...route, params: match.slice(1) }
     }
     return undefined
   }

@@ -1,5 +1,6 @@
 import { createOpenapiRoute } from './openapi/get-openapi.ts'
 import type { OpenRoute, ProjectRoute } from './route.ts'
+import { deleteConsumer, getConsumer, getConsumers, putConsumer } from './routes/consumers.ts'
 import { getEvents } from './routes/get-events.ts'
 import { getChunk, getMapContent } from './routes/get-map-content.ts'
 import { getMaps } from './routes/get-maps.ts'
@@ -16,6 +17,10 @@ import { putMap } from './routes/put-map.ts'
 export const routes: readonly (ProjectRoute | OpenRoute)[] = [
   postBatch,
   getEvents,
+  getConsumers,
+  getConsumer,
+  putConsumer,
+  deleteConsumer,
   getMaps,
   putMap,
   getChunk,

@@ -65,6 +65,7 @@ t.test('requests are counted by route, never by their path', async (t) => {
   const { metrics, send, handle } = await openMeasured({ rateLimits: { requests: { perSecond: 1, burst: 1 } } })
   await send('/livez')
   await send('/v1/secret?key=secret')
+  await send('/v1/consumers/secret', undefined, headersOf('wrong', 'not-a-project'))
   await send('/v1/stats', undefined, headersOf('wrong', 'not-a-project'))
   await send(batchPath, batchOf({ eventId: 'a' }))
   await send(batchPath, batchOf({ eventId: 'b' }))
@@ -76,9 +77,10 @@ t.test('requests are counted by route, never by their path', async (t) => {
     'ingest_http_requests_total{route="/livez",method="other",status="405"}': 1,
     'ingest_http_requests_total{route="unknown",method="GET",status="404"}': 1,
     'ingest_http_requests_total{route="/v1/stats",method="GET",status="401"}': 1,
+    'ingest_http_requests_total{route="/v1/consumers/{name}",method="GET",status="401"}': 1,
     'ingest_http_requests_total{route="/v1/events/batch",method="POST",status="202"}': 1,
     'ingest_http_request_duration_seconds_count{route="/v1/events/batch"}': 3,
-    'ingest_http_problems_total{code="unauthorized"}': 2,
+    'ingest_http_problems_total{code="unauthorized"}': 3,
     'ingest_http_problems_total{code="disk-full"}': 0,
     'ingest_rate_limited_requests_total{project="game-1",budget="batches"}': 1,
     'ingest_batches_total{project="game-1",outcome="refused"}': 1,

@@ -223,6 +223,7 @@ byEachEdge('a route takes keys of its scope alone, and a 405 lists the methods o
   for (const [path, allow, wanted] of [
     ['/v1/events/batch', 'POST', { POST: 'events:write' }],
     ['/v1/events', 'GET, HEAD', { GET: 'read' }],
+    ['/v1/consumers', 'GET, HEAD', { GET: 'read' }],
     ['/v1/maps', 'GET, HEAD, PUT', { GET: 'read', PUT: 'maps:write' }],
     ['/v1/maps/chunks', 'GET, HEAD, PUT', { GET: 'read', PUT: 'maps:write' }],
     ['/v1/maps/content', 'GET, HEAD', { GET: 'read' }],

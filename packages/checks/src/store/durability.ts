@@ -56,6 +56,7 @@ export const closeChecks: readonly StoreCheck[] = [
       lastCursor: () => store.lastCursor('p'),
       totals: () => store.totals('p'),
       countSince: () => store.countSince('p', 1, 1),
+      countAfter: () => store.countAfter('p', 'cursor', 1),
       erase: () => store.erase('p', ['a']),
       expire: () => store.expire('p', 2_000),
       map: () => store.map(key()),
@@ -69,6 +70,9 @@ export const closeChecks: readonly StoreCheck[] = [
       projects: () => store.projects(),
       project: () => store.project('p'),
       updateProject: () => store.updateProject('p', () => ({ result: 1 })),
+      consumers: () => store.consumers('p'),
+      consumerProjects: () => store.consumerProjects(),
+      updateConsumers: () => store.updateConsumers('p', () => ({ result: 1 })),
       check: () => store.check(),
     }
     for (const [name, operate] of Object.entries(operations)) await assertRefused(operate(), 'store-closed', name)
@@ -112,10 +116,12 @@ export const durableChecks: readonly DurableStoreCheck[] = [
     assert.deepEqual(await idsOf(reopened), ['a', 'b', 'c'])
   }),
 
-  durableCheck('freezes, totals and projects survive a close', async (store, reopen) => {
+  durableCheck('freezes, totals, projects and consumers survive a close', async (store, reopen) => {
     await publish(store, key(), 'a')
     await store.append('p', batchOf([event('a', { buildId: 'b' })], { receivedAt: 7_000 }))
     await store.updateProject('p', () => ({ project: projectWith(['k1', 'k2']), result: undefined }))
+    const consumers = [{ name: 'c', cursor: await store.lastCursor('p'), updatedAt: 7_000 }]
+    await store.updateConsumers('p', () => ({ consumers, result: undefined }))
     const totals = await store.totals('p')
     const reopened = await reopen()
     assert.deepEqual(await reopened.totals('p'), totals)
@@ -124,6 +130,7 @@ export const durableChecks: readonly DurableStoreCheck[] = [
     assert.deepEqual(await reopened.map(key()), { frozenAt: 7_000, ...wholeOf('a') })
     assert.deepEqual(await reopened.projects(), ['p'])
     assert.deepEqual(await reopened.project('p'), projectWith(['k1', 'k2']))
+    assert.deepEqual([await reopened.consumers('p'), await reopened.consumerProjects()], [consumers, ['p']])
     await reopened.append('p', batchOf([event('later', { buildId: 'b' })], { receivedAt: 6_000 }))
     assert.equal(await frozenAt(reopened, 'b'), 7_000)
     assert.equal((await reopened.find('p', 'later'))?.receivedAt, 7_000, 'times do not decrease')

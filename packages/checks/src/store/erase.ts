@@ -337,7 +337,7 @@ async function shownIn(store: Store, options?: ReadOptions): Promise<string[]> {
   return shown
 }
 
-async function expireAll(store: Store, before: number): Promise<{ events: number; bytes: number }> {
+export async function expireAll(store: Store, before: number): Promise<{ events: number; bytes: number }> {
   const sum = { events: 0, bytes: 0 }
   for (;;) {
     const { events, bytes, isDone } = await store.expire('p', before)

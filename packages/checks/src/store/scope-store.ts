@@ -20,6 +20,7 @@ export function createScope(): CheckScope {
 /** The operations whose only time is in an object that they take or return, and whose first argument is a project. */
 const ofProjects = [
   ...(['append', 'known', 'find', 'lastCursor', 'totals', 'erase'] as const),
+  ...(['countAfter', 'consumers', 'updateConsumers'] as const),
   ...(['maps', 'builds', 'putChunk', 'readChunk', 'hashChunks', 'pendingTotals'] as const),
 ]
 const timeNames = new Set(['receivedAt', 'firstAt', 'lastAt', 'since', 'from', 'frozenAt', 'publishedAt', 'touchedAt'])
@@ -32,6 +33,8 @@ export function scopeStore(store: Store, { prefix, offsetMs }: CheckScope): Stor
   const scopedId = (projectId: string) => `${prefix}${projectId}`
   const stored = <T>(value: T) => withTimes(value, offsetMs)
   const shown = <T>(value: T) => withTimes(value, -offsetMs)
+  const ownOf = (all: readonly string[]) =>
+    all.filter((projectId) => projectId.startsWith(prefix)).map((projectId) => projectId.slice(prefix.length))
 
   const scoped = ofProjects.flatMap((name) => {
     const operate = store[name] as ((projectId: string, ...rest: unknown[]) => Promise<unknown>) | undefined
@@ -65,10 +68,8 @@ export function scopeStore(store: Store, { prefix, offsetMs }: CheckScope): Stor
     async project(projectId) {
       return withId(await store.project(scopedId(projectId)), projectId)
     },
-    async projects() {
-      const all = await store.projects()
-      return all.filter((projectId) => projectId.startsWith(prefix)).map((projectId) => projectId.slice(prefix.length))
-    },
+    projects: async () => ownOf(await store.projects()),
+    consumerProjects: async () => ownOf(await store.consumerProjects()),
     updateProject(projectId, decide) {
       return store.updateProject(scopedId(projectId), (before) => {
         const { project, result } = decide(withId(before, projectId))

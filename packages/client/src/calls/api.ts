@@ -1,3 +1,4 @@
+import { type ErrorCode, IngestError } from '@ingest/core'
 import * as wire from '@ingest/core/wire'
 import { type ApiRequest, type Connection, type HttpResponse, readBody } from '../http/connection.ts'
 import { unexpectedResponse } from '../http/error-from-response.ts'
@@ -64,4 +65,14 @@ function parseBody<T>(schema: wire.WireSchema, { method = 'GET', path }: ApiRequ
   }
   if (!wire.isBody(schema, value)) throw unexpectedResponse(`it is not the response to ${method} ${path}`)
   return wire.fromWire(schema, value as object)
+}
+
+/** Undefined in place of this error. The 404 of a wrong url still throws. */
+export async function undefinedOn<T>(code: ErrorCode, call: Promise<T>): Promise<T | undefined> {
+  try {
+    return await call
+  } catch (error) {
+    if (error instanceof IngestError && error.status === 404 && error.code === code) return undefined
+    throw error
+  }
 }

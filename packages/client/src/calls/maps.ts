@@ -19,7 +19,7 @@ import * as wire from '@ingest/core/wire'
 import type { ApiRequest, HttpResponse } from '../http/connection.ts'
 import { unexpectedResponse } from '../http/error-from-response.ts'
 import type { CallOptions } from '../http/retry.ts'
-import type { Api } from './api.ts'
+import { type Api, undefinedOn } from './api.ts'
 
 /** The most bytes of chunks in one request: in base64 and with their digests, they fit into 4 MiB. */
 export const groupBytesMax = 3_000_000
@@ -147,16 +147,6 @@ async function putChunks(api: Api, chunks: readonly ChunkUpload[], options?: Cal
     total.completed.push(...result.completed)
   }
   return total
-}
-
-/** Undefined in place of this error. The 404 of a wrong url still throws. */
-async function undefinedOn<T>(code: 'map-not-found' | 'chunk-not-found', call: Promise<T>): Promise<T | undefined> {
-  try {
-    return await call
-  } catch (error) {
-    if (error instanceof IngestError && error.status === 404 && error.code === code) return undefined
-    throw error
-  }
 }
 
 function mapQuery({ placeId, buildId }: MapId): Record<string, string> {

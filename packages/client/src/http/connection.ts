@@ -5,7 +5,7 @@ import { openTransport, type TransportRequest } from './transport.ts'
 
 export interface ApiRequest {
   /** Default GET. */
-  method?: 'GET' | 'POST' | 'PUT'
+  method?: TransportRequest['method']
   /** `/v1/maps` */
   path: string
   /** Undefined values are omitted. */

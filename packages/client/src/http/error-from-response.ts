@@ -74,6 +74,7 @@ export function errorFromResponse({ status, headers, body }: FailedResponse, now
     ...(isWhole(retryAfter) && { retryAfterSeconds: limitRetryAfter(retryAfter) }),
     ...(isWhole(problem.limit) && { limit: problem.limit }),
     ...(isWhole(problem.actual) && { actual: problem.actual }),
+    ...((isText(problem.cursor) || problem.cursor === null) && { cursor: problem.cursor }),
     ...(Array.isArray(problem.issues) && { issues: problem.issues.filter(isIssue) }),
   })
 }

@@ -3,7 +3,7 @@ import type * as Undici from 'undici'
 import type { Dispatcher, Pool } from 'undici'
 
 export interface TransportRequest {
-  method: 'GET' | 'POST' | 'PUT'
+  method: 'DELETE' | 'GET' | 'POST' | 'PUT'
   /** With the query. */
   path: string
   headers: Readonly<Record<string, string>>

@@ -85,6 +85,16 @@ export interface RecentEvents {
   since: number
 }
 
+/** The events of a project behind a cursor, without those before which `expire` has come. */
+export interface EventsAfter {
+  /** Those of the first `batchesMax` batches. Erased events are counted. */
+  events: number
+  /** Further batches, each with one event at least. */
+  batchesLeft: number
+  /** When the first of all these was received, in milliseconds since 1970; undefined without any. */
+  firstAt?: number
+}
+
 /** The part of a store that keeps events; {@link Store} says what holds for all of its operations. */
 export interface EventStore {
   /**
@@ -151,4 +161,10 @@ export interface EventStore {
    * are as recent, the result's `since` is the time of the oldest. The cost does not depend on how much is stored.
    */
   countSince(projectId: string, since: number, batchesMax: number): Promise<RecentEvents>
+  /**
+   * Counts the events behind a cursor, of `batchesMax` batches at most. The cost does not depend on how much is stored.
+   *
+   * @throws {IngestError} `invalid-cursor`, as `read`
+   */
+  countAfter(projectId: string, after: Cursor, batchesMax: number): Promise<EventsAfter>
 }

@@ -5,6 +5,7 @@ import {
   type AppendBatch,
   type AppendResult,
   aheadMsMax,
+  type Cursor,
   type EventStore,
   type StoredEvent,
 } from '../events/event-store.ts'
@@ -56,8 +57,7 @@ export function memoryEventStore(eventsOf: (projectId: string) => ProjectEvents)
     async *read(projectId, options = {}) {
       const { after, limit = Number.POSITIVE_INFINITY, from = Number.NEGATIVE_INFINITY, erased = false } = options
       const { log, cursors, expired } = eventsOf(projectId)
-      let first = after === undefined ? 0 : cursors.decode(after)
-      if (after !== undefined) cursors.check(after, first, first === 0 ? 0 : log[first - 1]?.checksum)
+      let first = after === undefined ? 0 : positionOf(cursors, log, after)
       if (!erased) first = Math.max(first, expired)
       let left = limit
       for (let i = first; i < log.length && left > 0; i++) {
@@ -105,7 +105,31 @@ export function memoryEventStore(eventsOf: (projectId: string) => ProjectEvents)
       const countedSince = recent.length === batchesMax ? recent[0]?.receivedAt : undefined
       return { events, since: countedSince ?? since }
     },
+
+    async countAfter(projectId, after, batchesMax) {
+      const { log, cursors, batches, expired } = eventsOf(projectId)
+      const first = Math.max(positionOf(cursors, log, after), expired)
+      let end = 0
+      const ends = batches.map(({ events }) => {
+        end += events
+        return end
+      })
+      const unread = ends.filter((each) => each > first)
+      const counted = unread.slice(0, batchesMax)
+      return {
+        events: Math.max((counted.at(-1) ?? 0) - first, 0),
+        batchesLeft: unread.length - counted.length,
+        ...(log[first] && { firstAt: log[first].receivedAt }),
+      }
+    },
   }
+}
+
+/** How many events are at the cursor and before it. */
+function positionOf(cursors: EventCursors, log: readonly KeptEvent[], cursor: Cursor): number {
+  const position = cursors.decode(cursor)
+  cursors.check(cursor, position, position === 0 ? 0 : log[position - 1]?.checksum)
+  return position
 }
 
 function append(kept: ProjectEvents, batch: AppendBatch): AppendResult {

@@ -1,4 +1,5 @@
 import { randomBytes } from 'node:crypto'
+import type { ConsumerRecord, ConsumerStore } from '../consumers/consumer-store.ts'
 import { IngestError } from '../error.ts'
 import { eventCursors, type StoreIdentity } from '../json/cursor.ts'
 import type { Project, ProjectStore } from '../projects/project.ts'
@@ -49,6 +50,7 @@ export function openMemoryStore(): Store {
     ...memoryEventStore((projectId) => projectOf(projectId).events),
     ...memoryMapStore((projectId) => projectOf(projectId).maps, allMaps),
     ...memoryProjectStore(checkOpen, usedProjects),
+    ...memoryConsumerStore(checkOpen),
 
     async check() {
       checkOpen()
@@ -56,6 +58,29 @@ export function openMemoryStore(): Store {
 
     async close() {
       isOpen = false
+    },
+  }
+}
+
+function memoryConsumerStore(checkOpen: () => void): ConsumerStore {
+  const kept = new Map<string, readonly ConsumerRecord[]>()
+  return {
+    async consumers(projectId) {
+      checkOpen()
+      return kept.get(projectId) ?? []
+    },
+
+    async consumerProjects() {
+      checkOpen()
+      return [...kept.keys()].sort(compareBytes)
+    },
+
+    async updateConsumers(projectId, decide) {
+      checkOpen()
+      const { consumers, result } = decide(kept.get(projectId) ?? [])
+      if (consumers?.length === 0) kept.delete(projectId)
+      else if (consumers) kept.set(projectId, consumers)
+      return result
     },
   }
 }

@@ -23,6 +23,8 @@ export const schema = {
     'project-numbers': 'projectId → project, and project → projectId',
     /** an authentication needs to know whether the entry has changed, and reading it takes as long as copying it */
     'project-versions': 'projectId → 16 random bytes',
+    /** the positions of readers (tables/consumers.ts) */
+    consumers: 'projectId → JSON',
     /** the slot of a place in a build (tables/map-records.ts) */
     maps: 'project, buildId, placeId → complete and pending map',
     /** the chunks of a map */

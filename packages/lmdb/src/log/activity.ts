@@ -1,4 +1,4 @@
-import type { RecentEvents } from '@ingest/core'
+import type { EventsAfter, RecentEvents } from '@ingest/core'
 import { projectKey, readSequence, sequenceKey } from '../environment/row-keys.ts'
 import {
   checkListed,
@@ -8,7 +8,7 @@ import {
   type SlicedReads,
   unlistedRecords,
 } from './event-log.ts'
-import { type RecordHeader, storedOrdinal } from './record.ts'
+import { type Position, type RecordHeader, storedOrdinal } from './record.ts'
 
 /** The most records that are read in one turn of the event loop. */
 const turnRecordsMax = 64
@@ -72,4 +72,42 @@ export async function countSince(
     await nextStep()
   }
   return recent
+}
+
+/**
+ * Counts the events of the oldest records of a project behind a position, by their headers.
+ *
+ * @throws {IngestError} `store-damaged`
+ */
+export async function countAfter(
+  log: EventLog,
+  { readSnapshot, nextStep }: SlicedReads,
+  { project, after, batchesMax }: { project: number; after: Position; batchesMax: number },
+): Promise<EventsAfter> {
+  function unreadIn(record: ListedRecord) {
+    const header = log.header(record.sequence)
+    checkListed(header, project, record)
+    const read = record.sequence === after.sequence ? after.index + 1 : 0
+    return { ...record, receivedAt: header.receivedAt, events: header.count - read }
+  }
+
+  let next = after.sequence
+  let left = batchesMax
+  const counted: EventsAfter = { events: 0, batchesLeft: 0 }
+  for (;;) {
+    const [records, batches] = readSnapshot(() => {
+      next = Math.max(next, log.expiredBefore(project))
+      return [log.records(project, next, turnRecordsMax).map(unreadIn), log.totals(project).batches] as const
+    })
+    for (const { ordinal, receivedAt, events } of records) {
+      if (events === 0) continue
+      counted.firstAt ??= receivedAt
+      if (left-- === 0) return { ...counted, batchesLeft: storedOrdinal(batches - ordinal + 1) }
+      counted.events += events
+    }
+    const newest = records.at(-1)
+    if (!newest || records.length < turnRecordsMax) return counted
+    next = newest.sequence + 1
+    await nextStep()
+  }
 }

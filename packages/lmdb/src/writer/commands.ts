@@ -2,6 +2,7 @@ import type { CompleteMap, Digest, Manifest, MapId, Project } from '@ingest/core
 import type { Rows } from '../environment/environment.ts'
 import type { TableName } from '../environment/schema.ts'
 import type { ChunkTables, WrittenChunk } from '../tables/chunks.ts'
+import { type ConsumerTable, openConsumers } from '../tables/consumers.ts'
 import type { FoundMap } from '../tables/map-reader.ts'
 import { chunkRefBytes, decodeChunks, digestBytes } from '../tables/map-records.ts'
 import { type MapTables, openMapTables } from '../tables/maps.ts'
@@ -52,6 +53,11 @@ export interface CommandResults {
   createProject: { command: { type: 'createProject'; projectId: string }; result: number }
   /** Writes a project if it still is of this version; returns whether it was. */
   putProject: { command: { type: 'putProject'; projectId: string; version: string; project: Project }; result: boolean }
+  /** Writes the consumers of a project if its entry still is `before`; returns whether it was. */
+  putConsumers: {
+    command: { type: 'putConsumers'; projectId: string; before: string; after: string }
+    result: boolean
+  }
   /** `unreleased`: it is written, and `releaseChunks` has more to do. */
   putMap: { command: PutMap; result: 'written' | 'unreleased' | 'changed' }
   /** `changed` when the chunk's blob may be deleted. */
@@ -78,23 +84,28 @@ export type Command = CommandResults[CommandType]['command']
 export type CommandResult = CommandResults[CommandType]['result']
 
 export interface CommandTables {
+  consumers: ConsumerTable
   maps: MapTables
   projects: Projects
 }
 
 /** Opens the tables of all commands, which a transaction must not. */
 export function openCommandTables(table: (name: TableName) => Rows, onGarbage: () => void): CommandTables {
-  return { maps: openMapTables(table, onGarbage), projects: openProjects(table) }
+  return { consumers: openConsumers(table), maps: openMapTables(table, onGarbage), projects: openProjects(table) }
 }
 
 /** Runs a command; only inside a write transaction. */
-export function runCommand({ maps, projects }: CommandTables, command: Command): CommandResult {
+export function runCommand({ consumers, maps, projects }: CommandTables, command: Command): CommandResult {
   switch (command.type) {
     case 'createProject':
       return projects.numberFor(command.projectId)
     case 'putProject':
       if (projects.version(command.projectId) !== command.version) return false
       projects.put(command.project)
+      return true
+    case 'putConsumers':
+      if (consumers.entry(command.projectId) !== command.before) return false
+      consumers.put(command.projectId, command.after)
       return true
     case 'putMap':
       return putMap(maps, command)

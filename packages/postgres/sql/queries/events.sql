@@ -71,6 +71,27 @@ FROM (
 ) b
 WHERE b.received_at >= $2::bigint
 
+-- name: count-after
+-- without the batches that are known to have tombstones alone
+SELECT b.behind, h.seq - b.behind AS batches, c.batches AS counted, c.events, (
+    SELECT f.received_at FROM ingest.batches f WHERE f.project = $1::int AND f.seq > b.behind ORDER BY f.seq LIMIT 1
+  ) AS first_at
+FROM ingest.heads h
+CROSS JOIN LATERAL (
+  SELECT greatest($2::bigint, (SELECT e.expired FROM ingest.erasures e WHERE e.project = $1::int)) AS behind
+) b
+CROSS JOIN LATERAL (
+  SELECT count(*)::int AS batches, coalesce(sum(n.events), 0)::int AS events
+  FROM (
+    SELECT o.events
+    FROM ingest.batches o
+    WHERE o.project = $1::int AND o.seq > b.behind
+    ORDER BY o.seq
+    LIMIT $3::int
+  ) n
+) c
+WHERE h.project = $1::int
+
 -- name: heads
 -- of all watched projects, each by its key
 SELECT p.project_id, h.seq

@@ -91,6 +91,26 @@ export function createEventStore(options: EventStoreOptions): Omit<EventStore, '
       const { batches, events, oldest } = row ?? { batches: 0, events: 0, oldest: since }
       return { events, since: batches === batchesMax ? oldest : since }
     },
+
+    async countAfter(projectId, after, batchesMax) {
+      const cursors = eventCursors(identity, projectId)
+      const position = cursors.decode(after)
+      const { seq, index } = placeOf(position)
+      const [found] = await query<BatchRow>(projectId, 'batches-from', seq, 1, true)
+      cursors.check(after, position, recordAt(found, seq, index))
+      const events = found?.seq === seq ? splitEvents(found.body) : []
+      const read = events.filter((each) => each.index <= index).length
+      // the batch of the cursor is counted too if there are events behind it
+      const behind = read < events.length ? seq - 1 : seq
+      const [row] = await query<AfterRow>(projectId, 'count-after', behind, batchesMax)
+      if (!row) return { events: 0, batchesLeft: 0 }
+      const isCounted = row.counted > 0 && row.behind < seq
+      return {
+        events: row.events - (isCounted ? read : 0),
+        batchesLeft: row.batches - row.counted,
+        ...(row.first_at !== null && { firstAt: row.first_at }),
+      }
+    },
   }
 }
 
@@ -108,6 +128,15 @@ interface RecentRow {
   oldest: number
 }
 
+interface AfterRow {
+  /** The last batch that is not counted. */
+  behind: number
+  batches: number
+  counted: number
+  events: number
+  first_at: number | null
+}
+
 function createRead({ identity, checkOpen }: EventStoreOptions, query: ProjectQuery): EventStore['read'] {
   const readBatches = shareReads((projectId, ...values) => query<BatchRow>(projectId, 'batches-from', ...values))
   return async function* read(projectId, options: ReadOptions = {}) {
@@ -115,8 +144,7 @@ function createRead({ identity, checkOpen }: EventStoreOptions, query: ProjectQu
     checkOpen()
     const cursors = eventCursors(identity, projectId)
     const position = after === undefined ? 0 : cursors.decode(after)
-    let seq = Math.floor(position / positionsPerBatch)
-    let index = (position % positionsPerBatch) - 1
+    let { seq, index } = placeOf(position)
     // the batch of a cursor is read in any case
     let rows = await readBatches(projectId, seq, firstPageBatches, erased || after !== undefined)
     if (after !== undefined) cursors.check(after, position, recordAt(rows[0], seq, index))
@@ -164,6 +192,11 @@ function shareReads(readBatches: ReadBatches): ReadBatches {
     unsent.set(key, rows)
     return rows
   }
+}
+
+/** The batch and the event of a position; before the first event, batch 0 and event -1. */
+function placeOf(position: number): { seq: number; index: number } {
+  return { seq: Math.floor(position / positionsPerBatch), index: (position % positionsPerBatch) - 1 }
 }
 
 /** The checksum of an event for its cursor; 0 before the first one, undefined if it is not stored. */

@@ -1,12 +1,10 @@
 import { type EmbeddedIngest, IngestError, type KeyRecord, type Scope } from '@ingest/core'
-import { describeKey, type JsonObject, parseJson, parseTime, stripByteOrderMark } from '@ingest/core/internal'
-import { checkBodyHeaders, limitBody } from '../http/body.ts'
+import { describeKey, type JsonObject, parseTime } from '@ingest/core/internal'
+import { readMembers } from '../http/members.ts'
 import type { HttpRequest } from '../http/request.ts'
 import { type HttpResponse, jsonResponse } from '../http/response.ts'
 import type { Log } from '../log.ts'
 
-/** The largest body of a request to the API of keys. */
-const keyBodyBytesMax = 16_384
 /** The longest overlap of a rotation. */
 const overlapSecondsMax = 366 * 24 * 3600
 
@@ -32,7 +30,7 @@ export async function getKeys({ ingest, params: [projectId = ''] }: KeysContext)
 
 /** `POST /v1/projects/{projectId}/keys`: creates a key, and the project if it is new. */
 export async function postKey({ ingest, log, request, params: [projectId = ''] }: KeysContext): Promise<HttpResponse> {
-  const { scopes, expiresAt } = await readMembers(request, ['scopes', 'expiresAt'])
+  const { scopes, expiresAt } = await readOptions(request, ['scopes', 'expiresAt'])
   const { key, record } = await ingest.keys.create(projectId, {
     ...(scopes !== undefined && { scopes: parseScopes(scopes) }),
     ...(expiresAt !== undefined && { expiresAt: parseExpiry(expiresAt) }),
@@ -44,7 +42,7 @@ export async function postKey({ ingest, log, request, params: [projectId = ''] }
 /** `POST /v1/projects/{projectId}/keys/{keyId}/rotate`: creates a key, and ends the old one after an overlap. */
 export async function postRotation({ ingest, log, request, params }: KeysContext): Promise<HttpResponse> {
   const [projectId = '', keyId = ''] = params
-  const { overlapSeconds } = await readMembers(request, ['overlapSeconds'])
+  const { overlapSeconds } = await readOptions(request, ['overlapSeconds'])
   const options = overlapSeconds === undefined ? {} : { overlapMs: parseOverlap(overlapSeconds) }
   const { key, record } = await ingest.keys.rotate(projectId, keyId, options)
   log.info({ projectId, keyId, newKeyId: record.keyId }, 'key rotated')
@@ -64,18 +62,11 @@ export async function deleteKey({ ingest, log, params }: KeysContext): Promise<H
 /** The same members as `ingest keys --json`. */
 const describe = (record: KeyRecord) => describeKey(record, Date.now())
 
-const bodyLimit = limitBody(keyBodyBytesMax, 'body-too-large', `The body holds at most ${keyBodyBytesMax} bytes.`)
-
-/** The members of a JSON object; none without a body. An unknown one is refused: a misspelt `expiresAt` never ends. */
-async function readMembers(request: HttpRequest, names: readonly string[]): Promise<JsonObject> {
+/** The members of the body; none without a body. */
+async function readOptions(request: HttpRequest, names: readonly string[]): Promise<JsonObject> {
   const { 'content-length': length, 'transfer-encoding': coding } = request.headers.values
   if (coding === undefined && (length === undefined || length === '0')) return {}
-  const { gzip } = checkBodyHeaders(request.headers, new Map([['application/json', { limit: bodyLimit }]]))
-  const value = parseJson(stripByteOrderMark(await request.readBody(gzip, bodyLimit)))
-  if (typeof value !== 'object' || value === null || Array.isArray(value)) throw invalid('The body must be an object.')
-  const unknown = Object.keys(value).find((name) => !names.includes(name))
-  if (unknown !== undefined) throw invalid(`The body has an unknown member; it takes only ${names.join(', ')}.`)
-  return value as JsonObject
+  return readMembers(request, names)
 }
 
 function parseScopes(value: unknown): Scope[] {

@@ -47,7 +47,7 @@ const internalCodes: ReadonlySet<ErrorCode> = new Set([
 
 /**
  * An error as a problem document (RFC 9457), with `code`, `requestId` and `retryable`, and with `issues`, `limit`,
- * `actual` and `retryAfter` where the error has them. Every 429 and 503 has a `Retry-After`.
+ * `actual`, `cursor` and `retryAfter` where the error has them. Every 429 and 503 has a `Retry-After`.
  */
 export function problemResponse(
   error: IngestError,
@@ -68,6 +68,7 @@ export function problemResponse(
     issues: error.issues,
     limit: error.limit,
     actual: error.actual,
+    cursor: error.cursor,
     retryAfter,
   })
   const headers: Record<string, string> = {

@@ -48,6 +48,7 @@ const info = {
 
 const tags = [
   { name: 'events', description: 'Sending and reading events.' },
+  { name: 'consumers', description: 'Positions of readers, kept by name.' },
   { name: 'maps', description: 'Publishing and reading maps.' },
   { name: 'project', description: 'Counts of a project.' },
   { name: 'server', description: 'Without credentials.' },

@@ -24,9 +24,14 @@ const examples: Readonly<Partial<Record<ErrorCode, [detail: string, details?: Er
   'not-found': ['There is nothing at this path.'],
   'map-not-found': ['No map was published for this place and build.'],
   'chunk-not-found': ['The project has no chunk with this digest.'],
+  'consumer-not-found': ['There is no consumer warehouse.'],
   'method-not-allowed': ['This path takes POST.'],
   'request-timeout': ['The request took too long to arrive.'],
   'map-frozen': ['The build is frozen with another map: publish under a new buildId.'],
+  'consumer-conflict': [
+    'Consumer warehouse stands at another cursor than the one to replace: another reader moved it.',
+    { cursor: 'ATqRwF7ST3sWKpdRbAAAAAAAAQFnurqr' },
+  ],
   'chunk-undeclared': ['No manifest of the project names this chunk: publish the manifest first.'],
   'precondition-failed': ['The map does not have the digest of If-Match.'],
   'body-too-large': [
@@ -43,6 +48,7 @@ const examples: Readonly<Partial<Record<ErrorCode, [detail: string, details?: Er
     'Unfinished uploads of the project hold too many bytes: complete or replace them.',
     { limit: 2_147_483_648, actual: 2_148_000_000 },
   ],
+  'consumer-quota-exceeded': ['A project has at most 100 consumers: delete one.', { limit: 100, actual: 101 }],
   'range-not-satisfiable': ['The range is outside the 31 bytes of the map.', { limit: 31 }],
   'rate-limited': ['The project is over its limit of requests: try again in 1 s.', soon],
   'headers-too-large': ['Send at most 100 headers, of 16,384 bytes in total.', { limit: 100, actual: 101 }],
@@ -94,6 +100,10 @@ export const Problem = {
     issues: { type: 'array', items: Issue, description: 'what is wrong, where it applies' },
     limit: { type: 'number', description: 'the limit that was exceeded, where it applies' },
     actual: { type: 'number', description: 'the value that exceeded `limit`, where it applies' },
+    cursor: {
+      type: ['string', 'null'],
+      description: 'where the consumer of a `consumer-conflict` stands; null without one',
+    },
     retryAfter: {
       type: 'integer',
       minimum: 1,

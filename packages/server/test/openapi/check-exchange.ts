@@ -48,7 +48,7 @@ const implied = /^(connection|content-type|date|keep-alive|transfer-encoding|var
 export function faultsOf(sent: Sent, response: RawResponse): string[] {
   const { method = 'POST', path: target = '/v1/events/batch' } = sent
   const [path = ''] = target.split('?')
-  const item = document.paths[path]
+  const item = document.paths[routeOf(path)]
   const operation = item?.[method.toLowerCase()]
   const { NotFound, MethodNotAllowed } = document.components.responses
   const responses = operation?.responses ?? (item ? { 405: MethodNotAllowed } : { 404: NotFound })
@@ -62,6 +62,11 @@ export function faultsOf(sent: Sent, response: RawResponse): string[] {
     ...(operation && response.status < 300 ? requestFaults(operation, sent, response) : []),
   ]
   return faults.map((fault) => `${name}: ${fault}`)
+}
+
+/** The path of the document, with `{…}` in place of a parameter. */
+function routeOf(path: string): string {
+  return path.replace(/^(\/v1\/consumers\/)[^/]+$/, '$1{name}')
 }
 
 type Documented = DocumentedOperation['responses'][string]

@@ -112,6 +112,9 @@ const content1 = '/v1/maps/content?placeId=p&buildId=b'
 const tag = `"${digestOf(part)}"`
 const two = manifestOf([hello, bytesOf(5, 'missing')])
 
+/** Stands for the last cursor, where the consumer `kept` is. */
+const lastCursor = 'LAST CURSOR'
+
 /** A request of each route that succeeds. There are a complete map of `open1` and an incomplete one. */
 const good: Record<string, (key: string) => Sent> = {
   'POST /v1/events/batch': (key) => ({ headers: headersOf(key), body: batchOf(1) }),
@@ -121,6 +124,10 @@ const good: Record<string, (key: string) => Sent> = {
   'GET /v1/maps/chunks': (key) => get(`/v1/maps/chunks?digest=${digestOf(part)}`, key),
   'PUT /v1/maps/chunks': (key) => octets(key, hello),
   'GET /v1/maps/content': (key) => get(content1, key),
+  'GET /v1/consumers': (key) => get('/v1/consumers', key),
+  'GET /v1/consumers/{name}': (key) => get('/v1/consumers/kept', key),
+  'PUT /v1/consumers/{name}': (key) => put('/v1/consumers/new', key, { cursor: lastCursor, replaces: null }),
+  'DELETE /v1/consumers/{name}': (key) => get('/v1/consumers/kept', key, {}, 'DELETE'),
   'GET /v1/stats': (key) => get('/v1/stats', key),
   'GET /v1/builds': (key) => get('/v1/builds', key),
   'GET /v1/activity': (key) => get('/v1/activity', key),
@@ -132,6 +139,7 @@ const good: Record<string, (key: string) => Sent> = {
 
 /** Requests for each other status of success. */
 const succeeding: Record<string, (key: string) => Sent> = {
+  'PUT /v1/consumers/{name} 200': (key) => put('/v1/consumers/kept', key, { cursor: lastCursor, replaces: null }),
   'PUT /v1/maps 200': (key) => put('/v1/maps', key, { ...open1, manifest: manifestOf([part]) }),
   'PUT /v1/maps 202': (key) => put('/v1/maps', key, { ...open1, buildId: 'new', manifest: two }),
   'PUT /v1/maps/chunks 200': (key) =>
@@ -205,6 +213,11 @@ const particular: Record<string, Provoked> = {
   'GET /v1/maps map-not-found': { sent: withPath('/v1/maps?placeId=p&buildId=none') },
   'GET /v1/maps invalid-cursor': { sent: withPath('/v1/maps?cursor=junk') },
   'GET /v1/builds invalid-cursor': { sent: withPath('/v1/builds?cursor=junk') },
+  'GET /v1/consumers/{name} consumer-not-found': { sent: withPath('/v1/consumers/none') },
+  'DELETE /v1/consumers/{name} consumer-not-found': { sent: withPath('/v1/consumers/none') },
+  'PUT /v1/consumers/{name} invalid-cursor': { sent: withBody('{"cursor":"junk","replaces":null}') },
+  'PUT /v1/consumers/{name} consumer-conflict': { sent: withBody(`{"cursor":"${lastCursor}","replaces":"other"}`) },
+  'PUT /v1/consumers/{name} body-too-large': { sent: withBody(Buffer.alloc(16_385)) },
   'PUT /v1/maps invalid-publication': { sent: withBody('{}') },
   'PUT /v1/maps digest-mismatch': {
     sent: withBody(
@@ -300,12 +313,16 @@ async function exchange(t: Test, how: Provoked, isHead: boolean, route: string) 
     await publish(ingest, [part], { placeId: 'p', buildId: 'frozen' })
     await ingest.project(projectId).publishMap({ ...open1, buildId: 'pending', manifest: two })
     await freeze(ingest, 'frozen')
+    const cursor = await ingest.project(projectId).lastCursor()
+    await ingest.project(projectId).putConsumer('kept', { cursor, replaces: null })
   }
   const log = collectErrors().log
   const failing = error
     ? withMethods({ ...ingest, checkReady: () => Promise.reject(error) }, (project) => reject(project, error))
     : ingest
-  const request = sent(good[route]?.('any') ?? {}, 'any')
+  const given = sent(good[route]?.('any') ?? {}, 'any')
+  const last = await ingest.project(projectId).lastCursor()
+  const request = typeof given.body === 'string' ? { ...given, body: given.body.replace(lastCursor, last) } : given
   const method = isHead ? 'HEAD' : (request.method ?? 'POST')
   if (raw) return sendRaw(t, raw({ ...request, method }), isHead, createHandler(failing, { log }))
   const draining = isDraining && { draining: AbortSignal.abort() }
