@@ -123,7 +123,8 @@ const floors: Record<string, string[][]> = {
   ],
   'packages/client/src': [['http'], ['batch', 'upload'], ['calls', 'import'], ['client.ts'], ['sender'], ['index.ts']],
   'packages/export/src': [
-    ['cursor-file.ts', 'cut-events.ts', 'file-format.ts'],
+    ['cut-events.ts', 'file-format.ts', 'hive-partition.ts'],
+    ['cursor-file.ts'],
     ['export-directory.ts', 'ndjson.ts', 'parquet.ts'],
     ['export-files.ts'],
     ['index.ts'],

@@ -2,6 +2,7 @@ import { open, readFile, rename, rm } from 'node:fs/promises'
 import { basename, dirname, relative } from 'node:path'
 import { type Cursor, type EventFilter, IngestError } from '@ingest/core'
 import { filterNames, filterOf } from '@ingest/core/internal'
+import { withoutPartition } from './hive-partition.ts'
 
 /** The events of a file. */
 export interface FileContent {
@@ -17,6 +18,7 @@ export interface FileContent {
 
 /** A completed file, which never changes under its name. */
 export interface ExportedFile extends FileContent {
+  /** Relative to the directory of the export. */
   file: string
   /** Sequence number within the cursor file, from 1. */
   number: number
@@ -78,7 +80,10 @@ function parseRecord(text: string): CursorRecord | undefined {
     const record = JSON.parse(text)
     const { file, number, cursor } = record.last
     const isRecord =
-      record.version === 1 && basename(file) === file && Number.isInteger(number) && typeof cursor === 'string'
+      record.version === 1 &&
+      basename(withoutPartition(file)) === withoutPartition(file) &&
+      Number.isInteger(number) &&
+      typeof cursor === 'string'
     return isRecord ? record : undefined
   } catch {
     return undefined

@@ -2,8 +2,10 @@ export interface CutRules<E> {
   /** Maximum bytes of a part; a larger event is a part of its own. */
   bytesMax: number
   bytesOf(event: E): number
-  /** Cuts at each hour or day in UTC too. */
+  /** Cuts at each hour or day in UTC too, and leaves out the current one. */
   every?: Period
+  /** Cuts at each hour in UTC too. */
+  hourly?: boolean
   /** Current time in milliseconds since 1970. */
   now: number
 }
@@ -30,12 +32,14 @@ export interface Part<E> {
  */
 export async function* cutEvents<E extends { receivedAt: number }>(
   source: AsyncIterable<E>,
-  { bytesMax, bytesOf, every, now }: CutRules<E>,
+  { bytesMax, bytesOf, every, hourly = false, now }: CutRules<E>,
 ): AsyncGenerator<Part<E>, void> {
   const events = source[Symbol.asyncIterator]()
-  const periodOf = ({ receivedAt }: { receivedAt: number }) =>
-    every === undefined ? 0 : Math.floor(receivedAt / periodsMs[every])
-  const current = periodOf({ receivedAt: now })
+  const numberOf = (time: number, period: Period | undefined) =>
+    period === undefined ? 0 : Math.floor(time / periodsMs[period])
+  // each day begins with an hour
+  const periodOf = ({ receivedAt }: E) => numberOf(receivedAt, hourly ? 'hour' : every)
+  const current = numberOf(now, every)
   let failure: { error: unknown } | undefined
   let next = await step()
 
@@ -49,8 +53,8 @@ export async function* cutEvents<E extends { receivedAt: number }>(
     }
   }
 
-  function isCurrent(event: E): boolean {
-    const ahead = periodOf(event) - current
+  function isCurrent({ receivedAt }: E): boolean {
+    const ahead = numberOf(receivedAt, every) - current
     return every !== undefined && (ahead === 0 || ahead === 1)
   }
 

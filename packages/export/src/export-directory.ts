@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto'
 import { access, type FileHandle, mkdir, open, readdir, rename, rm } from 'node:fs/promises'
-import { basename, dirname, join, relative } from 'node:path'
+import { basename, dirname, join, posix, relative, resolve } from 'node:path'
 import { IngestError } from '@ingest/core'
 import { lockDirectory, syncDirectory, toWriteError } from '@ingest/core/internal'
 import {
@@ -29,6 +29,8 @@ export interface NewFile {
   receivedAt: number
   /** Without the dot. */
   extension: string
+  /** Folder of the file, relative to the directory. Default: the directory itself. */
+  folder?: string
 }
 
 /** The default cursor file of a directory. */
@@ -80,9 +82,10 @@ async function openLocked(options: CursorFileOptions, unlock: () => void): Promi
     },
     completed,
 
-    async add({ receivedAt, extension }, fill) {
+    async add({ receivedAt, extension, folder = '' }, fill) {
       const number = (last?.number ?? 0) + 1
-      const file = `${project}-${String(number).padStart(8, '0')}-${toCompactTime(receivedAt)}.${extension}`
+      const name = `${project}-${String(number).padStart(8, '0')}-${toCompactTime(receivedAt)}.${extension}`
+      const file = posix.join(folder, name)
       try {
         await checkAbsent(join(directory, file), cursorFile)
         const content = await writeHidden(join(directory, hiddenName(options, file)), fill)
@@ -131,9 +134,18 @@ async function reconcile(options: CursorFileOptions, last: ExportedFile | undefi
   if (last === undefined || !found.some((name) => name === lastName)) return false
   // the cursor file first: else a power loss could leave a visible file that the cursor file does not record
   await syncDirectory(dirname(cursorFile))
-  await rename(join(directory, hiddenName(options, last.file)), join(directory, last.file))
+  const path = join(directory, last.file)
+  await makeFolder(dirname(path), directory)
+  await rename(join(directory, hiddenName(options, last.file)), path)
+  if (dirname(last.file) !== '.') await syncDirectory(dirname(path))
   await syncDirectory(directory)
   return true
+}
+
+/** Creates a folder below the directory, if it is missing; durable when it resolves. */
+async function makeFolder(folder: string, directory: string): Promise<void> {
+  if ((await mkdir(folder, { recursive: true })) === undefined) return
+  for (let at = resolve(folder); at !== resolve(directory); at = dirname(at)) await syncDirectory(dirname(at))
 }
 
 /** `20261120T175100Z`: ISO 8601 without characters that file names must not contain. */
@@ -141,9 +153,9 @@ function toCompactTime(ms: number): string {
   return new Date(ms).toISOString().replaceAll(/[-:]|\.\d+/g, '')
 }
 
-/** The name of an incomplete file. */
+/** The name of an incomplete file, which is in the directory itself. */
 function hiddenName(options: CursorFileOptions, file: string): string {
-  return `.${file}${hiddenSuffix(options)}`
+  return `.${basename(file)}${hiddenSuffix(options)}`
 }
 
 /** Different for each cursor file, so that exports to one directory do not remove each other's files. */

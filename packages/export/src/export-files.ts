@@ -7,6 +7,7 @@ import type { ExportedFile, FileContent } from './cursor-file.ts'
 import { cutEvents, type Period, periodsMs } from './cut-events.ts'
 import { cursorFileName, openExportDirectory } from './export-directory.ts'
 import type { FileFormat } from './file-format.ts'
+import { hivePartition } from './hive-partition.ts'
 import { ndjson } from './ndjson.ts'
 
 /** The Ingest of one project, embedded or over HTTP. */
@@ -25,6 +26,11 @@ export interface ExportFilesOptions extends Omit<ReadEventsOptions, 'waitMs' | '
   format?: FileFormat
   /** A file for each hour or day in UTC; the current one is left for later runs. */
   every?: Period
+  /**
+   * `hive` writes each file to the folder of the hour in which its events were received, in UTC, such as
+   * `dt=2026-11-20/hour=17`, by which query engines skip files. Default: all files in the directory itself.
+   */
+  partition?: 'hive'
   /** Maximum size of a file, in bytes of uncompressed NDJSON; a larger event is a file of its own. Default: 256 MiB. */
   fileBytesMax?: number
   /** Called for each completed file; writing continues when the promise resolves. */
@@ -55,8 +61,8 @@ const fileBytesMaxDefault = 256 * 2 ** 20
  */
 export async function exportFiles(ingest: EventSource, options: ExportFilesOptions): Promise<FilesExport> {
   const { directory: path, cursorFile = join(path, cursorFileName), format = ndjson(), ...rest } = options
-  const { every, fileBytesMax = fileBytesMaxDefault, onFile, now = Date.now, ...selection } = rest
-  checkCutOptions(every, fileBytesMax)
+  const { every, partition, fileBytesMax = fileBytesMaxDefault, onFile, now = Date.now, ...selection } = rest
+  checkCutOptions({ every, partition, fileBytesMax })
   const { signal = new AbortController().signal } = selection
   const project = ingest.projectId
   const directory = await openExportDirectory({ directory: path, cursorFile, project, ...filterOf(selection) })
@@ -71,10 +77,12 @@ export async function exportFiles(ingest: EventSource, options: ExportFilesOptio
     if (directory.completed) await report(directory.completed)
     const after = directory.last?.cursor ?? selection.after
     const events = ingest.readEvents({ ...selection, ...(after !== undefined && { after }), signal })
-    const rules = { bytesMax: fileBytesMax, bytesOf: lineBytes, now: now(), ...(every && { every }) }
+    const hourly = partition === 'hive'
+    const rules = { bytesMax: fileBytesMax, bytesOf: lineBytes, hourly, now: now(), ...(every && { every }) }
     for await (const part of cutEvents(events, rules)) {
       signal.throwIfAborted()
-      const name = { receivedAt: part.first.receivedAt, extension: format.extension }
+      const { receivedAt } = part.first
+      const name = { receivedAt, extension: format.extension, ...(hourly && { folder: hivePartition(receivedAt) }) }
       await report(await directory.add(name, (file) => writeEvents(part.events, file, { format, signal })))
     }
     return { files, cursor: directory.last?.cursor }
@@ -88,11 +96,14 @@ export async function exportFiles(ingest: EventSource, options: ExportFilesOptio
 }
 
 /** @throws {IngestError} `invalid-argument` */
-function checkCutOptions(every: string | undefined, fileBytesMax: number): void {
-  if (every !== undefined && !Object.hasOwn(periodsMs, every)) {
+function checkCutOptions({ every, partition, fileBytesMax }: Record<string, unknown>): void {
+  if (every !== undefined && !Object.hasOwn(periodsMs, every as string)) {
     throw new IngestError('invalid-argument', 'every must be hour or day.')
   }
-  if (!Number.isSafeInteger(fileBytesMax) || fileBytesMax < 1) {
+  if (partition !== undefined && partition !== 'hive') {
+    throw new IngestError('invalid-argument', 'partition must be hive.')
+  }
+  if (!Number.isSafeInteger(fileBytesMax) || (fileBytesMax as number) < 1) {
     throw new IngestError('invalid-argument', 'fileBytesMax must be a whole number of bytes, at least 1.')
   }
 }

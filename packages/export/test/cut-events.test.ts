@@ -89,6 +89,17 @@ t.test('the current hour and the next one are left out', async (t) => {
   }
 })
 
+t.test('each hour may be a part, while the current day or none is left out', async (t) => {
+  const events = [-14, -12.5, -12.2, -1, 0, 0.5, 1].map((hours) => event(noon + hours * hourMs))
+  const counts = async (every?: Period) => {
+    const parts = await partsOf(from(events), { bytesMax: 100, hourly: true, ...(every && { every }) })
+    return parts.map((part) => part.length)
+  }
+  t.strictSame(await counts(), [1, 2, 1, 2, 1])
+  t.strictSame(await counts('hour'), [1, 2, 1])
+  t.strictSame(await counts('day'), [1, 2])
+})
+
 t.test('no event after an omitted one is exported', async (t) => {
   const events = [event(noon - hourMs), event(noon), event(noon - 1)]
   t.strictSame(await partsOf(from(events), { bytesMax: 100, every: 'hour' }), [[events[0]]])

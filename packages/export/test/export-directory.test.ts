@@ -144,6 +144,30 @@ t.test('a crash after the name: nothing to repair, also if the file was moved aw
   }
 })
 
+t.test('a file of a folder is hidden in the directory, and a crash before its name is repaired', async (t) => {
+  const path = t.testdir()
+  const folder = 'dt=2026-11-20/hour=17'
+  const directory = await open(path)
+  let hidden = ''
+  const written = await directory.add({ ...file, folder }, async (handle) => {
+    hidden = readdirSync(path).find((name) => name.endsWith('.part')) ?? ''
+    await handle.writeFile('one')
+    return contentOf('one')
+  })
+  await directory.close()
+  t.equal(written.file, `${folder}/${namesOf(1)}`)
+  t.equal(readFileSync(join(path, written.file), 'utf8'), 'one')
+  t.strictSame(shown(path), ['dt=2026-11-20'])
+  renameSync(join(path, written.file), join(path, hidden))
+  rmSync(join(path, 'dt=2026-11-20'), { recursive: true })
+  const next = await open(path)
+  t.match(next, { last: { number: 1 }, completed: { file: written.file } })
+  t.equal(readFileSync(join(path, written.file), 'utf8'), 'one')
+  await add(next, 'two')
+  await next.close()
+  t.strictSame(shown(path), [namesOf(2), 'dt=2026-11-20'])
+})
+
 t.test('concurrent exports are refused, by directory and by cursor file', async (t) => {
   const path = t.testdir({ a: {}, b: {} })
   const [a, b] = [join(path, 'a'), join(path, 'b')]
@@ -208,6 +232,8 @@ t.test('an invalid cursor file is refused, and not changed', async (t) => {
   const texts = ['', '{}', '{"version":2}', 'null', JSON.stringify({ version: 1, project, directory: '.' })]
   const records = [
     { ...last, file: '../x' },
+    { ...last, file: 'dt=2026-11-20/hour=17/../x' },
+    { ...last, file: 'dt=2026-11-20/hour=17/hour=18/x' },
     { ...last, number: '1' },
     { ...last, cursor: 1 },
     { ...last, file: 1 },

@@ -11,6 +11,9 @@ import { type EventSource, type ExportFilesOptions, exportFiles, lineBytes } fro
 import { ndjson } from '../src/ndjson.ts'
 import { parquet } from '../src/parquet.ts'
 
+const duckdb = await import('@duckdb/node-api').catch(() => undefined)
+const noDuckDb = duckdb ? false : 'DuckDB has no binary for this platform'
+
 const hourMs = 3_600_000
 const noon = Date.UTC(2026, 10, 20, 12)
 const idsOf = (name: string, count: number) => Array.from({ length: count }, (_, i) => `${name}-${i}`)
@@ -113,6 +116,45 @@ for (const isServed of [false, true]) {
   })
 }
 
+t.test('hive partitions are folders of hours, which DuckDB prunes by path', { skip: noDuckDb }, async (t) => {
+  const { clock, ingest, submit, directory } = await openProject(t, false)
+  for (const hours of [0, 5, 6, 14]) {
+    clock.now = noon + hours * hourMs
+    await submit(idsOf(`hour-${hours}`, 3))
+  }
+  const { files } = await exportFiles(ingest, { directory, format: parquet(), partition: 'hive', limit: 10 })
+  t.strictSame(
+    files.map(({ file }) => file.replace(/[^/]*$/, '')),
+    ['dt=2026-11-20/hour=12/', 'dt=2026-11-20/hour=17/', 'dt=2026-11-20/hour=18/', 'dt=2026-11-21/hour=02/'],
+  )
+  for (const [date, hour, ids] of [
+    ['2026-11-20', 17, idsOf('hour-5', 3)],
+    ['2026-11-21', 2, ['hour-14-0']],
+  ] as const) {
+    const table = `read_parquet('${directory}/**/*.parquet', hive_partitioning = true)`
+    const query = `FROM ${table} WHERE dt = '${date}' AND hour = ${hour}`
+    const rows = await queryDuckDb(`SELECT eventId ${query}`)
+    t.strictSame(
+      rows,
+      ids.map((eventId) => ({ eventId })),
+    )
+    t.match(JSON.stringify(await queryDuckDb(`EXPLAIN SELECT * ${query}`)), 'Scanning Files: 1/4')
+  }
+
+  await exportFiles(ingest, { directory, format: ndjson({ gzip: true }), partition: 'hive' })
+  const [path = ''] = readdirSync(join(directory, 'dt=2026-11-21', 'hour=02')).filter((name) => name.endsWith('.gz'))
+  t.match(textOf(join(directory, 'dt=2026-11-21', 'hour=02', path)), '"eventId":"hour-14-1"')
+})
+
+async function queryDuckDb(sql: string) {
+  const database = await duckdb?.DuckDBInstance.create(':memory:')
+  const connection = await database?.connect()
+  const rows = (await connection?.runAndReadAll(sql))?.getRowObjectsJS()
+  connection?.closeSync()
+  database?.closeSync()
+  return rows
+}
+
 t.test('an aborted export leaves no partial file, and rejects with the reason of the signal', async (t) => {
   const { ingest, submit, directory } = await openProject(t, false)
   await submit(idsOf('e', 9))
@@ -178,6 +220,7 @@ t.test('invalid options are refused before anything is written', async (t) => {
   for (const [name, value] of [
     ['every', 'week'],
     ['every', 'toString'],
+    ['partition', 'year'],
     ['fileBytesMax', 0],
     ['fileBytesMax', 1.5],
   ] as const) {

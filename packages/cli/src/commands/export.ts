@@ -27,6 +27,7 @@ interface SelectionOptions {
 interface FileOptions extends SelectionOptions, PrintOptions {
   output: string
   every?: Period
+  partition?: 'hive'
   maxSize: number
   format: 'ndjson' | 'parquet'
   gzip?: true
@@ -38,7 +39,7 @@ interface FileOptions extends SelectionOptions, PrintOptions {
 type ExportOptions = Omit<FileOptions, 'output'> & { output?: string }
 
 /** Options that require --output. */
-const fileOptions = ['every', 'maxSize', 'format', 'gzip', 'column', 'event', 'cursorFile'] as const
+const fileOptions = ['every', 'partition', 'maxSize', 'format', 'gzip', 'column', 'event', 'cursorFile'] as const
 
 /** `ingest export`. */
 export function exportCommand(io: Io): Command {
@@ -64,6 +65,12 @@ export function exportCommand(io: Io): Command {
         '--every <period>',
         'start a file for each hour or day in UTC; the current one is left for later runs',
       ).choices(['hour', 'day']),
+    )
+    .addOption(
+      new Option(
+        '--partition <layout>',
+        'write files to folders by the hour of receipt in UTC: dt=2026-11-20/hour=17/…',
+      ).choices(['hive']),
     )
     .addOption(
       new Option('--max-size <bytes>', 'maximum size of a file, in bytes of uncompressed NDJSON')
@@ -151,7 +158,7 @@ async function exportToStdout(io: Io, options: SelectionOptions, target: Target)
 
 async function exportToFiles(io: Io, options: FileOptions, target: Target): Promise<void> {
   const elapsed = startTimer()
-  const { output, maxSize, every, cursorFile, json } = options
+  const { output, maxSize, every, partition, cursorFile, json } = options
   const selection = parseSelection(options)
   const format = await toFormat(options)
   const exported = await abortOnSignal(io, 'run it again to continue after the existing files', (signal) =>
@@ -162,6 +169,7 @@ async function exportToFiles(io: Io, options: FileOptions, target: Target): Prom
         ...(cursorFile !== undefined && { cursorFile }),
         fileBytesMax: maxSize,
         ...(every && { every }),
+        ...(partition && { partition }),
         format,
         signal,
         onFile: async ({ file, events, bytes }) => {

@@ -250,6 +250,23 @@ t.test('invalid columns, and options of the other format, are wrong usage', asyn
   t.notOk(existsSync(output))
 })
 
+t.test('--partition hive writes to folders of hours', async (t) => {
+  let now = midnight
+  const { project, run, output } = await openExport(t, () => now)
+  await submitIds(project, ['a', 'b'])
+  now += hourMs
+  await submitIds(project, ['c'])
+  const { code, stdout } = await run('--partition', 'hive', '--format', 'parquet')
+  t.equal(code, 0)
+  const folder = join(output, 'dt=2026-11-20')
+  const paths = ['hour=00/game-1-00000001-20261120T000000Z', 'hour=01/game-1-00000002-20261120T010000Z']
+  for (const path of paths) {
+    t.match(stdout, `wrote ${join(folder, path)}.parquet: `)
+    t.ok(existsSync(join(folder, `${path}.parquet`)))
+  }
+  await isWrongUsage(t, ['export', '--output', output, '--partition', 'year'], /--partition/, { env })
+})
+
 t.test('a file for each hour, and none for the current one', async (t) => {
   let now = midnight - hourMs
   const { project, run, output } = await openExport(t, () => now)
