@@ -26,6 +26,16 @@ interface News {
   warnings: string[]
 }
 
+/** The time of a game that goes by while requests are under way, in step with that of the machine. */
+export interface LiveClock {
+  /** The time of day at its start, in seconds since 1970. */
+  epoch: number
+  /** How many seconds of the machine a second of the game takes. */
+  timeScale: number
+  /** When the platform gives up a request, in seconds of the game. */
+  requestSecondsMax: number
+}
+
 export interface GameOptions {
   /** What every chance is, from 0 to 1; chances of the interpreter without. */
   random?: number
@@ -34,6 +44,8 @@ export interface GameOptions {
   isStudio?: boolean
   /** Whether the settings of the game refuse HTTP requests. */
   isHttpDisabled?: boolean
+  /** In place of a clock that only the test moves. */
+  live?: LiveClock | undefined
   /** Sees a request before it is sent. */
   onRequest?: ((request: Received) => Promise<void> | void) | undefined
   /** Sees an answer before the game does, which gets another one if this returns it. */
@@ -77,13 +89,21 @@ async function say(platform: number, what: object) {
  * A game server, whose scripts find the sender as `script.Parent.IngestSender`. Its time only goes by in `pass`, `until`
  * and `shutDown`, and never while a request is under way that is not held.
  */
-export async function openGame({ random, secrets, isStudio, isHttpDisabled, onRequest, onAnswer }: GameOptions = {}) {
+export async function openGame({
+  random,
+  secrets,
+  isStudio,
+  isHttpDisabled,
+  live,
+  onRequest,
+  onAnswer,
+}: GameOptions = {}) {
   const platform = ++games
   const IngestSender = await compile(fileOf('../IngestSender.luau'), 'IngestSender.luau')
   const received: Received[] = []
   const output: string[] = []
   const warnings: string[] = []
-  const air = createFlights({ received, onRequest, onAnswer })
+  const air = createFlights({ received, live, onRequest, onAnswer })
   const scripts: Started[] = []
   let now = 0
 
@@ -122,7 +142,7 @@ export async function openGame({ random, secrets, isStudio, isHttpDisabled, onRe
     }
   }
 
-  await tell({ open: true, random, secrets, isStudio, isHttpDisabled, forever, modules: { IngestSender } })
+  await tell({ open: true, random, secrets, isStudio, isHttpDisabled, ...live, forever, modules: { IngestSender } })
   return {
     received,
     /** The errors in the console of the server. */
@@ -162,15 +182,16 @@ function valueFrom({ end }: Started) {
 /** The requests that are under way. */
 function createFlights({
   received,
+  live,
   onRequest,
   onAnswer,
-}: Pick<GameOptions, 'onRequest' | 'onAnswer'> & { received: Received[] }) {
+}: Pick<GameOptions, 'live' | 'onRequest' | 'onAnswer'> & { received: Received[] }) {
   const flights = new Map<string, Flight>()
   /** Called when an answer has come, or is no longer waited for. */
   let notify = () => {}
   return {
     takeOff(request: News['requests'][number]): void {
-      const flight: Flight = { isHeld: false }
+      const flight: Flight = { isHeld: live !== undefined }
       flights.set(request.id, flight)
       received.push(request)
       const fly = async () => {
