@@ -27,10 +27,11 @@ const flags = [
   '--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1',
 ]
 
-export async function launchBrowser() {
+/** @param {string[]} moreFlags */
+export async function launchBrowser(moreFlags = []) {
   const executablePath = process.env.CHROME_PATH ?? (await extractChromium())
   // with a pipe, the browser ends with the process, also one that is killed
-  return puppeteer.launch({ executablePath, headless: 'shell', args: flags, pipe: true })
+  return puppeteer.launch({ executablePath, headless: 'shell', args: [...flags, ...moreFlags], pipe: true })
 }
 
 /** @returns {Promise<string | false>} */
