@@ -1,4 +1,4 @@
-import { type FaultName, faultNames } from '@ingest/checks/sender'
+import { createRandom, type FaultName, faultNames } from '@ingest/checks/sender'
 import type { EmbeddedIngest } from '@ingest/core'
 import t from 'tap'
 import { openFaultyServer } from './faulty-server.ts'
@@ -9,17 +9,6 @@ t.setTimeout(3_600_000)
 const runs = Number(process.env.INGEST_SEEDS ?? 50)
 const firstSeed = Number(process.env.INGEST_FIRST_SEED ?? 1)
 const met = new Set<string>()
-
-/** From 0 up to, not including, 1; the same for the same seed (mulberry32). */
-function createRandom(seed: number): () => number {
-  let state = seed
-  return () => {
-    state = (state + 0x6d2b79f5) | 0
-    let mixed = Math.imul(state ^ (state >>> 15), 1 | state)
-    mixed = (mixed + Math.imul(mixed ^ (mixed >>> 7), 61 | mixed)) ^ mixed
-    return ((mixed ^ (mixed >>> 14)) >>> 0) / 2 ** 32
-  }
-}
 
 const begin = `
   local settings = ...

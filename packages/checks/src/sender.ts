@@ -1,5 +1,5 @@
 export type { Fault, FaultName, FaultyRequest } from './sender/faults.ts'
-export { faultNames, faults } from './sender/faults.ts'
+export { createRandom, faultNames, faults } from './sender/faults.ts'
 export type { Program, StartProgram } from './sender/program.ts'
 export { startCommand } from './sender/program.ts'
 export type { Rule } from './sender/rules/rule.ts'

@@ -6,7 +6,7 @@ import type { AddressInfo } from 'node:net'
 import { join } from 'node:path'
 import { buffer, text } from 'node:stream/consumers'
 import { fileURLToPath } from 'node:url'
-import { type FaultName, faultNames, faults } from '@ingest/checks/sender'
+import { createRandom, type FaultName, faultNames, faults } from '@ingest/checks/sender'
 import { createIngest, type EmbeddedIngest, openMemoryStore, type Store } from '@ingest/core'
 import type { JsonObject } from '@ingest/core/internal'
 import { openLmdbStore } from '@ingest/lmdb'
@@ -17,17 +17,6 @@ import type { DropReason } from '../src/sender/outcomes.ts'
 import { createSenderWith, type Sender } from '../src/sender/sender.ts'
 import { runParallel } from '../src/upload/upload-map.ts'
 import { createVirtualTime } from './virtual-time.ts'
-
-/** Random numbers in [0, 1) from a seed (mulberry32). */
-function createRandom(seed: number): () => number {
-  let state = seed
-  return () => {
-    state = (state + 0x6d2b79f5) | 0
-    let mixed = Math.imul(state ^ (state >>> 15), 1 | state)
-    mixed = (mixed + Math.imul(mixed ^ (mixed >>> 7), 61 | mixed)) ^ mixed
-    return ((mixed ^ (mixed >>> 14)) >>> 0) / 2 ** 32
-  }
-}
 
 /** A server that injects a fault before or after Ingest, as chosen for a project. */
 async function openFaultyServer(store: Store) {

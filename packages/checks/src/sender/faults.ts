@@ -53,3 +53,14 @@ export const faults = {
 export type FaultName = `${keyof typeof faults}`
 
 export const faultNames = Object.keys(faults) as readonly FaultName[]
+
+/** Random numbers in [0, 1) from a seed (mulberry32), to repeat the faults of a run. */
+export function createRandom(seed: number): () => number {
+  let state = seed
+  return () => {
+    state = (state + 0x6d2b79f5) | 0
+    let mixed = Math.imul(state ^ (state >>> 15), 1 | state)
+    mixed = (mixed + Math.imul(mixed ^ (mixed >>> 7), 61 | mixed)) ^ mixed
+    return ((mixed ^ (mixed >>> 14)) >>> 0) / 2 ** 32
+  }
+}

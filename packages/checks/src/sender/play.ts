@@ -3,33 +3,11 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { JsonObject } from '@ingest/core/internal'
-import type { Program, StartProgram } from './program.ts'
-import { type Exchange, key, openScriptedServer, projectId } from './scripted-server.ts'
-
-/** What the program gets in its environment. */
-export interface Settings {
-  /** `INGEST_TIME_SCALE`. Default 0.001. */
-  timeScale?: number
-  /** `INGEST_TIMEOUT_MS`. Default 30,000. */
-  timeoutMs?: number
-  /** `INGEST_FLUSH_MS`. Default 600,000: only full batches are sent without a flush. */
-  flushMs?: number
-  /** `INGEST_QUEUE_EVENTS`. Default 10,000. */
-  queueEvents?: number
-  /** `INGEST_CLOSE_MS`. Default 600,000. */
-  closeMs?: number
-  /** Whether `INGEST_SPOOL` names a directory. Default false. */
-  hasSpool?: boolean
-}
-
-/** The counts that a program prints at its end. */
-export interface Counts {
-  accepted: number
-  duplicates: number
-  rejected: number
-  dropped: Readonly<Record<string, number>>
-  unsent: number
-}
+import { type Arrivals, createArrivals } from './arrivals.ts'
+import { type Counts, parseCounts, sortCounts, sumOf } from './counts.ts'
+import { type StartProgram, type WatchedProgram, watchProgram } from './program.ts'
+import { type Exchange, openScriptedServer, type ScriptedServer } from './scripted-server.ts'
+import { type Settings, scaleOf, toVariables } from './settings.ts'
 
 /** Thrown by a rule that is broken. The message says what was seen. */
 export class BrokenRule extends Error {
@@ -76,81 +54,66 @@ export interface PlayOptions {
 
 /** Runs `script` with a program and a server of its own. */
 export async function runPlay(options: PlayOptions, script: (play: Play) => Promise<void>): Promise<void> {
-  const { start, patienceMs, signal } = options
-  const arrived: Exchange[] = []
-  const broken = new AbortController()
-  const waiting: (() => void)[] = []
-  let respond: ((exchange: Exchange) => unknown) | undefined
-  const server = await openScriptedServer((exchange) => {
-    if (respond) return void respond(exchange)
-    arrived.push(exchange)
-    for (const onArrival of waiting.splice(0)) onArrival()
-  })
+  const arrivals = createArrivals()
+  const server = await openScriptedServer(arrivals.add)
   const spool = await mkdtemp(join(tmpdir(), 'ingest-conformance-'))
-  let settings = options.settings
-  let run: Run | undefined
+  let program: WatchedProgram | undefined
+  try {
+    const start = async (settings: Settings) => {
+      program = watchProgram(await options.start(toVariables(settings, server.url, spool)))
+      return program
+    }
+    await script(await createPlay({ ...options, arrivals, server, start }))
+  } finally {
+    program?.kill()
+    await server.close()
+    await program?.ended
+    await rm(spool, { recursive: true, force: true })
+  }
+}
+
+interface Stage extends Omit<PlayOptions, 'start'> {
+  arrivals: Arrivals
+  server: ScriptedServer
+  start(settings: Settings): Promise<WatchedProgram>
+}
+
+async function createPlay({ arrivals, server, start, patienceMs, signal, ...stage }: Stage): Promise<Play> {
+  const broken = new AbortController()
+  const stop = AbortSignal.any([signal, broken.signal])
+  let settings = stage.settings
+  let program = await start(settings)
   let given = 0
   let carried: number | undefined = 0
 
-  async function startRun(): Promise<void> {
-    given = 0
-    run = watch(await start(toVariables(settings, server.url, spool)))
-  }
-
-  /** Waits for an event, as long as the program runs and patience lasts. */
-  async function until<T>(what: string, event: Promise<T>): Promise<T> {
-    const settled = new AbortController()
-    const stop = AbortSignal.any([signal, broken.signal])
-    const never = new Promise<never>((_, reject) => {
-      const onAbort = () => reject(stop.reason)
-      if (stop.aborted) onAbort()
-      else stop.addEventListener('abort', onAbort)
-    })
-    const patience = sleep(patienceMs, undefined, { signal: settled.signal }).then(() => {
-      throw new BrokenRule(`${what} within ${patienceMs / 1000} s${running().errors()}`)
-    })
-    patience.catch(() => {})
-    never.catch(() => {})
-    try {
-      return await Promise.race([event, never, patience])
-    } finally {
-      settled.abort()
-    }
-  }
-
-  function running(): Run {
-    if (!run) throw new Error('the program is not running')
-    return run
-  }
-
-  /** Resolves when there is a request that no rule has taken. */
-  async function arrival(): Promise<void> {
-    if (arrived.length > 0) return
-    const { program, errors } = running()
-    const ended = program.ended.then(({ code, signal }) => {
-      throw new BrokenRule(`the program ended with ${signal ?? `exit code ${code}`}${errors()}`)
-    })
-    await Promise.race([new Promise<void>((resolve) => waiting.push(resolve)), ended])
-  }
+  /** Waits for an event, as long as patience lasts; otherwise \`what\` is what was seen. */
+  const until = <T>(what: string, event: Promise<T>): Promise<T> =>
+    withPatience(event, patienceMs, stop, () => `${what} within ${patienceMs / 1000} s${program.errors()}`)
 
   async function take(what: string): Promise<Exchange> {
     await until(what, arrival())
-    return arrived.shift() as Exchange
+    return arrivals.take()
   }
 
-  function write(text: string): void {
-    running().program.stdin.write(text)
+  /** Resolves when there is a request. */
+  async function arrival(): Promise<void> {
+    const { ended, errors } = program
+    const end = ended.then(({ code, signal }) => {
+      if (arrivals.has()) return
+      throw new BrokenRule(`the program ended with ${signal ?? `exit code ${code}`}${errors()}`)
+    })
+    await Promise.race([arrivals.any(), end])
   }
 
   const play: Play = {
     send(events) {
       given += events.length
-      write(events.map((event) => `${JSON.stringify(event)}\n`).join(''))
+      program.stdin.write(events.map((event) => `${JSON.stringify(event)}\n`).join(''))
     },
 
     flush(events = []) {
       play.send(events)
-      write('\n')
+      program.stdin.write('\n')
     },
 
     next: () => take('no request arrived'),
@@ -173,21 +136,22 @@ export async function runPlay(options: PlayOptions, script: (play: Play) => Prom
 
     async quiet(ms, why) {
       await until('', Promise.race([sleep(ms), arrival()]))
-      if (arrived.length > 0) throw new BrokenRule(`a request arrived ${why}`)
+      if (arrivals.has()) throw new BrokenRule(`a request arrived ${why}`)
     },
 
-    serve(next) {
-      respond = next
-      for (const exchange of arrived.splice(0)) next(exchange)
-    },
+    serve: arrivals.serve,
 
     async end() {
-      const { program, output, errors } = running()
-      program.stdin.end()
-      const { code, signal } = await until('the program did not end', program.ended)
+      const { stdin, ended, output, errors } = program
+      stdin.end()
+      const { code, signal } = await until('the program did not end', ended)
       if (code !== 0) throw new BrokenRule(`the program ended with ${signal ?? `exit code ${code}`}${errors()}`)
       const counts = parseCounts(output())
-      if (!counts) throw new BrokenRule(`the last line of standard output was ${quote(output())}${errors()}`)
+      if (!counts) {
+        throw new BrokenRule(
+          `the last line of standard output was ${JSON.stringify(output().slice(0, 500))}${errors()}`,
+        )
+      }
       const total = sumOf(counts)
       if (carried === undefined || total === given + carried) return counts
       throw new BrokenRule(`the counts add up to ${total} of ${given + carried} events: ${JSON.stringify(counts)}`)
@@ -195,117 +159,55 @@ export async function runPlay(options: PlayOptions, script: (play: Play) => Prom
 
     async finish(expected) {
       play.serve((exchange) => exchange.accept())
-      const counts = await play.end()
+      const counts = JSON.stringify(sortCounts(await play.end()))
       const none = { accepted: 0, duplicates: 0, rejected: 0, dropped: {}, unsent: 0 }
-      const differs = JSON.stringify(ordered(counts)) !== JSON.stringify(ordered({ ...none, ...expected }))
-      if (differs) throw new BrokenRule(`the counts were ${JSON.stringify(ordered(counts))}`)
+      if (counts !== JSON.stringify(sortCounts({ ...none, ...expected })))
+        throw new BrokenRule(`the counts were ${counts}`)
     },
 
     async kill() {
-      const { program } = running()
       program.kill()
       await until('the program did not end', program.ended)
       server.disconnect()
-      arrived.length = 0
     },
 
     async restart(next, left) {
       settings = next
       carried = left
-      respond = undefined
-      await startRun()
+      given = 0
+      arrivals.reset()
+      program = await start(settings)
     },
 
-    stored: () => server.stored(),
+    stored: server.stored,
     breakRule: (seen) => broken.abort(new BrokenRule(seen)),
   }
+  return play
+}
 
+async function withPatience<T>(
+  event: Promise<T>,
+  patienceMs: number,
+  stop: AbortSignal,
+  describe: () => string,
+): Promise<T> {
+  const settled = new AbortController()
+  const never = sleep(patienceMs, undefined, { signal: AbortSignal.any([settled.signal, stop]) }).then(
+    () => {
+      throw new BrokenRule(describe())
+    },
+    () => {
+      throw stop.reason
+    },
+  )
   try {
-    await startRun()
-    await script(play)
+    return await Promise.race([event, never])
   } finally {
-    run?.program.kill()
-    await server.close()
-    await run?.program.ended
-    await rm(spool, { recursive: true, force: true })
+    settled.abort()
   }
-}
-
-/** The program of a play, and what it has written. */
-interface Run {
-  program: Program
-  /** The last line of its standard output. */
-  output(): string
-  /** The last lines of its standard error, for a message. */
-  errors(): string
-}
-
-const outputCharsMax = 64 * 1024
-
-function watch(program: Program): Run {
-  const texts = { stdout: '', stderr: '' }
-  for (const name of ['stdout', 'stderr'] as const) {
-    program[name].setEncoding('utf8').on('data', (chunk) => {
-      texts[name] = `${texts[name]}${chunk}`.slice(-outputCharsMax)
-    })
-  }
-  return {
-    program,
-    output: () => texts.stdout.trimEnd().split('\n').at(-1) ?? '',
-    errors: () => (texts.stderr === '' ? '' : `; standard error: ${quote(texts.stderr.trim().slice(-500))}`),
-  }
-}
-
-function toVariables(settings: Settings, url: string, spool: string): Record<string, string> {
-  const { timeoutMs = 30_000, flushMs = 600_000, queueEvents = 10_000, closeMs = 600_000, hasSpool } = settings
-  return {
-    INGEST_URL: url,
-    INGEST_PROJECT: projectId,
-    INGEST_KEY: key,
-    INGEST_TIME_SCALE: String(scaleOf(settings)),
-    INGEST_TIMEOUT_MS: String(timeoutMs),
-    INGEST_FLUSH_MS: String(flushMs),
-    INGEST_QUEUE_EVENTS: String(queueEvents),
-    INGEST_CLOSE_MS: String(closeMs),
-    INGEST_SPOOL: hasSpool ? spool : '',
-  }
-}
-
-function scaleOf({ timeScale = 0.001 }: Settings): number {
-  return timeScale
 }
 
 /** The ids of the events in a request. */
 export function idsOf({ events }: Exchange): unknown[] {
   return events.map(({ eventId }) => eventId)
-}
-
-function parseCounts(line: string): Counts | undefined {
-  try {
-    const { accepted, duplicates, rejected, dropped, unsent } = JSON.parse(line)
-    const counts = { accepted, duplicates, rejected, dropped, unsent }
-    const numbers = [accepted, duplicates, rejected, unsent, ...Object.values(dropped)]
-    return numbers.every((number) => Number.isSafeInteger(number) && (number as number) >= 0) ? counts : undefined
-  } catch {
-    return undefined
-  }
-}
-
-function sumOf({ accepted, duplicates, rejected, dropped, unsent }: Counts): number {
-  return accepted + duplicates + rejected + unsent + totalOf(dropped)
-}
-
-/** The sum of all reasons. */
-export function totalOf(dropped: Counts['dropped']): number {
-  return Object.values(dropped).reduce((sum, count) => sum + count, 0)
-}
-
-/** The same counts with their reasons in order, without those of 0. */
-function ordered({ dropped, ...counts }: Counts): object {
-  const reasons = Object.entries(dropped).filter(([, count]) => count > 0)
-  return { ...counts, dropped: Object.fromEntries(reasons.sort(([a], [b]) => (a < b ? -1 : 1))) }
-}
-
-function quote(text: string): string {
-  return JSON.stringify(text.slice(0, 500))
 }

@@ -54,3 +54,28 @@ export function startCommand(command: string, args: readonly string[] = []): Sta
     }
   }
 }
+
+/** A program, and what it has written. */
+export interface WatchedProgram extends Program {
+  /** The last line of its standard output. */
+  output(): string
+  /** The last lines of its standard error, for a message. */
+  errors(): string
+}
+
+const outputCharsMax = 64 * 1024
+
+/** Reads what a program writes. */
+export function watchProgram(program: Program): WatchedProgram {
+  const texts = { stdout: '', stderr: '' }
+  for (const name of ['stdout', 'stderr'] as const) {
+    program[name].setEncoding('utf8').on('data', (chunk) => {
+      texts[name] = `${texts[name]}${chunk}`.slice(-outputCharsMax)
+    })
+  }
+  return {
+    ...program,
+    output: () => texts.stdout.trimEnd().split('\n').at(-1) ?? '',
+    errors: () => (texts.stderr === '' ? '' : `; standard error: ${JSON.stringify(texts.stderr.trim().slice(-500))}`),
+  }
+}

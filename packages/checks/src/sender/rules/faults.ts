@@ -1,6 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
-import { faultNames, faults } from '../faults.ts'
-import { BrokenRule, type Play, totalOf } from '../play.ts'
+import { totalOf } from '../counts.ts'
+import { createRandom, faultNames, faults } from '../faults.ts'
+import { BrokenRule, type Play } from '../play.ts'
 import { makeEvents, type Rule } from './rule.ts'
 
 const eventsMax = 400
@@ -35,15 +36,4 @@ async function playFaults(play: Play, random: () => number): Promise<void> {
   if (lost > 0) throw new BrokenRule(`${lost} events lost, of ${sent} with ${JSON.stringify(dropped)} dropped`)
   const wrong = stored.findIndex((n, i) => i > 0 && n <= (stored[i - 1] as number))
   if (wrong !== -1) throw new BrokenRule(`event ${stored[wrong]} was stored after event ${stored[wrong - 1]}`)
-}
-
-/** Random numbers in [0, 1) from a seed (mulberry32). */
-function createRandom(seed: number): () => number {
-  let state = seed
-  return () => {
-    state = (state + 0x6d2b79f5) | 0
-    let mixed = Math.imul(state ^ (state >>> 15), 1 | state)
-    mixed = (mixed + Math.imul(mixed ^ (mixed >>> 7), 61 | mixed)) ^ mixed
-    return ((mixed ^ (mixed >>> 14)) >>> 0) / 2 ** 32
-  }
 }

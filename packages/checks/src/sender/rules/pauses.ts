@@ -1,5 +1,5 @@
 import { BrokenRule, type Play } from '../play.ts'
-import { makeEvents, type Rule } from './rule.ts'
+import { makeEvents, type Rule, receive } from './rule.ts'
 
 const hourMs = 3_600_000
 
@@ -18,11 +18,7 @@ export const pauseRules: readonly Rule[] = [
         play.send(makeEvents(2, 3 * round + 1))
         const retry = await play.retryAfter(first, 5 * 60_000)
         await retry.accept()
-        for (let left = 2; left > 0; ) {
-          const exchange = await play.next()
-          left -= exchange.events.length
-          await exchange.accept()
-        }
+        await receive(play, 2)
       }
       await play.finish({ accepted: 6 })
     },

@@ -2,9 +2,9 @@ import { isDeepStrictEqual } from 'node:util'
 import { batchBytesMax, batchEventsMax } from '@ingest/core'
 import type { JsonObject } from '@ingest/core/internal'
 import { faults } from '../faults.ts'
-import { BrokenRule, idsOf, type Play } from '../play.ts'
+import { BrokenRule, idsOf } from '../play.ts'
 import { type Exchange, key, projectId } from '../scripted-server.ts'
-import { makeEvents, type Rule } from './rule.ts'
+import { makeEvents, type Rule, receive } from './rule.ts'
 
 /** What a request consists of. */
 export const requestRules: readonly Rule[] = [
@@ -71,12 +71,12 @@ export const requestRules: readonly Rule[] = [
     expected: 'batches within both limits, and an event of 300,000 bytes dropped as `too_large`',
     async play(play) {
       play.flush(makeEvents(250))
-      await receive(play, 250)
+      await receive(play, 250, checkLimits)
       // 90,000 bytes in 30,000 characters
       play.flush(makeEvents(5, 250).map((event) => ({ ...event, text: '€'.repeat(30_000) })))
-      await receive(play, 5)
+      await receive(play, 5, checkLimits)
       play.flush([{ n: 255 }, { n: 256, text: 'x'.repeat(300_000) }, { n: 257 }])
-      await receive(play, 2)
+      await receive(play, 2, checkLimits)
       await play.finish({ accepted: 257, dropped: { too_large: 1 } })
     },
   },
@@ -104,17 +104,9 @@ function checkEvents(received: readonly JsonObject[], given: readonly JsonObject
   })
 }
 
-/** Accepts batches until that many events have arrived. */
-async function receive(play: Play, count: number): Promise<void> {
-  for (let received = 0; received < count; ) {
-    const exchange = await play.next()
-    const { events, body } = exchange
-    if (events.length > batchEventsMax) throw new BrokenRule(`a batch of ${events.length} events`)
-    if (body.length > batchBytesMax) throw new BrokenRule(`a batch of ${body.length} bytes`)
-    if (events.length === 0) throw new BrokenRule('a batch without events')
-    received += events.length
-    await exchange.accept()
-  }
+function checkLimits({ events, body }: Exchange): void {
+  if (events.length > batchEventsMax) throw new BrokenRule(`a batch of ${events.length} events`)
+  if (body.length > batchBytesMax) throw new BrokenRule(`a batch of ${body.length} bytes`)
 }
 
 function quote({ body }: Exchange): string {

@@ -1,7 +1,7 @@
 import { faults } from '../faults.ts'
 import { BrokenRule, idsOf, type Play } from '../play.ts'
 import type { Exchange } from '../scripted-server.ts'
-import { makeEvents, type Rule } from './rule.ts'
+import { makeEvents, type Rule, receive } from './rule.ts'
 
 const settings = { hasSpool: true, flushMs: 20 }
 const rule =
@@ -18,11 +18,7 @@ export const spoolRules: readonly Rule[] = [
     needsSpool: true,
     async play(play) {
       play.flush(makeEvents(5))
-      for (let left = 5; left > 0; ) {
-        const exchange = await play.next()
-        left -= exchange.events.length
-        await exchange.accept()
-      }
+      await receive(play, 5)
       play.send(makeEvents(100, 5))
       let batch = await play.next()
       const requested = new Set(numbersOf(batch))

@@ -1,0 +1,47 @@
+import type { Exchange } from './scripted-server.ts'
+
+/** Requests that no rule has taken yet, oldest first. */
+export interface Arrivals {
+  add(exchange: Exchange): void
+  /** Resolves when there is one. */
+  any(): Promise<void>
+  has(): boolean
+  take(): Exchange
+  /** Passes on all requests, also those to come, instead of keeping them. */
+  serve(respond: (exchange: Exchange) => unknown): void
+  /** Forgets all requests, and keeps those to come. */
+  reset(): void
+}
+
+export function createArrivals(): Arrivals {
+  let arrived: Exchange[] = []
+  let waiting: (() => void)[] = []
+  let respond: ((exchange: Exchange) => unknown) | undefined
+  return {
+    add(exchange) {
+      if (respond) return void respond(exchange)
+      arrived.push(exchange)
+      for (const resolve of waiting) resolve()
+      waiting = []
+    },
+
+    async any() {
+      if (arrived.length === 0) await new Promise<void>((resolve) => waiting.push(resolve))
+    },
+
+    has: () => arrived.length > 0,
+    take: () => arrived.shift() as Exchange,
+
+    serve(next) {
+      respond = next
+      const taken = arrived
+      arrived = []
+      for (const exchange of taken) next(exchange)
+    },
+
+    reset() {
+      arrived = []
+      respond = undefined
+    },
+  }
+}

@@ -1,0 +1,38 @@
+import { key, projectId } from './scripted-server.ts'
+
+/** What the program gets in its environment. */
+export interface Settings {
+  /** `INGEST_TIME_SCALE`. Default 0.001. */
+  timeScale?: number
+  /** `INGEST_TIMEOUT_MS`. Default 30,000. */
+  timeoutMs?: number
+  /** `INGEST_FLUSH_MS`. Default 600,000: only full batches are sent without a flush. */
+  flushMs?: number
+  /** `INGEST_QUEUE_EVENTS`. Default 10,000. */
+  queueEvents?: number
+  /** `INGEST_CLOSE_MS`. Default 600,000. */
+  closeMs?: number
+  /** Whether `INGEST_SPOOL` names a directory. Default false. */
+  hasSpool?: boolean
+}
+
+/** The variables of a program. */
+export function toVariables(settings: Settings, url: string, spool: string): Record<string, string> {
+  const { timeoutMs = 30_000, flushMs = 600_000, queueEvents = 10_000, closeMs = 600_000, hasSpool } = settings
+  return {
+    INGEST_URL: url,
+    INGEST_PROJECT: projectId,
+    INGEST_KEY: key,
+    INGEST_TIME_SCALE: String(scaleOf(settings)),
+    INGEST_TIMEOUT_MS: String(timeoutMs),
+    INGEST_FLUSH_MS: String(flushMs),
+    INGEST_QUEUE_EVENTS: String(queueEvents),
+    INGEST_CLOSE_MS: String(closeMs),
+    INGEST_SPOOL: hasSpool ? spool : '',
+  }
+}
+
+/** The factor of the sender's pauses. */
+export function scaleOf({ timeScale = 0.001 }: Settings): number {
+  return timeScale
+}
