@@ -3,6 +3,7 @@ import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { promisify } from 'node:util'
+import { runConformance, startCommand } from '@ingest/checks/sender'
 import { createIngest, openMemoryStore } from '@ingest/core'
 import { serve } from '@ingest/server'
 import t from 'tap'
@@ -21,6 +22,12 @@ t.test('the sender for Python has at most 400 lines', async (t) => {
 t.test('its unit tests pass', options, async (t) => {
   const { stderr } = await run('python3', ['-W', 'error', '-m', 'unittest', 'discover', join(folder, 'test')])
   t.match(stderr, /^OK$/m)
+})
+
+t.test('it keeps the rules for clients', options, async (t) => {
+  const start = startCommand('python3', [join(folder, 'conformance.py')])
+  const verdicts = await runConformance({ start, hasSpool: true })
+  for (const { id, outcome, expected, seen } of verdicts) t.equal(outcome, 'passed', `${id}: ${expected}`, { seen })
 })
 
 t.test('its example stores an event', options, async (t) => {

@@ -1,0 +1,3 @@
+module ingest.example/sender
+
+go 1.19

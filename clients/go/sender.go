@@ -1,0 +1,400 @@
+// Package sender sends events to Ingest in the background. See README.md.
+package sender
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log"
+	"math"
+	mathrand "math/rand"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"regexp"
+	"sort"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+	"unicode/utf8"
+)
+
+const (
+	batchEventsMax    = 100
+	batchBytesMax     = 262_144
+	eventBytesMax     = batchBytesMax - len(`{"events":[]}`)
+	backoffMax        = time.Minute
+	retryAfterMax     = time.Hour
+	unauthorizedPause = 5 * time.Minute
+	responseBytesMax  = 8 << 20
+)
+
+var (
+	ErrClosed      = errors.New("sender: closed") // returned by Send after Close
+	projectPattern = regexp.MustCompile(`^[A-Za-z0-9._-]{1,64}$`)
+	idPattern      = regexp.MustCompile(`^[^\x00-\x1f\x7f]+$`)
+)
+
+// Options of a sender: those of DefaultOptions, with changes.
+type Options struct {
+	URL, ProjectID                string
+	Key                           func() string // called for each attempt
+	Spool                         string        // a directory that keeps the queue across restarts
+	FlushInterval                 time.Duration // how long an event waits for others
+	Timeout                       time.Duration // of an attempt
+	QueueEventsMax, QueueBytesMax int           // queued or in flight
+	PauseScale                    float64       // multiplies every pause, for tests
+	Transport                     http.RoundTripper
+	Logf                          func(format string, args ...any)                   // called for failures
+	OnDrop                        func(reason string, event, issues json.RawMessage) // called for each dropped event
+}
+
+// DefaultOptions has no spool, the proxy of the environment, and the logger of package log.
+func DefaultOptions(url, projectID, key string) Options {
+	return Options{
+		URL: url, ProjectID: projectID, Key: func() string { return key }, FlushInterval: 2 * time.Second,
+		Timeout: 30 * time.Second, QueueEventsMax: 10_000, QueueBytesMax: 16 << 20, PauseScale: 1, Logf: log.Printf,
+		Transport: &http.Transport{Proxy: http.ProxyFromEnvironment},
+		OnDrop:    func(string, json.RawMessage, json.RawMessage) {},
+	}
+}
+
+// Stats are counters and gauges. Each event counts once: in Accepted, Duplicates, Dropped by reason or QueuedEvents.
+type Stats struct {
+	Accepted, Duplicates, Retries, QueuedEvents, QueuedBytes int
+	Dropped                                                  map[string]int
+	Failure                                                  error // of the last attempt; nil after a success
+}
+
+type queued struct {
+	line []byte
+	at   time.Time
+	path string // in the spool; empty without one
+}
+
+// A Sender is a queue of events and a goroutine that sends it. Its methods may be called concurrently.
+type Sender struct {
+	options           Options
+	client            *http.Client
+	end               context.CancelFunc
+	mu                sync.Mutex
+	changed           *sync.Cond
+	queue             []queued
+	spool             string // how the paths of new files begin; empty without one
+	stats             Stats
+	removed, due      int // events that have left the queue, and those to be sent at once, counted from the first
+	pausedUntil       time.Time
+	isClosed, isEnded bool
+}
+
+// New starts a sender, which first sends the events that an earlier one left in the spool.
+func New(options Options) (*Sender, error) {
+	address, err := url.Parse(options.URL)
+	if err != nil || !strings.HasPrefix(address.Scheme, "http") || address.Host == "" || address.RawQuery != "" {
+		return nil, fmt.Errorf("sender: the URL must be http:// or https:// with a host and no query, not %q", options.URL)
+	} else if !projectPattern.MatchString(options.ProjectID) {
+		return nil, errors.New("sender: the project must be 1 to 64 of A-Z a-z 0-9 . _ -")
+	}
+	options.URL = address.JoinPath("v1/events/batch").String()
+	ctx, end := context.WithCancel(context.Background())
+	s := &Sender{options: options, end: end, stats: Stats{Dropped: map[string]int{}}}
+	s.changed = sync.NewCond(&s.mu)
+	s.client = &http.Client{Transport: options.Transport, Timeout: options.Timeout}
+	s.client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse } // keeps the key here
+	if err = s.loadSpool(); err != nil {
+		return nil, err
+	}
+	go s.run(ctx)
+	return s, nil
+}
+
+// loadSpool queues the events of earlier senders, in their order.
+func (s *Sender) loadSpool() (err error) {
+	if s.options.Spool != "" {
+		err = os.MkdirAll(s.options.Spool, 0o700)
+		s.spool = filepath.Join(s.options.Spool, fmt.Sprintf("%s@%016x", s.options.ProjectID, time.Now().UnixNano()))
+	}
+	names, _ := fs.Glob(os.DirFS(s.options.Spool), s.options.ProjectID+"@*.json")
+	for _, name := range names {
+		path := filepath.Join(s.options.Spool, name)
+		line, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		} else if parseObject(line) != nil && len(line) <= eventBytesMax {
+			s.enqueue(queued{line: line, path: path})
+		} else {
+			s.stats.Dropped["damaged"]++
+			os.Remove(path)
+		}
+	}
+	return err
+}
+
+// Send queues an event, which json.Marshal turns into an object, and returns its eventId. It never waits for the network.
+func (s *Sender) Send(event any) (id string, err error) {
+	line, id, err := encode(event, s.options.ProjectID)
+	if err != nil {
+		return "", err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.isClosed {
+		return "", ErrClosed
+	} else if len(line) > eventBytesMax {
+		s.drop("too_large", line, nil)
+	} else if len(s.queue) >= s.options.QueueEventsMax || s.stats.QueuedBytes+len(line) > s.options.QueueBytesMax {
+		s.drop("queue_overflow", line, nil)
+	} else {
+		s.enqueue(queued{line: line, at: time.Now()})
+	}
+	return id, nil
+}
+
+// enqueue writes an event to the spool if it is not there. After an error, such as of a full disk, it is in memory only.
+func (s *Sender) enqueue(event queued) {
+	if s.spool != "" && event.path == "" {
+		event.path = fmt.Sprintf("%s%08x.json", s.spool, s.removed+len(s.queue))
+		if err := os.WriteFile(event.path, event.line, 0o600); err != nil {
+			s.options.Logf("sender: an event is in memory only: %v", err)
+			os.Remove(event.path)
+			event.path = ""
+		}
+	}
+	s.queue = append(s.queue, event)
+	s.stats.QueuedBytes += len(event.line)
+	if len(s.queue) == 1 || len(s.queue) >= batchEventsMax || s.stats.QueuedBytes >= batchBytesMax {
+		s.changed.Broadcast()
+	}
+}
+
+// encode adds missing ids.
+func encode(event any, project string) (line []byte, id string, err error) {
+	line, err = json.Marshal(event)
+	members := parseObject(line)
+	if members != nil && members["projectId"] == nil {
+		members["projectId"] = []byte(`"` + project + `"`)
+	}
+	if members != nil && members["eventId"] == nil {
+		b := make([]byte, 16)
+		rand.Read(b)
+		b[6], b[8] = b[6]&0x0f|0x40, b[8]&0x3f|0x80
+		members["eventId"] = []byte(fmt.Sprintf(`"%x-%x-%x-%x-%x"`, b[:4], b[4:6], b[6:8], b[8:10], b[10:]))
+	}
+	if json.Unmarshal(members["eventId"], &id) != nil || len(id) > 256 || !idPattern.MatchString(id) {
+		return nil, "", fmt.Errorf("sender: no JSON object with an eventId of 1 to 256 bytes (%v)", err)
+	}
+	line, err = json.Marshal(members)
+	return line, id, err
+}
+
+func parseObject(text []byte) (members map[string]json.RawMessage) {
+	if utf8.Valid(text) {
+		_ = json.Unmarshal(text, &members)
+	}
+	return members // nil for anything else
+}
+
+// Flush waits until all present events are stored or dropped, the sender ends, or ctx is done, which is an error.
+func (s *Sender) Flush(ctx context.Context) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	until := s.removed + len(s.queue)
+	s.due = until
+	s.waitUntil(ctx, math.MaxInt64, func() bool { return s.removed >= until || s.isEnded })
+	return ctx.Err()
+}
+
+// Close sends the queue until ctx is done, less if a pause is longer. The rest stays in the spool, or is dropped as "closed".
+func (s *Sender) Close(ctx context.Context) Stats {
+	s.mu.Lock()
+	if deadline, ok := ctx.Deadline(); ok && s.pausedUntil.After(deadline) {
+		s.end()
+	}
+	s.isClosed, s.due = true, s.removed+len(s.queue)
+	s.waitUntil(ctx, math.MaxInt64, func() bool { return s.isEnded })
+	s.end()
+	s.waitUntil(context.Background(), math.MaxInt64, func() bool { return s.isEnded })
+	s.mu.Unlock()
+	return s.Stats()
+}
+
+// Stats returns the present counts.
+func (s *Sender) Stats() Stats {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	stats := s.stats
+	stats.QueuedEvents, stats.Dropped = len(s.queue), map[string]int{}
+	for reason, count := range s.stats.Dropped {
+		stats.Dropped[reason] = count
+	}
+	return stats
+}
+
+// drop counts an event, and releases the lock for the callback.
+func (s *Sender) drop(reason string, line, issues json.RawMessage) {
+	s.stats.Dropped[reason]++
+	s.mu.Unlock()
+	s.options.OnDrop(reason, line, issues)
+	s.mu.Lock()
+}
+
+// waitUntil releases the lock until a condition is met, the time is over, or ctx is done.
+func (s *Sender) waitUntil(ctx context.Context, timeout time.Duration, isMet func() bool) {
+	s.changed.Broadcast()
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	go func() {
+		<-ctx.Done()
+		s.mu.Lock()
+		s.changed.Broadcast()
+		s.mu.Unlock()
+	}()
+	for !isMet() && ctx.Err() == nil {
+		s.changed.Wait()
+	}
+}
+
+// run sends batches that are due. It holds the lock, except during an attempt and while it waits.
+func (s *Sender) run(ctx context.Context) {
+	s.mu.Lock()
+	for ctx.Err() == nil && !(s.isClosed && len(s.queue) == 0) {
+		if wait := s.dueIn(); wait <= 0 {
+			s.deliver(ctx)
+		} else {
+			s.client.CloseIdleConnections() // the server may close them at any time
+			length := len(s.queue)
+			s.waitUntil(ctx, wait, func() bool { return len(s.queue) != length || s.removed < s.due || s.isClosed })
+		}
+	}
+	s.client.CloseIdleConnections()
+	sort.SliceStable(s.queue, func(i, j int) bool { return s.queue[i].path == "" && s.queue[j].path != "" })
+	lost := sort.Search(len(s.queue), func(i int) bool { return s.queue[i].path != "" })
+	s.settle(lost, "closed", result{})
+	s.isEnded = true
+	s.changed.Broadcast()
+	s.mu.Unlock()
+}
+
+func (s *Sender) dueIn() time.Duration {
+	if len(s.queue) == 0 {
+		return math.MaxInt64
+	} else if s.removed < s.due || len(s.queue) >= batchEventsMax || s.stats.QueuedBytes+len(s.queue) > eventBytesMax {
+		return 0
+	}
+	return time.Until(s.queue[0].at.Add(s.options.FlushInterval))
+}
+
+// deliver sends the same bytes until they are stored or dropped, or the sender ends.
+func (s *Sender) deliver(ctx context.Context) {
+	body, count := []byte(`{"events":[`), 0
+	for count < len(s.queue) && count < batchEventsMax && len(body)+len(s.queue[count].line)+len("]}") <= batchBytesMax {
+		body = append(append(body, s.queue[count].line...), ',')
+		count++
+	}
+	body = append(body[:len(body)-1], "]}"...)
+	random := mathrand.New(mathrand.NewSource(time.Now().UnixNano()))
+	for backoff := 1.0; ; backoff = math.Min(2*backoff, backoffMax.Seconds()) {
+		s.mu.Unlock()
+		reason, floor, result, err := s.attempt(ctx, body, count)
+		s.mu.Lock()
+		if ctx.Err() != nil {
+			return
+		}
+		s.stats.Failure = err
+		if reason != "" {
+			s.settle(count, reason, result)
+			return
+		}
+		seconds := (floor.Seconds() + random.Float64()*backoff) * s.options.PauseScale
+		s.pausedUntil = time.Now().Add(time.Duration(seconds * float64(time.Second)))
+		s.options.Logf("sender: next attempt in %.1f s: %v", seconds, err)
+		s.waitUntil(ctx, time.Until(s.pausedUntil), func() bool { return false })
+		s.stats.Retries++
+	}
+}
+
+// attempt returns the reason of events that are dropped, if the outcome is final, or how long the pause is at least.
+func (s *Sender) attempt(ctx context.Context, body []byte, count int) (reason string, floor time.Duration, r result, err error) {
+	request, _ := http.NewRequestWithContext(ctx, http.MethodPost, s.options.URL, bytes.NewReader(body))
+	request.Header = http.Header{"X-Project-Id": {s.options.ProjectID}, "X-Ingestion-Key": {s.options.Key()}, "Content-Type": {"application/json"}}
+	response, err := s.client.Do(request)
+	if err != nil {
+		return "", 0, r, err
+	}
+	defer response.Body.Close()
+	text, err := io.ReadAll(io.LimitReader(response.Body, responseBytesMax))
+	floor = parseRetryAfter(response.Header.Get("Retry-After"))
+	switch response.StatusCode {
+	case http.StatusAccepted:
+		if r, ok := parseResult(text, count); ok && err == nil {
+			return "rejected", 0, r, nil
+		}
+	case http.StatusBadRequest:
+		reason = "bad_request"
+	case http.StatusRequestEntityTooLarge:
+		reason = "too_large"
+	case http.StatusUnauthorized, http.StatusForbidden:
+		floor = unauthorizedPause
+	}
+	return reason, floor, r, fmt.Errorf("%d %.200s", response.StatusCode, text)
+}
+
+// parseRetryAfter takes seconds or a date, at most an hour; 0 for anything else.
+func parseRetryAfter(value string) time.Duration {
+	date, _ := http.ParseTime(value) // in the past for what is not a date
+	seconds := time.Until(date).Seconds()
+	if number, err := strconv.ParseUint(value, 10, 64); err == nil || errors.Is(err, strconv.ErrRange) {
+		seconds = float64(number)
+	}
+	return time.Duration(math.Max(0, math.Min(seconds, retryAfterMax.Seconds())) * float64(time.Second))
+}
+
+// A result has the issues of rejected events by index; nil if all are dropped.
+type result struct {
+	accepted, duplicates uint16
+	issues               map[uint16]json.RawMessage
+}
+
+// parseResult accepts what accounts for each event, as the body of a proxy does not.
+func parseResult(text []byte, count int) (r result, ok bool) {
+	var rejected []map[string]json.RawMessage
+	body := parseObject(text)
+	ok = json.Unmarshal(body["accepted"], &r.accepted) == nil && json.Unmarshal(body["duplicates"], &r.duplicates) == nil &&
+		json.Unmarshal(body["rejected"], &rejected) == nil && rejected != nil
+	r.issues = map[uint16]json.RawMessage{}
+	for _, each := range rejected {
+		var index uint16
+		if json.Unmarshal(each["index"], &index) == nil && int(index) < count && bytes.HasPrefix(each["issues"], []byte("[")) {
+			r.issues[index] = each["issues"]
+		}
+	}
+	return r, ok && len(r.issues) == len(rejected) && int(r.accepted)+int(r.duplicates)+len(r.issues) == count
+}
+
+// settle removes a batch, which is stored or dropped, from the queue.
+func (s *Sender) settle(count int, reason string, r result) {
+	batch := s.queue[:count]
+	s.queue = s.queue[count:]
+	s.removed += count
+	s.stats.Accepted += int(r.accepted)
+	s.stats.Duplicates += int(r.duplicates)
+	for _, each := range batch {
+		s.stats.QueuedBytes -= len(each.line)
+		if each.path != "" {
+			os.Remove(each.path) // after an error it is sent again at the next start
+		}
+	}
+	s.changed.Broadcast()
+	for i, each := range batch {
+		if issues, ok := r.issues[uint16(i)]; ok || r.issues == nil {
+			s.drop(reason, each.line, issues)
+		}
+	}
+}
