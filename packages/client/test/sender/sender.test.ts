@@ -1,4 +1,4 @@
-import { existsSync, readdirSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
+import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
 import { basename, join } from 'node:path'
 import { setImmediate as turn } from 'node:timers/promises'
 import { createIngest, openMemoryStore } from '@ingest/core'
@@ -508,6 +508,29 @@ t.test('a full spool drops new events until older ones are stored', async (t) =>
     code: 'invalid-argument',
     message: 'spoolBytesMax',
   })
+})
+
+t.test('with a full disk, events behind those that only the spool has are dropped', async (t) => {
+  const spool = t.testdir()
+  const { sender, received, drops, time } = await open(
+    t,
+    { spool, queueEventsMax: 2 },
+    problem(503, 'draining'),
+    accept,
+  )
+  const warnings = warningsOf(t)
+  const send = (n: number) => sender.send({ n, filling: 'x'.repeat(100_000) })
+  for (const n of upTo(11)) send(n)
+  // like a full disk: the next segment cannot be created
+  mkdirSync(join(spool, '0000000000000002.spool'))
+  send(11)
+  t.strictSame(drops, [['queue_overflow', [11]]])
+  await time.until(sender.flush())
+  rmSync(join(spool, '0000000000000002.spool'), { recursive: true })
+  send(12)
+  await time.until(sender.flush())
+  t.strictSame(numbersOf(received.slice(1)).flat(), [...upTo(11), 12])
+  t.match(warnings, [/cannot be written, events are in memory only: EEXIST/])
 })
 
 t.test('events that vanish from a spool while they wait are dropped as damaged, and flush ends', async (t) => {
