@@ -9,7 +9,7 @@ import { parquetReadObjects } from 'hyparquet'
 import t, { type Test } from 'tap'
 import { type EventSource, type ExportFilesOptions, exportFiles, lineBytes } from '../src/export-files.ts'
 import { ndjson } from '../src/ndjson.ts'
-import { parquet } from '../src/parquet.ts'
+import { type ParquetColumn, parquet } from '../src/parquet.ts'
 
 const duckdb = await import('@duckdb/node-api').catch(() => undefined)
 const noDuckDb = duckdb ? false : 'DuckDB has no binary for this platform'
@@ -144,6 +144,25 @@ t.test('hive partitions are folders of hours, which DuckDB prunes by path', { sk
   await exportFiles(ingest, { directory, format: ndjson({ gzip: true }), partition: 'hive' })
   const [path = ''] = readdirSync(join(directory, 'dt=2026-11-21', 'hour=02')).filter((name) => name.endsWith('.gz'))
   t.match(textOf(join(directory, 'dt=2026-11-21', 'hour=02', path)), '"eventId":"hour-14-1"')
+})
+
+t.test('DuckDB reads the files of runs with other columns together, by name', { skip: noDuckDb }, async (t) => {
+  const { ingest, submit, directory } = await openProject(t, false)
+  const run = (name: string, type: ParquetColumn['type']) =>
+    exportFiles(ingest, { directory, format: parquet({ columns: [{ name, pointer: '/score', type }] }) })
+  await submit(['a'], { score: 1 })
+  await run('score', 'int')
+  await submit(['b'], { score: 2.5 })
+  await run('score', 'float')
+  await submit(['c'], { score: 'x' })
+  const { files } = await run('grade', 'string')
+  t.equal(files.length, 1)
+  const table = `read_parquet('${directory}/*.parquet', union_by_name = true)`
+  t.strictSame(await queryDuckDb(`SELECT eventId, score, grade FROM ${table}`), [
+    { eventId: 'a', score: 1, grade: null },
+    { eventId: 'b', score: 2.5, grade: null },
+    { eventId: 'c', score: null, grade: 'x' },
+  ])
 })
 
 async function queryDuckDb(sql: string) {
