@@ -28,6 +28,20 @@ t.test('a sender without a spool keeps all other rules', async (t) => {
   }
 })
 
+t.test('a sender without a spool breaks the rules of a spool', async (t) => {
+  const rules = ['spool-kill', 'spool-close']
+  const verdicts = await runConformance({ start: start(), rules, hasSpool: true, patienceMs: 3000 })
+  t.strictSame(
+    verdicts.map(({ outcome }) => outcome),
+    ['failed', 'failed'],
+  )
+})
+
+t.test('an unknown rule and a command that cannot be started are refused', async (t) => {
+  await t.rejects(runConformance({ start: start(), rules: ['none'] }), { code: 'invalid-argument' })
+  await t.rejects(runConformance({ start: startCommand('no-such-sender') }), { code: 'invalid-argument' })
+})
+
 /** The rules that a sender with this bug breaks. */
 const broken: Record<string, string[]> = {
   'other-bytes': ['same-bytes'],
