@@ -30,7 +30,14 @@ const below: Record<string, string[]> = {
   // its tests run a server
   '@ingest/console': [],
   '@ingest/core': [],
-  '@ingest/examples': ['@ingest/client', '@ingest/server', '@ingest/lmdb', '@ingest/postgres', '@ingest/core'],
+  '@ingest/examples': [
+    '@ingest/client',
+    '@ingest/export',
+    '@ingest/server',
+    '@ingest/lmdb',
+    '@ingest/postgres',
+    '@ingest/core',
+  ],
   '@ingest/export': ['@ingest/core'],
   '@ingest/lmdb': ['@ingest/core'],
   '@ingest/postgres': ['@ingest/core'],
