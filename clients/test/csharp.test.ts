@@ -5,7 +5,7 @@ import { join } from 'node:path'
 import { text } from 'node:stream/consumers'
 import { fileURLToPath } from 'node:url'
 import { runConformance, startCommand } from '@ingest/checks/sender'
-import { createIngest, openMemoryStore } from '@ingest/core'
+import { createIngest, followEvents, openMemoryStore } from '@ingest/core'
 import { serve } from '@ingest/server'
 import t, { type Test } from 'tap'
 
@@ -53,6 +53,25 @@ t.test('it keeps the bytes of an event', options, async (t) => {
       '{"projectId":"demo","eventId":"…","exact":12345678901234567890.10, "s":"\\u00e4ä\\/"}',
     ],
   )
+})
+
+t.test('a second process on a spool is refused', options, async (t) => {
+  const ingest = createIngest({ store: openMemoryStore() })
+  const { key } = await ingest.keys.create('demo')
+  const server = await serve({ ingest, port: 0 })
+  t.teardown(() => server.close())
+  const program = build(t)
+  const INGEST_SPOOL = join(t.testdirName, 'spool')
+  const env = { ...process.env, INGEST_URL: server.url, INGEST_PROJECT: 'demo', INGEST_KEY: key, INGEST_SPOOL }
+  const first = spawn('mono', [program], { env, stdio: ['pipe', 'pipe', 'inherit'] })
+  t.teardown(() => first.kill())
+  first.stdin.write('{}\n\n')
+  for await (const _ of followEvents(ingest.project('demo'))) break
+  const second = spawnSync('mono', [program], { env, input: '', encoding: 'utf8' })
+  t.not(second.status, 0)
+  t.match(second.stderr, 'IOException')
+  first.stdin.end()
+  t.match(JSON.parse(await text(first.stdout)), { accepted: 1, unsent: 0 })
 })
 
 /** Returns what the compiler says. */

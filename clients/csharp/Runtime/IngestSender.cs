@@ -126,13 +126,14 @@ namespace Ingest {
             if (!string.IsNullOrEmpty(options.Spool)) {
                 Directory.CreateDirectory(options.Spool);
                 spoolLock = new FileStream(SpoolPath("lock"), FileMode.Create, FileAccess.Write, FileShare.None);
+                try { spoolLock.Lock(0, 1); } catch (PlatformNotSupportedException) { } // Mono needs it, macOS has none
                 ReadSpool();
             }
             Run();
         }
 
         /// <summary>Queues an event, a JSON object as text, and returns its <c>eventId</c>. Adds a missing
-        /// <c>eventId</c> and <c>projectId</c>. Drops and counts an event that does not fit, or after a close.</summary>
+        /// <c>eventId</c> and <c>projectId</c>. Drops and counts what does not fit, or comes after a close.</summary>
         /// <exception cref="ArgumentException">Not a JSON object, or an invalid <c>eventId</c>.</exception>
         public string Send(string json) {
             var members = ParseObject(json) ?? throw new ArgumentException("An event must be a JSON object.");
@@ -205,16 +206,15 @@ namespace Ingest {
 
         private async Task AttemptAsync(Batch batch) {
             var response = new IngestResponse();
-            string failure;
+            var failure = "It timed out.";
             try {
                 var headers = new Dictionary<string, string> { ["X-Project-Id"] = options.ProjectId };
                 headers["X-Ingestion-Key"] = options.Key;
                 var body = Utf8.GetBytes("{\"events\":[" + string.Join(",", batch.Events) + "]}");
                 response = await options.Transport.PostAsync(url, headers, body, options.Timeout, ending.Token);
                 failure = $"The server responded with {response.Status}.";
-            } catch (Exception error) {
-                failure = error is OperationCanceledException ? "It timed out." : error.GetBaseException().Message;
-            }
+            } catch (OperationCanceledException) {
+            } catch (Exception error) { failure = error.GetBaseException().Message; }
             var text = Encoding.UTF8.GetString(response.Body);
             var result = ParseObject(response.Status == 202 ? text : null);
             var rejected = FindRejected(result, batch.Events);

@@ -10,7 +10,6 @@ public sealed class RoundStart {
 
 public sealed class Round : MonoBehaviour {
     private void Start() {
-        var ingest = FindObjectOfType<IngestBehaviour>();
-        ingest.Send(new RoundStart { buildId = Application.version, players = 4 });
+        IngestBehaviour.Instance.Send(new RoundStart { buildId = Application.version, players = 4 });
     }
 }

@@ -6,7 +6,7 @@ namespace UnityEngine {
     public sealed class SerializeField : Attribute { }
 
     public class Object {
-        public static T FindObjectOfType<T>() where T : Object => null;
+        public static void Destroy(Object target) { }
         public static void DontDestroyOnLoad(Object target) { }
     }
 

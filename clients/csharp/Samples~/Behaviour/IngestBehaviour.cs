@@ -9,10 +9,17 @@ public sealed class IngestBehaviour : MonoBehaviour {
     [SerializeField] private string key = "";
     private IngestSender sender;
 
+    public static IngestBehaviour Instance { get; private set; }
+
     /// <summary>Sends an object of a [Serializable] class, on the main thread.</summary>
     public string Send(object gameEvent) => sender.Send(JsonUtility.ToJson(gameEvent));
 
     private void Awake() {
+        if (Instance != null) {
+            Destroy(gameObject); // the first scene was loaded again
+            return;
+        }
+        Instance = this;
         DontDestroyOnLoad(gameObject);
         sender = new IngestSender(new IngestOptions {
             Url = url,
