@@ -25,6 +25,7 @@ const exceptions: Readonly<Partial<Record<ErrorCode, number>>> = {
   'internal-error': exitCode.bug,
   'invalid-argument': exitCode.usage,
   'invalid-cursor': exitCode.usage,
+  'consumer-quota-exceeded': exitCode.refused,
   'map-quota-exceeded': exitCode.refused,
   // most often the URL of another service
   'not-found': exitCode.usage,

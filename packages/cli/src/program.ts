@@ -2,6 +2,7 @@ import { styleText } from 'node:util'
 import { Command, CommanderError, type Option } from 'commander'
 import { backupCommand } from './commands/backup.ts'
 import { conformanceCommand } from './commands/conformance.ts'
+import { consumersCommand } from './commands/consumers.ts'
 import { copyCommand } from './commands/copy.ts'
 import { eraseCommand } from './commands/erase.ts'
 import { exportCommand } from './commands/export.ts'
@@ -49,6 +50,7 @@ export function createProgram(io: Io): Command {
     tailCommand(io),
     findCommand(io),
     statsCommand(io),
+    consumersCommand(io),
     rejectedCommand(io),
     publishMapCommand(io),
     mapsCommand(io),

@@ -28,7 +28,7 @@ const map = 'place build'
 
 /** The options of every command, in the order of its help. */
 const reference: Record<string, string> = {
-  serve: `store no-migrate retain listen admin tls-cert tls-key cors rate-limit pending-map-limit schemas console keep-rejected drain-timeout log-level json`,
+  serve: `store no-migrate retain keep-unread listen admin tls-cert tls-key cors rate-limit pending-map-limit schemas console keep-rejected drain-timeout log-level json`,
   'keys create': 'store project scope expires json',
   'keys list': 'store project json',
   'keys revoke': 'store project json',
@@ -38,6 +38,9 @@ const reference: Record<string, string> = {
   tail: `type build place session server player after since limit json ${target}`,
   find: `${target} json`,
   stats: `${target} builds json`,
+  'consumers list': `${target} json`,
+  'consumers set': `cursor event end ${target} json`,
+  'consumers delete': `${target} json`,
   rejected: `${target.replace(' store', '')} limit json`,
   'publish-map': `${map} ${target} content-type allow-empty if-absent expect on-frozen dry-run concurrency json quiet`,
   'maps list': `${map} ${target} json`,
@@ -207,6 +210,8 @@ const wrong: [pattern: RegExp, ...lines: string[]][] = [
   [/integer from 1 to 64/, ...each(`send file ${store} --concurrency %`, '0', '65')],
   [/integer from 1 to 16/, ...each(`${publish} ${store} --concurrency %`, '0', '17', 'x')],
   [/integer from 1 to 256/, 'migrate --key-partitions 0'],
+  [/name the position: --cursor <cursor>, --event <eventId> or --end/, `consumers set a ${store}`],
+  [/begin with a letter or digit/, `consumers set .a --end ${store}`, `consumers delete 'a b' ${store}`],
   [/The cursor is not an event cursor of this store/, ...each(`% ${store} --after 1-2-3`, 'export', 'tail')],
   [/Expected at least 1 byte/, `find '' ${store}`],
   [/Expected at most 256 bytes/, `find ${'x'.repeat(257)} ${store}`],
@@ -443,6 +448,8 @@ t.test('a password on the command line is refused by every command with a store,
   const args: Record<string, string> = {
     send: '-',
     find: 'e',
+    'consumers set': 'a --end',
+    'consumers delete': 'a',
     'keys revoke': '0',
     'keys rotate': '0',
     'publish-map': '-',

@@ -61,6 +61,13 @@ const cases: Record<string, Case> = {
   },
   find: { done: ['e-0', ...store], failed: ['none', ...store], code: 'event-not-found' },
   stats: { done: store, failed: unreachable, code: 'connection-failed' },
+  'consumers set': {
+    done: ['a', ...store, '--end'],
+    failed: ['a', ...store, '--event', 'none'],
+    code: 'event-not-found',
+  },
+  'consumers list': { done: store, failed: unreachable, code: 'connection-failed' },
+  'consumers delete': { done: ['a', ...store], failed: ['none', ...store], code: 'consumer-not-found' },
   rejected: {
     done: ['--url', served.url, '--project', served.project.projectId, '--key-file', files.key],
     failed: unreachable,

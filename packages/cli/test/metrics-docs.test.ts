@@ -26,6 +26,8 @@ async function scrapeBusyServer(t: Test): Promise<Scraped[]> {
   const rateLimits = { requests: { perSecond: 1, burst: 4 }, now: () => 0 }
   const handle = toFetchHandler(ingest, { metrics, rateLimits, log: silent })
   const { key } = await ingest.keys.create('game-1')
+  const cursor = await ingest.project('game-1').lastCursor()
+  await ingest.project('game-1').putConsumer('warehouse', { cursor, replaces: null })
   const send = async (path: string, events?: object[], credential = key) => {
     const headers = { 'X-Project-Id': 'game-1', 'X-Ingestion-Key': credential, 'Content-Type': 'application/json' }
     const request = events ? { method: 'POST', headers, body: JSON.stringify({ events }) } : { headers }

@@ -1,7 +1,15 @@
 // Ingest
 
 export type { SubmitOptions, SubmitReport } from './events/submit-batch.ts'
-export type { BatchReport, EmbeddedIngest, Ingest, IngestObserver, IngestOptions, Tally } from './ingest.ts'
+export type {
+  BatchReport,
+  EmbeddedIngest,
+  Ingest,
+  IngestObserver,
+  IngestOptions,
+  RetainOptions,
+  Tally,
+} from './ingest.ts'
 export { createIngest } from './ingest.ts'
 export type { BuildPage, BuildPageOptions, BuildStatus, ProjectStats, ProjectStatsReader } from './project-stats.ts'
 
@@ -73,6 +81,7 @@ export type {
   Consumer,
   ConsumerLag,
   Consumers,
+  ProjectConsumer,
   PutConsumerOptions,
   PutConsumerResult,
 } from './consumers/consumers.ts'

@@ -1,5 +1,11 @@
 import { randomBytes } from 'node:crypto'
-import { type Consumers, createConsumers } from './consumers/consumers.ts'
+import {
+  type Consumers,
+  createConsumers,
+  findUnread,
+  listAllConsumers,
+  type ProjectConsumer,
+} from './consumers/consumers.ts'
 import { IngestError } from './error.ts'
 import type { BatchInput, BatchResult } from './events/batch.ts'
 import {
@@ -144,9 +150,12 @@ export interface EmbeddedIngest<E = IngestEvent> {
    * Erases the events of a project that were received before a time, in milliseconds since 1970, in small steps with
    * pauses, as `eraseEvents` does.
    *
+   * Events that a consumer has not read are erased too, unless `keepUnread` says to erase only those before the first
+   * unread one of all consumers. A consumer whose cursor is an `invalid-cursor` has read nothing.
+   *
    * @throws {IngestError} `invalid-argument`, or an error of the store
    */
-  retainEvents(projectId: string, before: number, options?: ErasureOptions): Promise<ErasedTotals>
+  retainEvents(projectId: string, before: number, options?: RetainOptions): Promise<ErasedTotals>
   /**
    * Resolves when the store's files contain no bytes of erased events. A database does this by itself, later: with one,
    * it resolves at once.
@@ -154,10 +163,19 @@ export interface EmbeddedIngest<E = IngestEvent> {
    * @throws {IngestError} `overloaded` while a long read, such as a backup, needs these bytes: call it again
    */
   purgeErased(): Promise<void>
+  /** The consumers of all projects with their lag, at most 100. */
+  listAllConsumers(): Promise<readonly ProjectConsumer[]>
   /** What the store measures of itself now; empty for a store that measures nothing. */
   measure(): Promise<readonly StoreMetric[]>
   /** Ends long polls, finishes pending calls, and closes the store. May be called twice. */
   close(): Promise<void>
+}
+
+export interface RetainOptions extends ErasureOptions {
+  /** Whether to keep what a consumer has not read. Default: false. */
+  keepUnread?: boolean
+  /** Called before the first step with the consumers that have not read all of the events, if there are any. */
+  onUnread?: (consumers: readonly string[]) => void
 }
 
 export interface IngestOptions<Schemas extends EventSchemas = EventSchemas> {
@@ -242,9 +260,13 @@ export function createIngest<const Schemas extends EventSchemas = EventSchemas>(
     },
     async retainEvents(projectId, before, options = {}) {
       checkProjectId(projectId)
-      return retainEvents(store, projectId, before, options)
+      const { keepUnread = false, onUnread = () => {}, ...erasure } = options
+      const unread = await findUnread(store, projectId, before)
+      if (unread.names.length > 0) onUnread(unread.names)
+      return retainEvents(store, projectId, keepUnread ? Math.min(before, unread.firstAt) : before, erasure)
     },
     purgeErased: async () => store.purge?.(),
+    listAllConsumers: () => listAllConsumers(store, now),
     measure: async () => (await store.measure?.()) ?? [],
     close() {
       notifier.close()

@@ -12,6 +12,10 @@ export type RetentionRule = readonly [projectId: string, maxAge: number | 'off']
 export interface RetentionOptions {
   /** Called for each project of which a round has erased events. */
   onErased?: (erased: ErasedTotals & { projectId: string }) => void
+  /** Whether to keep what a consumer has not read, as `retainEvents` does. Default: false. */
+  keepUnread?: boolean
+  /** Called for each project with consumers that have not read what a round erases, or keeps. */
+  onUnread?: (unread: { projectId: string; consumers: readonly string[] }) => void
   /** Called when a round fails; the next one follows after an hour. */
   onError?: (error: unknown) => void
 }
@@ -53,14 +57,24 @@ async function repeat(signal: AbortSignal, run: () => Promise<void>): Promise<vo
 export async function applyRetention(
   ingest: Erasing,
   rules: readonly RetentionRule[],
-  { onErased, signal, now = Date.now() }: RetentionOptions & { signal: AbortSignal; now?: number },
+  {
+    onErased,
+    onUnread,
+    keepUnread = false,
+    signal,
+    now = Date.now(),
+  }: RetentionOptions & { signal: AbortSignal; now?: number },
 ): Promise<void> {
   const maxAges = new Map(rules)
   await mapProjects(await ingest.listProjects(), async (projectId) => {
     signal.throwIfAborted()
     const maxAge = maxAges.get(projectId) ?? maxAges.get('*') ?? 'off'
     if (maxAge === 'off') return
-    const erased = await ingest.retainEvents(projectId, now - maxAge, { signal })
+    const erased = await ingest.retainEvents(projectId, now - maxAge, {
+      signal,
+      keepUnread,
+      onUnread: (consumers) => onUnread?.({ projectId, consumers }),
+    })
     if (erased.events > 0) onErased?.({ projectId, ...erased })
   })
   // also what a round before could not purge

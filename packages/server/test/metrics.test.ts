@@ -181,3 +181,33 @@ t.test('a failure of the server is counted', async (t) => {
     'ingest_batches_total{project="game-1",outcome="refused"}': 1,
   })
 })
+
+t.test('the lag of each consumer is measured, and a deleted one is gone', async (t) => {
+  let now = 1_000
+  const store = openMemoryStore()
+  const ingest = createIngest({ store, now: () => now })
+  const metrics = createMetrics(ingest)
+  const project = ingest.project('game-1')
+  const start = await project.lastCursor()
+  await project.submitBatch(Buffer.from(batchOf({ eventId: 'a' }, { eventId: 'b' })))
+  for (const name of ['behind', 'done']) {
+    const cursor = name === 'done' ? await project.lastCursor() : start
+    await project.putConsumer(name, { cursor, replaces: null })
+  }
+  await store.updateConsumers('game-2', () => ({
+    consumers: [{ name: 'lost', cursor: 'of another epoch', updatedAt: 0 }],
+    result: undefined,
+  }))
+  now = 3_500
+  const text = await metrics.render()
+  has(t, text, {
+    'ingest_consumer_lag_events{project="game-1",consumer="behind"}': 2,
+    'ingest_consumer_lag_seconds{project="game-1",consumer="behind"}': 2.5,
+    'ingest_consumer_lag_events{project="game-1",consumer="done"}': 0,
+    'ingest_consumer_lag_seconds{project="game-1",consumer="done"}': 0,
+  })
+  t.match(text, 'ingest_consumer_lag_seconds{project="game-2",consumer="lost"} +Inf\n')
+  t.notMatch(text, 'ingest_consumer_lag_events{project="game-2"')
+  await project.deleteConsumer('behind')
+  t.notMatch(await metrics.render(), 'consumer="behind"')
+})

@@ -5,7 +5,7 @@ import { mapProjects } from '@ingest/core/internal'
 import { Command, InvalidArgumentError, Option } from 'commander'
 import { requireKnown, withIngest } from '../connect.ts'
 import { refusal } from '../exit-code.ts'
-import { type Io, type PrintOptions, printResult } from '../io.ts'
+import { type Io, type PrintOptions, printMessage, printResult } from '../io.ts'
 import { jsonOption, nonEmpty, parsePositiveDuration, projectOption } from '../options.ts'
 import { parseStore, storeOption } from '../store.ts'
 import { formatBytes, formatCount, formatNumber, formatTable } from '../terminal/format.ts'
@@ -50,7 +50,7 @@ export function eraseCommand(io: Io): Command {
     .addHelpText('after', eraseHelp)
     .action(async (options: EraseOptions, command: Command) => {
       const { dryRun } = options
-      const erase = chooseErasure(command, options)
+      const erase = chooseErasure(io, command, options)
       const isTerminal = io.stdin.isTTY === true && io.stderr.isTTY === true
       if (!dryRun && !options.yes && !isTerminal) command.error('erasing cannot be undone: confirm it with --yes')
       const projects = await abortOnSignal(io, 'some events are erased; run it again to continue', (signal) =>
@@ -76,10 +76,14 @@ Examples:
 `
 
 /** @throws {CommanderError} for no selection, or one that needs a project */
-function chooseErasure(command: Command, { project, player, where, olderThan }: EraseOptions): Erase {
+function chooseErasure(io: Io, command: Command, { project, player, where, olderThan }: EraseOptions): Erase {
   if (olderThan !== undefined) {
     const before = Date.now() - olderThan
-    return (ingest, projectId, options) => ingest.retainEvents(projectId, before, options)
+    return (ingest, projectId, options) => {
+      const onUnread = (names: readonly string[]) =>
+        printMessage(io, `consumers of ${projectId} have not read all of these events: ${names.join(', ')}`)
+      return ingest.retainEvents(projectId, before, { ...options, onUnread })
+    }
   }
   const selection = player === undefined ? where : { path: '/playerId', value: player }
   if (!selection) command.error('name the events: --player <id>, --where <pointer=value> or --older-than <duration>')

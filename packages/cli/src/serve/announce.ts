@@ -23,8 +23,8 @@ export async function announce(io: Io, settings: ServeSettings, { ingest, served
     console: settings.console ? `${isSocket ? '' : url}/console/` : null,
   }
   const common = { ...addresses, store: describeStore(settings.store), version: version(), pid: process.pid }
-  const { tlsCert, rateLimit, retain, keepRejected = false, schemas = null } = settings
-  log.info({ ...common, tls: tlsCert !== undefined, rateLimit, retain, keepRejected, schemas }, 'listening')
+  const { tlsCert, rateLimit, retain, keepUnread = false, keepRejected = false, schemas = null } = settings
+  log.info({ ...common, tls: tlsCert !== undefined, rateLimit, retain, keepUnread, keepRejected, schemas }, 'listening')
   const lines = [`listening on ${url}`, ...(addresses.console === null ? [] : [`console at ${addresses.console}`])]
   await printResult(io, { json: settings.json }, { port, ...common }, lines)
   if (settings.admin && isReachable(settings.admin.host)) {

@@ -34,7 +34,11 @@ export async function runServer(io: Io, settings: ServeSettings): Promise<void> 
     const ignoreReloads = reloadOnSignal(io, settings, { ingest, served, log })
     await announce(io, settings, { ingest, served, log })
     ingest.observe({ onError: (err) => log.warn({ err }, 'a sweep of maps failed, and is tried again in an hour') })
-    const endRetention = startRetention(ingest, settings.retain, {
+    const { retain, keepUnread = false } = settings
+    const endRetention = startRetention(ingest, retain, {
+      keepUnread,
+      onUnread: (unread) =>
+        log.warn(unread, keepUnread ? 'old events wait for consumers' : 'consumers miss erased events'),
       onErased: (erased) => log.info(erased, 'old events were erased'),
       onError: (err) => log.warn({ err }, 'retention failed, and is tried again in an hour'),
     })

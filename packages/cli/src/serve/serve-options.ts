@@ -25,6 +25,8 @@ export interface ServeSettings {
   schemas?: string
   /** Default: all events are stored permanently. */
   retain: RetentionRule[]
+  /** Whether `retain` keeps what a consumer has not read. */
+  keepUnread?: true
   console?: true
   keepRejected?: true
   /** In milliseconds. */
@@ -47,6 +49,9 @@ export function serveOptions(): Option[] {
         .env('INGEST_RETAIN')
         .default([], 'off')
         .argParser(parseRetention),
+      new Option('--keep-unread', 'let --retain wait for consumers that have not read the events').env(
+        'INGEST_KEEP_UNREAD',
+      ),
     ],
     'Network:': [
       new Option('--listen <address>', 'host:port, or unix:/path; port 0 selects a free one')

@@ -146,14 +146,11 @@ async function readLag(
   { cursor }: ConsumerRecord,
   now: number,
 ): Promise<ConsumerLag | null> {
-  try {
-    const { events, batchesLeft, firstAt } = await store.countAfter(projectId, cursor, lagBatchesMax)
-    const seconds = firstAt === undefined ? 0 : Math.max(0, now - firstAt) / 1000
-    return { events: events + batchesLeft, exact: batchesLeft === 0, seconds }
-  } catch (error) {
-    if (error instanceof IngestError && error.code === 'invalid-cursor') return null
-    throw error
-  }
+  const unread = await orRefused(store.countAfter(projectId, cursor, lagBatchesMax))
+  if (!unread) return null
+  const { events, batchesLeft, firstAt } = unread
+  const seconds = firstAt === undefined ? 0 : Math.max(0, now - firstAt) / 1000
+  return { events: events + batchesLeft, exact: batchesLeft === 0, seconds }
 }
 
 /** @throws {IngestError} `invalid-argument` */
@@ -174,4 +171,53 @@ export function checkPutConsumer({ cursor, replaces }: PutConsumerOptions): void
   if (typeof cursor !== 'string') throw new IngestError('invalid-argument', 'cursor must be a string.')
   if (typeof replaces === 'string' || replaces === null) return
   throw new IngestError('invalid-argument', 'replaces must be the cursor of the consumer, or null to create it.')
+}
+
+/** A consumer of any project. */
+export interface ProjectConsumer extends Consumer {
+  projectId: string
+}
+
+/** The most consumers that are listed over all projects. */
+const allConsumersMax = 100
+
+/** The first consumers of all projects, in the order of their projects and names. */
+export async function listAllConsumers(store: Store, now: () => number): Promise<ProjectConsumer[]> {
+  const consumersOf = createConsumers(store, now)
+  const all: ProjectConsumer[] = []
+  for (const projectId of await store.consumerProjects()) {
+    if (all.length >= allConsumersMax) break
+    for (const consumer of await consumersOf(projectId).listConsumers()) all.push({ projectId, ...consumer })
+  }
+  return all.slice(0, allConsumersMax)
+}
+
+/**
+ * The consumers that have not read all events received before a time, and when the oldest unread event was received: 0 if
+ * the store refuses the cursor of one.
+ */
+export async function findUnread(
+  store: Store,
+  projectId: string,
+  before: number,
+): Promise<{ names: string[]; firstAt: number }> {
+  const names: string[] = []
+  let oldest = Number.POSITIVE_INFINITY
+  for (const { name, cursor } of await store.consumers(projectId)) {
+    const unread = await orRefused(store.countAfter(projectId, cursor, 0))
+    const firstAt = unread ? (unread.firstAt ?? Number.POSITIVE_INFINITY) : 0
+    if (firstAt < before) names.push(name)
+    oldest = Math.min(oldest, firstAt)
+  }
+  return { names, firstAt: oldest }
+}
+
+/** Undefined for a cursor that the store refuses. */
+async function orRefused<T>(reading: Promise<T>): Promise<T | undefined> {
+  try {
+    return await reading
+  } catch (error) {
+    if (error instanceof IngestError && error.code === 'invalid-cursor') return undefined
+    throw error
+  }
 }

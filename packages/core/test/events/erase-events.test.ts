@@ -125,3 +125,55 @@ t.test('an ended round erases nothing more', async (t) => {
   await t.rejects(applyRetention(ingest, [['*', 1]], { signal: AbortSignal.abort() }))
   t.equal((await ingest.project('p').findEvent('e-1'))?.erased, undefined)
 })
+
+t.test('a round tells which consumers have not read what it erases, or keeps it for them', async (t) => {
+  let now = 0
+  const ingest = createIngest({ store: openMemoryStore(), now: () => now })
+  const project = ingest.project('p')
+  const cursors: string[] = []
+  for (const [i, eventId] of ['e-0', 'e-1', 'e-2', 'e-3'].entries()) {
+    now = i * day
+    await project.submitBatch({ events: [{ projectId: 'p', eventId }] })
+    cursors.push(await project.lastCursor())
+  }
+  const put = (name: string, i: number) => project.putConsumer(name, { cursor: cursors[i] as string, replaces: null })
+  await Promise.all([put('ahead', 2), put('behind', 0), put('done', 3)])
+  const left = async () => {
+    const ids: string[] = []
+    for await (const { bytes } of project.readEvents()) ids.push(JSON.parse(bytes.toString()).eventId)
+    return ids
+  }
+  const told: unknown[] = []
+  const { signal } = new AbortController()
+  const round = (keepUnread: boolean, maxAge: number) =>
+    applyRetention(ingest, [['*', maxAge]], { signal, now, keepUnread, onUnread: (unread) => told.push(unread) })
+  await round(true, 1)
+  t.strictSame(await left(), ['e-1', 'e-2', 'e-3'], 'what the last consumer has read is erased')
+  t.strictSame(told.splice(0), [{ projectId: 'p', consumers: ['behind'] }])
+  await round(true, 3 * day)
+  t.strictSame(told, [], 'nothing unread is old enough')
+  await round(false, 1)
+  t.strictSame([await left(), told.splice(0)], [['e-3'], [{ projectId: 'p', consumers: ['behind'] }]])
+  await round(false, 1)
+  t.strictSame(told, [], 'what is erased already is not told again')
+  const before = await ingest.retainEvents('p', now + 1, { keepUnread: true })
+  t.strictSame([before.events, await left()], [0, ['e-3']])
+  await project.deleteConsumer('behind')
+  await project.deleteConsumer('ahead')
+  t.equal((await ingest.retainEvents('p', now + 1, { keepUnread: true })).events, 1, 'every consumer has read it')
+})
+
+t.test('a consumer whose cursor is refused has read nothing', async (t) => {
+  const store = openMemoryStore()
+  const ingest = createIngest({ store, now: () => 0 })
+  const project = ingest.project('p')
+  await project.submitBatch({ events: [{ projectId: 'p', eventId: 'e-1' }] })
+  const lost = { name: 'lost', cursor: 'of another epoch', updatedAt: 0 }
+  await store.updateConsumers('p', () => ({ consumers: [lost], result: undefined }))
+  t.strictSame(await project.listConsumers(), [{ ...lost, lag: null }])
+  const told: string[] = []
+  const onUnread = (consumers: readonly string[]) => void told.push(...consumers)
+  t.equal((await ingest.retainEvents('p', 1, { keepUnread: true, onUnread })).events, 0)
+  t.equal((await ingest.retainEvents('p', 1, { onUnread })).events, 1)
+  t.strictSame(told, ['lost', 'lost'])
+})

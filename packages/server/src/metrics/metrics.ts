@@ -1,6 +1,7 @@
 import type { EmbeddedIngest } from '@ingest/core'
 import { collectDefaultMetrics, Registry } from 'prom-client'
 import type { RequestRecord } from '../http/request-record.ts'
+import { createConsumerMetrics } from './consumer-metrics.ts'
 import { type MetricFactory, metricsIn } from './define-metrics.ts'
 import { createHttpMetrics } from './http-metrics.ts'
 import { createProjectMetrics } from './project-metrics.ts'
@@ -33,7 +34,7 @@ export const metricsContentType: string = Registry.PROMETHEUS_CONTENT_TYPE
 
 /** Starts to measure an Ingest. Pass the result to `createHandler` or `serve`, and to `createAdminHandler`. */
 export function createMetrics(
-  ingest: Pick<EmbeddedIngest, 'observe' | 'measure' | 'checkReady'>,
+  ingest: Pick<EmbeddedIngest, 'observe' | 'measure' | 'checkReady' | 'listAllConsumers'>,
   { projectsMax = 100 }: MetricsOptions = {},
 ): Metrics {
   const registry = new Registry()
@@ -41,6 +42,7 @@ export function createMetrics(
   const projects = createProjectMetrics(factory, projectsMax)
   const http = createHttpMetrics(factory)
   const store = createStoreMetrics(registry, ingest, measureTimeoutMs)
+  const consumers = createConsumerMetrics(factory, ingest, measureTimeoutMs)
   const issues = factory.counter('ingest_event_issues_total', 'Issues of rejected events, by code.', 'code')
   ingest.observe({
     onBatch(report) {
@@ -53,7 +55,7 @@ export function createMetrics(
   collectDefaultMetrics({ register: registry })
   return {
     render: shareCalls(async () => {
-      await store.collect()
+      await Promise.all([store.collect(), consumers.collect()])
       return registry.metrics()
     }),
     requests: {

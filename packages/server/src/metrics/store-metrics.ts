@@ -43,7 +43,7 @@ export function createStoreMetrics(
 }
 
 /** Undefined for a promise that rejects or takes too long. */
-async function settleWithin<T>(promise: Promise<T>, timeoutMs: number): Promise<T | undefined> {
+export async function settleWithin<T>(promise: Promise<T>, timeoutMs: number): Promise<T | undefined> {
   let timer: NodeJS.Timeout | undefined
   const timeout = new Promise<undefined>((resolve) => {
     timer = setTimeout(resolve, timeoutMs, undefined)
