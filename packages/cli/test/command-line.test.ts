@@ -34,7 +34,7 @@ const reference: Record<string, string> = {
   'keys revoke': 'store project json',
   'keys rotate': 'store project overlap json',
   send: `${target} make-ids rejected concurrency dry-run schemas json quiet`,
-  export: `${target} after limit type build place session server player from to output every max-size format gzip cursor-file json`,
+  export: `${target} after limit type build place session server player from to output every partition max-size format gzip column no-event cursor-file json`,
   tail: `type build place session server player after since limit json ${target}`,
   find: `${target} json`,
   stats: `${target} builds json`,
