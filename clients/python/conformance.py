@@ -11,7 +11,7 @@ from ingest_sender import Sender  # noqa: E402
 env = os.environ
 sender = Sender(
     env["INGEST_URL"],
-    env["INGEST_PROJECT"],
+    env["INGEST_PROJECT_ID"],
     env["INGEST_KEY"],
     spool=env.get("INGEST_SPOOL") or None,
     flush_seconds=int(env.get("INGEST_FLUSH_MS", "2000")) / 1000,

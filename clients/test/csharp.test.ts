@@ -37,7 +37,7 @@ t.test('it keeps the bytes of an event', options, async (t) => {
   const { key } = await ingest.keys.create('demo')
   const server = await serve({ ingest, port: 0 })
   t.teardown(() => server.close())
-  const env = { ...process.env, INGEST_URL: server.url, INGEST_PROJECT: 'demo', INGEST_KEY: key }
+  const env = { ...process.env, INGEST_URL: server.url, INGEST_PROJECT_ID: 'demo', INGEST_KEY: key }
   const child = spawn('mono', [build(t)], { env, stdio: ['pipe', 'pipe', 'inherit'] })
   child.stdin.end(
     ' { } \n{"exact":12345678901234567890.10, "s":"\\u00e4ä\\/"}\n{"s":"\\ud800\n[]\n{"a":01}\n{"eventId":7}\n',
@@ -62,7 +62,7 @@ t.test('a second process on a spool is refused', options, async (t) => {
   t.teardown(() => server.close())
   const program = build(t)
   const INGEST_SPOOL = join(t.testdirName, 'spool')
-  const env = { ...process.env, INGEST_URL: server.url, INGEST_PROJECT: 'demo', INGEST_KEY: key, INGEST_SPOOL }
+  const env = { ...process.env, INGEST_URL: server.url, INGEST_PROJECT_ID: 'demo', INGEST_KEY: key, INGEST_SPOOL }
   const first = spawn('mono', [program], { env, stdio: ['pipe', 'pipe', 'inherit'] })
   t.teardown(() => first.kill())
   first.stdin.write('{}\n\n')

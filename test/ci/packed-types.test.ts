@@ -38,7 +38,7 @@ export const verdicts: Promise<Verdict[]> = runConformance({ start: startCommand
 
 export const client: Client = createClient({
   url: process.env.INGEST_URL,
-  projectId: process.env.INGEST_PROJECT,
+  projectId: process.env.INGEST_PROJECT_ID,
   key: process.env.INGEST_KEY,
 })
 export const sender: Sender = createSender(client, { spool: process.env.INGEST_SPOOL })

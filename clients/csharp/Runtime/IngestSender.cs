@@ -114,12 +114,12 @@ namespace Ingest {
         private volatile bool isClosing, isEnded;
 
         /// <exception cref="ArgumentException">An option is missing or out of range.</exception>
-        /// <exception cref="IOException">The spool is in use, or cannot be.</exception>
+        /// <exception cref="IOException">The spool is in use by another process, or cannot be opened.</exception>
         public IngestSender(IngestOptions options) {
             this.options = options;
             var isUrl = Uri.TryCreate(options.Url?.TrimEnd('/') + "/v1/events/batch", UriKind.Absolute, out url);
             Check(isUrl && url.Scheme.StartsWith("http"), "Url must be an http or https address.");
-            Check(Regex.IsMatch(options.ProjectId ?? "", @"\A[A-Za-z0-9._-]{1,64}\z"), "ProjectId is no project id.");
+            Check(Regex.IsMatch(options.ProjectId ?? "", @"\A[A-Za-z0-9._-]{1,64}\z"), "ProjectId must be 1 to 64 of A-Z a-z 0-9 . _ -.");
             Check(Regex.IsMatch(options.Key ?? "", @"\A[!-~]+\z"), "Key must be a key of the project.");
             Check(options.Timeout > TimeSpan.Zero && options.FlushAfter >= TimeSpan.Zero, "Times must be positive.");
             Check(options.QueueEventsMax > 0 && options.QueueBytesMax > 0, "The queue must hold an event.");
@@ -296,7 +296,7 @@ namespace Ingest {
             if (events.Count + unreadable == 0) return;
             lock (gate) {
                 stats.Dropped.TryGetValue(reason, out var count);
-                // a copy, as results of Stats share the former
+                // copied: earlier results of Stats share the dictionary
                 stats.Dropped = new Dictionary<string, long>(stats.Dropped);
                 stats.Dropped[reason] = count + events.Count + unreadable;
             }

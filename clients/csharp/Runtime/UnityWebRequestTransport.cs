@@ -9,7 +9,7 @@ using UnityEngine;
 using UnityEngine.Networking;
 
 namespace Ingest {
-    /// <summary>Sends through <c>UnityWebRequest</c>, in coroutines of a component: on the main thread, without others.</summary>
+    /// <summary>Sends through <c>UnityWebRequest</c>, in coroutines of a component, on the main thread only.</summary>
     public sealed class UnityWebRequestTransport : IIngestTransport {
         private readonly MonoBehaviour host;
 

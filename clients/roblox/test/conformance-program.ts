@@ -40,7 +40,7 @@ createInterface(process.stdin)
 
 await game.run('sender = require(script.Parent.IngestSender).new(...)', {
   url: env.INGEST_URL,
-  projectId: env.INGEST_PROJECT,
+  projectId: env.INGEST_PROJECT_ID,
   key: env.INGEST_KEY,
   flushSeconds: toSeconds(number('INGEST_FLUSH_MS')),
   queueEventsMax: number('INGEST_QUEUE_EVENTS'),

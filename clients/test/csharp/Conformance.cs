@@ -22,7 +22,7 @@ namespace Ingest {
         private static async Task RunAsync() {
             var options = new IngestOptions {
                 Url = Variable("INGEST_URL"),
-                ProjectId = Variable("INGEST_PROJECT"),
+                ProjectId = Variable("INGEST_PROJECT_ID"),
                 Key = Variable("INGEST_KEY"),
                 Spool = Variable("INGEST_SPOOL"),
                 Timeout = Milliseconds("INGEST_TIMEOUT_MS", 30000),

@@ -8,7 +8,7 @@ func _ready() -> void:
 	_sender = load("res://addons/ingest/ingest_sender.gd").new()
 	var env: Dictionary = JSON.parse_string(_call("settings()"))
 	_sender.url = env.INGEST_URL
-	_sender.project_id = env.INGEST_PROJECT
+	_sender.project_id = env.INGEST_PROJECT_ID
 	_sender.key = env.INGEST_KEY
 	_sender.spool = env.get("INGEST_SPOOL", "")
 	_sender.timeout_seconds = float(env.get("INGEST_TIMEOUT_MS", "30000")) / 1000

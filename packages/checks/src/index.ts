@@ -1,4 +1,4 @@
-import { positionChecks } from './ingest/consumers.ts'
+import { ingestConsumerChecks } from './ingest/consumers.ts'
 import { eventChecks } from './ingest/events.ts'
 import type { IngestCheck } from './ingest/ingest-check.ts'
 import { publishingChecks } from './ingest/maps.ts'
@@ -72,6 +72,6 @@ export const restoreChecks: readonly RestoreCheck[] = backupChecks
 export const ingestChecks: readonly IngestCheck[] = [
   ...eventChecks,
   ...readingChecks,
-  ...positionChecks,
+  ...ingestConsumerChecks,
   ...publishingChecks,
 ]

@@ -38,7 +38,7 @@ const sizeOf = (text) => (bug === 'count-characters' ? text.length : Buffer.byte
 
 /** @param {string} line */
 function send(line) {
-  const event = JSON.stringify({ projectId: env.INGEST_PROJECT, eventId: randomUUID(), ...JSON.parse(line) })
+  const event = JSON.stringify({ projectId: env.INGEST_PROJECT_ID, eventId: randomUUID(), ...JSON.parse(line) })
   if (sizeOf(event) + 13 > batchBytesMax) return drop('too_large')
   if (queue.length >= Number(env.INGEST_QUEUE_EVENTS) && bug !== 'unbounded-queue') return drop('queue_overflow')
   if (bug === 'newest-first' && running) queue.unshift(event)
@@ -141,7 +141,7 @@ async function pause(ms) {
  */
 function post(url, body) {
   const headers = {
-    'X-Project-Id': env.INGEST_PROJECT,
+    'X-Project-Id': env.INGEST_PROJECT_ID,
     'X-Ingestion-Key': env.INGEST_KEY,
     'Content-Type': 'application/json',
   }

@@ -10,7 +10,12 @@ const number = (name: string) => Number(env[name])
 const scale = number('INGEST_TIME_SCALE')
 const tryTimeoutMs = number('INGEST_TIMEOUT_MS')
 
-const client = createClient({ url: env.INGEST_URL, projectId: env.INGEST_PROJECT, key: env.INGEST_KEY, tryTimeoutMs })
+const client = createClient({
+  url: env.INGEST_URL,
+  projectId: env.INGEST_PROJECT_ID,
+  key: env.INGEST_KEY,
+  tryTimeoutMs,
+})
 const sender = createSenderWith(
   client,
   {

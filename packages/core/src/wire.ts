@@ -179,8 +179,11 @@ export const Consumer = object({
     anyOf: [
       object({
         events: { ...count, description: 'Events that were not read; at least as many if not `exact`.' },
-        exact: { type: 'boolean', description: 'False beyond 1,000 batches, of which each counts as one event then.' },
-        seconds: { type: 'number', minimum: 0, description: 'Since the oldest of these was received.' },
+        exact: {
+          type: 'boolean',
+          description: 'False beyond 1,000 unread batches: each further one counts as one event.',
+        },
+        seconds: { type: 'number', minimum: 0, description: 'Age of the oldest of these.' },
       }),
       { type: 'null' },
     ],

@@ -37,7 +37,7 @@ export async function* cutEvents<E extends { receivedAt: number }>(
   const events = source[Symbol.asyncIterator]()
   const numberOf = (time: number, period: Period | undefined) =>
     period === undefined ? 0 : Math.floor(time / periodsMs[period])
-  // each day begins with an hour
+  // an hour never spans two days, so cuts by the hour are cuts by the day too
   const periodOf = ({ receivedAt }: E) => numberOf(receivedAt, hourly ? 'hour' : every)
   const current = numberOf(now, every)
   let failure: { error: unknown } | undefined

@@ -39,7 +39,7 @@ export interface ExportFilesOptions extends Omit<ReadEventsOptions, 'waitMs' | '
   now?: () => number
 }
 
-export interface FilesExport {
+export interface ExportFilesResult {
   files: ExportedFile[]
   /** Start of the next run; undefined while nothing is exported. */
   cursor: string | undefined
@@ -59,7 +59,7 @@ const fileBytesMaxDefault = 256 * 2 ** 20
  *   cursor file of another export; `invalid-cursor` for the cursor file of another store; `disk-full`; the codes of
  *   reading; or the reason of the signal
  */
-export async function exportFiles(ingest: EventSource, options: ExportFilesOptions): Promise<FilesExport> {
+export async function exportFiles(ingest: EventSource, options: ExportFilesOptions): Promise<ExportFilesResult> {
   const { directory: path, cursorFile = join(path, cursorFileName), format = ndjson(), ...rest } = options
   const { every, partition, fileBytesMax = fileBytesMaxDefault, onFile, now = Date.now, ...selection } = rest
   checkCutOptions({ every, partition, fileBytesMax })

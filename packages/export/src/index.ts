@@ -1,6 +1,6 @@
 export type { ExportedFile } from './cursor-file.ts'
 export type { Period } from './cut-events.ts'
-export type { EventSource, ExportFilesOptions, FilesExport } from './export-files.ts'
+export type { EventSource, ExportFilesOptions, ExportFilesResult } from './export-files.ts'
 export { exportFiles } from './export-files.ts'
 export type { FileFormat } from './file-format.ts'
 export type { NdjsonOptions } from './ndjson.ts'

@@ -179,9 +179,6 @@ const kinds: Record<ParquetColumnType, ColumnKind> = {
   timestamp: { element: time, convert: toTime },
 }
 
-/** The types of columns, for help and messages. */
-export const parquetColumnTypes = Object.keys(kinds) as ParquetColumnType[]
-
 function toColumn({ name, pointer, type }: ParquetColumn): Column {
   const { element, convert } = kinds[type]
   const tokens = parsePointer(pointer) ?? []
@@ -209,7 +206,7 @@ function checkColumns(columns: readonly ParquetColumn[]): void {
 function problemOf({ name, pointer, type }: ParquetColumn, taken: ReadonlySet<string>): string | undefined {
   if (!/^[^\s=]/.test(name)) return 'needs a name.'
   if (taken.has(name.toLowerCase())) return 'exists already: use another name.'
-  if (!Object.hasOwn(kinds, type)) return `has an unknown type, ${type}: use one of ${parquetColumnTypes.join(', ')}.`
+  if (!Object.hasOwn(kinds, type)) return `has an unknown type, ${type}: use one of ${Object.keys(kinds).join(', ')}.`
   if (parsePointer(pointer) === undefined) return `has no JSON Pointer: ${pointer}. Use one such as /properties/score.`
   return undefined
 }

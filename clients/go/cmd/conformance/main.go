@@ -15,7 +15,7 @@ import (
 )
 
 func main() {
-	options := sender.DefaultOptions(os.Getenv("INGEST_URL"), os.Getenv("INGEST_PROJECT"), os.Getenv("INGEST_KEY"))
+	options := sender.DefaultOptions(os.Getenv("INGEST_URL"), os.Getenv("INGEST_PROJECT_ID"), os.Getenv("INGEST_KEY"))
 	options.Spool = os.Getenv("INGEST_SPOOL")
 	options.Timeout = milliseconds("INGEST_TIMEOUT_MS", options.Timeout)
 	options.FlushInterval = milliseconds("INGEST_FLUSH_MS", options.FlushInterval)

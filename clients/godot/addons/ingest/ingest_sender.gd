@@ -86,7 +86,7 @@ func start() -> Error:
 
 
 ## Queues an event and returns its [code]eventId[/code]. Adds a missing [code]eventId[/code] and [code]projectId[/code].
-## An event that does not fit, or comes after a close, is dropped and counted. Returns an empty text for what is no event.
+## An event that does not fit, or comes after a close, is dropped and counted. Returns an empty string if it is not a valid event.
 func send(event: Dictionary) -> String:
 	var full := event.duplicate()
 	if not full.has("projectId"):

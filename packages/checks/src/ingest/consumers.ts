@@ -4,7 +4,7 @@ import { range } from '../store/store-check.ts'
 import { assertRefused, benchOf, check, type IngestCheck } from './ingest-check.ts'
 
 /** Named positions of readers. */
-export const positionChecks: readonly IngestCheck[] = [
+export const ingestConsumerChecks: readonly IngestCheck[] = [
   check('a consumer is created, moved and deleted', async ({ ingest, submit, event, events }) => {
     const start = await ingest.lastCursor()
     await submit(event('a'), event('b'))

@@ -21,7 +21,7 @@ export function toVariables(settings: Settings, url: string, spool: string): Rec
   const { timeoutMs = 30_000, flushMs = 600_000, queueEvents = 10_000, closeMs = 600_000, hasSpool } = settings
   return {
     INGEST_URL: url,
-    INGEST_PROJECT: projectId,
+    INGEST_PROJECT_ID: projectId,
     INGEST_KEY: key,
     INGEST_TIME_SCALE: String(scaleOf(settings)),
     INGEST_TIMEOUT_MS: String(timeoutMs),

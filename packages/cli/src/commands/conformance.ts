@@ -16,11 +16,11 @@ interface ConformanceCommandOptions extends PrintOptions {
 /** `ingest conformance`. */
 export function conformanceCommand(io: Io): Command {
   return new Command('conformance')
-    .description('judge the program of a sender by the rules for clients')
+    .description('check the program of a sender against the rules for clients')
     .argument('[command...]', 'the program of the sender, with its arguments')
-    .addOption(new Option('--rule <id>', 'judge this rule only; may be repeated').argParser(collect))
+    .addOption(new Option('--rule <id>', 'check this rule only; may be repeated').argParser(collect))
     .addOption(new Option('--list', 'print the rules'))
-    .addOption(new Option('--spool', 'judge the rules for a sender with a spool too'))
+    .addOption(new Option('--spool', 'check the rules for a spool too'))
     .addOption(
       new Option('--patience <duration>', 'how long the program may take for a step')
         .argParser(parsePositiveDuration)

@@ -44,12 +44,12 @@ function setCommand(io: Io): Command {
       .description('create a consumer, or move it')
       .argument('<name>', 'name of the consumer')
       .addOption(
-        new Option('--cursor <cursor>', 'behind the event with this cursor')
+        new Option('--cursor <cursor>', 'after the event with this cursor')
           .argParser(nonEmpty)
           .conflicts(['event', 'end']),
       )
-      .addOption(new Option('--event <eventId>', 'behind this event').argParser(nonEmpty).conflicts('end'))
-      .option('--end', 'behind all events that are stored now'),
+      .addOption(new Option('--event <eventId>', 'after this event').argParser(nonEmpty).conflicts('end'))
+      .option('--end', 'after all events that are stored now'),
   )
   return command
     .addOption(jsonOption())
@@ -70,7 +70,7 @@ function setCommand(io: Io): Command {
 
 const setHelp = `
 Exit code 3: the consumer moved meanwhile, there are 100 consumers, or the event is not stored. Stop the reader first: it
-goes on from where it is, and its next move is refused.
+continues from its own cursor, and its next PUT is refused.
 `
 
 async function findCursor(ingest: Ingest, { cursor, event }: SetOptions): Promise<Cursor> {

@@ -1,6 +1,6 @@
 import { join } from 'node:path'
 import { IngestError, type ReadEventsOptions } from '@ingest/core'
-import { exportFiles, type FileFormat, type FilesExport, ndjson, type Period } from '@ingest/export'
+import { type ExportFilesResult, exportFiles, type FileFormat, ndjson, type Period } from '@ingest/export'
 import type { ParquetColumn } from '@ingest/export/parquet'
 import { Command, InvalidArgumentError, Option } from 'commander'
 import { addTargetOptions, connectToKnown, parseTarget, type Target } from '../connect.ts'
@@ -195,7 +195,7 @@ async function toFormat({ format, gzip, column: columns = [], event }: FileOptio
   return parquet({ columns, event })
 }
 
-type TimedExport = FilesExport & { durationMs: number }
+type TimedExport = ExportFilesResult & { durationMs: number }
 
 function toJsonResult({ files, cursor, durationMs }: TimedExport, { output }: FileOptions) {
   return {
@@ -220,7 +220,7 @@ function formatSummary({ files, durationMs }: TimedExport, { every }: FileOption
   return `exported ${formatCount(events, 'event')}: ${size}, in ${formatSeconds(durationMs)}${ending}`
 }
 
-function sumFiles(files: FilesExport['files']) {
+function sumFiles(files: ExportFilesResult['files']) {
   const sum = { events: 0, bytes: 0, mistyped: {} as Record<string, number> }
   for (const { events, bytes, mistyped = {} } of files) {
     sum.events += events

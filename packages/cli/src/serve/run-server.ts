@@ -38,7 +38,7 @@ export async function runServer(io: Io, settings: ServeSettings): Promise<void> 
     const endRetention = startRetention(ingest, retain, {
       keepUnread,
       onUnread: (unread) =>
-        log.warn(unread, keepUnread ? 'old events wait for consumers' : 'consumers miss erased events'),
+        log.warn(unread, keepUnread ? 'retention keeps unread events' : 'retention erases unread events'),
       onErased: (erased) => log.info(erased, 'old events were erased'),
       onError: (err) => log.warn({ err }, 'retention failed, and is tried again in an hour'),
     })

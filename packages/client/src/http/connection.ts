@@ -227,7 +227,7 @@ function toIngestError(error: unknown, origin: string): unknown {
     return new IngestError('unexpected-response', message, { cause: error })
   }
   if (/^UND_ERR_(DESTROYED|CLOSED)$/.test(code)) return new IngestError('store-closed', 'This client is closed.')
-  const question = code === 'ECONNREFUSED' ? ' Does the server run, and listen at this address?' : ''
+  const question = code === 'ECONNREFUSED' ? ' Is the server running at this address?' : ''
   return new IngestError('connection-failed', `No response from ${detail}${question}`, { cause: error })
 }
 

@@ -29,7 +29,7 @@ export interface SendLoop {
   attempts(): AttemptStats
   /** Starts sending if a batch is due. */
   wake(): void
-  /** Ends the loop after that time, unless it ends before: also as soon as the next retry would come later. */
+  /** Ends the loop after that time at the latest, or as soon as the next retry would come later. */
   endWithin(deadlineMs: number): void
   /** Sends what is due and ends. */
   finish(): Promise<void>

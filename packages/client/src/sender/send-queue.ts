@@ -97,10 +97,10 @@ export function createSendQueue({ eventsMax, bytesMax, spool, onUnreadable }: Se
     add(bytes) {
       if (bytes.length > eventBytesMax) return 'too_large'
       if (spool.isFull(bytes.length)) return 'spool_overflow'
-      // events stay in their order: behind unread ones, memory has no room
-      const hasRoom = unread.events === 0 && queue.length < eventsMax && queueBytes + bytes.length <= bytesMax
+      // to keep the order, events queue in the spool while older ones are there
+      const fitsInMemory = unread.events === 0 && queue.length < eventsMax && queueBytes + bytes.length <= bytesMax
       const spooledTo = spool.append(bytes)
-      if (hasRoom) enqueue({ bytes, spooledTo })
+      if (fitsInMemory) enqueue({ bytes, spooledTo })
       else if (spooledTo) unread = { events: unread.events + 1, bytes: unread.bytes + bytes.length }
       else return 'queue_overflow'
       added++

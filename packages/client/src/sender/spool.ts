@@ -43,7 +43,7 @@ export interface Spool {
   readonly damaged: number
   /** Those that are larger than a batch. */
   readonly tooLarge: readonly SpooledEvent[]
-  /** Whether an event of that many bytes exceeds the bound of the files. */
+  /** Whether an event of that many bytes would exceed `bytesMax`. */
   isFull(bytes: number): boolean
   /** When this returns a position, the event outlives the process; undefined if it could not be written. */
   append(bytes: Uint8Array): SpoolPosition | undefined
@@ -64,7 +64,7 @@ export interface SpoolOptions {
 
 /** A segment of this size is full. */
 export const segmentBytesMax = 1024 * 1024
-/** A smaller spool could be filled for ever by a segment that is not full, which is not deleted. */
+/** Only full segments are deleted: a smaller spool could fill up with one that never is. */
 export const spoolBytesMin = 2 * segmentBytesMax
 /** The most damaged segments that are kept, each of about `segmentBytesMax`. */
 export const damagedSegmentsMax = 16

@@ -26,7 +26,7 @@ export interface PutConsumerOptions {
 }
 
 export interface PutConsumerResult extends ConsumerRecord {
-  /** `unchanged`: it stood there already, whatever `replaces` says, so that a retry succeeds. */
+  /** `unchanged`: it has this cursor already, whatever `replaces` says, so that a retry succeeds. */
   outcome: 'created' | 'updated' | 'unchanged'
 }
 
@@ -42,15 +42,15 @@ export interface Consumers {
    */
   getConsumer(name: string): Promise<Consumer | undefined>
   /**
-   * Moves a consumer, forwards or backwards, if it stands at `replaces`; creates it if that is null. Of concurrent calls
+   * Moves a consumer, forwards or backwards, if its cursor is `replaces`; creates it if that is null. Of concurrent calls
    * that replace the same cursor, over all processes, one succeeds.
    *
-   * @throws {IngestError} `consumer-conflict` if it stands elsewhere, with its `cursor`; `invalid-cursor`;
+   * @throws {IngestError} `consumer-conflict` if its cursor is another, with that `cursor`; `invalid-cursor`;
    *   `consumer-quota-exceeded`
    */
   putConsumer(name: string, options: PutConsumerOptions): Promise<PutConsumerResult>
   /**
-   * Resolves with where it stood.
+   * Resolves with its last cursor.
    *
    * @throws {IngestError} `consumer-not-found`
    */
@@ -130,7 +130,7 @@ function decidePut(
 
 function conflict(name: string, found: ConsumerRecord | undefined): IngestError {
   const message = found
-    ? `Consumer ${name} stands at another cursor than the one to replace: another reader moved it.`
+    ? `Consumer ${name} has another cursor than the one to replace: another reader moved it.`
     : `There is no consumer ${name}: create it by replacing null.`
   return new IngestError('consumer-conflict', message, { cursor: found?.cursor ?? null })
 }

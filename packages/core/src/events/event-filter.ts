@@ -3,7 +3,7 @@ import { backslash } from '../json/bytes.ts'
 import { type FilterName, filterNames, knownFields } from './known-fields.ts'
 import { parseKnownMembers } from './parse-batch.ts'
 
-/** Selects the events of which each given member has exactly this value. An integer has that of its decimal string. */
+/** Selects the events of which each given member has exactly this value. An integer matches its decimal digits. */
 export type EventFilter = { [Name in FilterName]?: string }
 
 /** The filter among other options. */

@@ -85,7 +85,7 @@ export interface RecentEvents {
   since: number
 }
 
-/** The events of a project behind a cursor, without those before which `expire` has come. */
+/** The events of a project after a cursor, without those that `expire` has erased. */
 export interface EventsAfter {
   /** Those of the first `batchesMax` batches. Erased events are counted. */
   events: number

@@ -40,7 +40,7 @@ export const batchLimits = { eventsMax: 100_000, bytesMax: 64 * 2 ** 20, maxWait
 
 /** How long a batch scans events that are filtered out before it is yielded for its cursor. */
 const scanMsMax = 30_000
-/** How often a batch that waits to be filled is filled. */
+/** How often a batch that waits for more events reads. */
 const fillMs = 1_000
 
 /** What an Ingest reads with, embedded or over HTTP. */
@@ -78,7 +78,7 @@ export async function* readBatches(
   let isCaughtUp = false
   for (;;) {
     const batch = startBatch(ingest, { eventsMax, bytesMax, selection, after: position }, now)
-    // the end is reported once
+    // after a batch at the end, wait for events: another empty batch would say nothing new
     const pollMs = isCaughtUp ? scanMsMax : 0
     let state = await batch.fill(pollMs)
     while (pollMs > 0 && batch.cursor() === position) state = await batch.fill(pollMs)

@@ -10,7 +10,7 @@ const limit = limitBody(membersBytesMax, 'body-too-large', `The body holds at mo
 const kinds = new Map([['application/json', { limit }]])
 
 /**
- * The members of a small JSON object. An unknown one is refused: a misspelt `expiresAt` never ends.
+ * The members of a small JSON object. An unknown one is refused: a key with a misspelt `expiresAt` would never expire.
  *
  * @throws {IngestError} `invalid-argument`, and what `checkBodyHeaders` and `HttpRequest.readBody` throw
  */

@@ -29,7 +29,7 @@ const examples: Readonly<Partial<Record<ErrorCode, [detail: string, details?: Er
   'request-timeout': ['The request took too long to arrive.'],
   'map-frozen': ['The build is frozen with another map: publish under a new buildId.'],
   'consumer-conflict': [
-    'Consumer warehouse stands at another cursor than the one to replace: another reader moved it.',
+    'Consumer warehouse has another cursor than the one to replace: another reader moved it.',
     { cursor: 'ATqRwF7ST3sWKpdRbAAAAAAAAQFnurqr' },
   ],
   'chunk-undeclared': ['No manifest of the project names this chunk: publish the manifest first.'],

@@ -80,7 +80,7 @@ export const putConsumer: ProjectRoute = {
     body: json(PutConsumer, { cursor: samplePosition.cursor, replaces: null }),
     responses: {
       200: {
-        description: '`updated`, or `unchanged`: it stood there already.',
+        description: '`updated`, or `unchanged`: it had this cursor already.',
         content: json(PutConsumerResult, { ...samplePosition, outcome: 'updated' }),
       },
       201: {
@@ -109,7 +109,7 @@ export const deleteConsumer: ProjectRoute = {
     summary: 'delete a consumer',
     description: 'Its events are not affected.',
     parameters: [nameParameter],
-    responses: { 200: { description: 'Where it stood.', content: json(ConsumerPosition, samplePosition) } },
+    responses: { 200: { description: 'Its last cursor.', content: json(ConsumerPosition, samplePosition) } },
     codes: ['consumer-not-found'],
   },
   async handle({ request, ingest, params: [name = ''] }) {
