@@ -106,7 +106,7 @@ t.test('after a restore, an export with an old cursor file is refused, and conti
     const refused = await ingest([...args, '--json'])
     const reason = /does not match the store: .* before a backup of the store was restored/
     t.match(refused, { code: 2, stderr: reason })
-    t.match(refused.stderr, /export to another directory: with --after and the cursor/)
+    t.match(refused.stderr, /export to another directory: after the cursor that `ingest restore` printed/)
     t.match(JSON.parse(refused.stdout), { ok: false, error: { code: 'invalid-cursor', retryable: false } })
     t.strictSame(filesOf(files), before)
   }

@@ -260,7 +260,7 @@ t.test('--dry-run prints what would happen and changes nothing', async (t) => {
 
 t.test('an unreachable server: exit code 6, and advice; the URL of another service: exit code 2', async (t) => {
   const away = ['--url', 'http://127.0.0.1:1', '--retries', '1']
-  const advice = { code: 6, stdout: /^$/, stderr: /^ingest: .*\. Run it again to resume\.\n$/ }
+  const advice = { code: 6, stdout: /^$/, stderr: /^ingest: .*[.?] Run it again to resume\.\n$/ }
   t.match(await publish(smallFile, 'b', ...away), advice)
   for (const status of [200, 301, 404, 405]) {
     const other = createServer((req, res) => {
