@@ -381,8 +381,7 @@ func parseResult(text []byte, count int) (r result, ok bool) {
 // settle removes a batch, which is stored or dropped, from the queue.
 func (s *Sender) settle(count int, reason string, r result) {
 	batch := s.queue[:count]
-	s.queue = s.queue[count:]
-	s.removed += count
+	s.queue, s.removed = s.queue[count:], s.removed+count
 	s.stats.Accepted += int(r.accepted)
 	s.stats.Duplicates += int(r.duplicates)
 	for _, each := range batch {
@@ -393,6 +392,7 @@ func (s *Sender) settle(count int, reason string, r result) {
 	}
 	s.changed.Broadcast()
 	for i, each := range batch {
+		batch[i] = queued{} // the array of the queue keeps no line
 		if issues, ok := r.issues[uint16(i)]; ok || r.issues == nil {
 			s.drop(reason, each.line, issues)
 		}

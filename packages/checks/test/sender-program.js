@@ -6,6 +6,7 @@ import { createInterface } from 'node:readline'
 import { setTimeout as sleep } from 'node:timers/promises'
 
 const [bug] = process.argv.slice(2)
+const countMax = bug === 'large-batches' ? 201 : 100
 const env = /** @type {Record<string, string>} */ (process.env)
 const scale = Number(env.INGEST_TIME_SCALE)
 const counts = {
@@ -44,7 +45,7 @@ function send(line) {
   if (bug === 'newest-first' && running) queue.unshift(event)
   else queue.push(event)
   timer ??= setTimeout(() => flush(), Number(env.INGEST_FLUSH_MS))
-  if (queue.length >= 100 || queue.join().length >= batchBytesMax - 13) wake()
+  if (queue.length >= countMax || queue.join().length >= batchBytesMax - 13) wake()
 }
 
 function flush() {
@@ -73,10 +74,10 @@ async function sendBatches() {
 function takeBatch() {
   let count = 0
   let size = 13
-  while (count < Math.min(queue.length, 100) && size + sizeOf(queue[count] ?? '') <= batchBytesMax) {
+  while (count < Math.min(queue.length, countMax) && size + sizeOf(queue[count] ?? '') <= batchBytesMax) {
     size += sizeOf(queue[count++] ?? '') + 1
   }
-  const isFull = count === 100 || count < queue.length
+  const isFull = count === countMax || count < queue.length
   if (!isFull && due === 0) return []
   due = Math.max(0, due - count)
   return queue.splice(0, count)

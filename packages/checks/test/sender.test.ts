@@ -56,6 +56,7 @@ const broken: Record<string, string[]> = {
   'unbounded-body': ['endless'],
   'count-characters': ['too-large'],
   'newest-first': ['order'],
+  'large-batches': ['too-large', 'order'],
   'two-in-flight': ['one-in-flight'],
   'unbounded-queue': ['queue-bound'],
   'no-deadline': ['close-deadline'],

@@ -151,7 +151,8 @@ async function writeEvents(
 
   function onMistyped(column: string): void {
     content.mistyped ??= {}
-    content.mistyped[column] = (content.mistyped[column] ?? 0) + 1
+    const count = Object.hasOwn(content.mistyped, column) ? content.mistyped[column] : 0
+    content.mistyped[column] = (count ?? 0) + 1
   }
 
   await pipeline(format.encode(counted(), onMistyped), writeChunks, { signal })

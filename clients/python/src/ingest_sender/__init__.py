@@ -105,7 +105,7 @@ class Sender(contextlib.AbstractContextManager["Sender"]):
             elif self._queue.add(line):
                 self._changed.notify_all()
         if reason:
-            self._notify(self.on_drop, reason, event, [])
+            self._notify(self.on_drop, lambda: (reason, event, []))
         return event_id
 
     def flush(self, timeout_seconds: float | None = None) -> bool:
@@ -132,7 +132,7 @@ class Sender(contextlib.AbstractContextManager["Sender"]):
         if lost:
             _log.warning("dropped %d events that were not stored when the sender closed", len(lost))
         for line in lost:
-            self._notify(self.on_drop, "closed", json.loads(line), [])
+            self._notify(self.on_drop, lambda: ("closed", json.loads(line), []))
         return self.stats()
 
     def stats(self) -> Stats:
@@ -192,23 +192,23 @@ class Sender(contextlib.AbstractContextManager["Sender"]):
         if drops:
             _log.warning("dropped %d events: %s", len(drops), self._failure or reason)
         for index, issues in drops.items():
-            self._notify(self.on_drop, reason, json.loads(events[index]), issues)
+            self._notify(self.on_drop, lambda: (reason, json.loads(events[index]), issues))
 
     def _pause(self, seconds: float, failure: str) -> None:
         """Waits before the next attempt. Ends the sender if its deadline is before that."""
         until = time.monotonic() + seconds
         _log.warning("sending pauses for %.1f s: %s", seconds, failure)
-        self._notify(self.on_retry, failure, seconds)
+        self._notify(self.on_retry, lambda: (failure, seconds))
         with self._changed:
             self._changed.wait_for(lambda: self._is_ended or until >= self._deadline, until - time.monotonic())
             self._is_ended = self._is_ended or until >= self._deadline
             self._retries += not self._is_ended
             self._changed.notify_all()
 
-    def _notify(self, callback: Callable[..., None] | None, *args: Any) -> None:
+    def _notify(self, callback: Callable[..., None] | None, arguments: Callable[[], tuple[Any, ...]]) -> None:
         try:
             if callback:
-                callback(*args)
+                callback(*arguments())
         except Exception:
             _log.exception("a callback failed")
 

@@ -109,17 +109,22 @@ function toExchange(
         const result = await submit()
         exchange.respond(202, { 'Content-Type': 'application/json' }, JSON.stringify(result))
       } catch (error) {
-        if (!(error instanceof IngestError)) throw error
-        const { status } = errorTable[error.code]
-        const problem = JSON.stringify({ status, code: error.code, detail: error.message })
-        exchange.respond(status, { 'Content-Type': 'application/problem+json' }, problem)
+        refuse(error)
       }
     },
 
     async inject(fault) {
       exchange.respondedAt = performance.now()
-      await fault(res, { read: async () => {}, store: submit })
+      await fault(res, { read: async () => {}, store: submit }).catch(refuse)
     },
+  }
+
+  /** Responds as Ingest does to a batch that it does not store. */
+  function refuse(error: unknown): void {
+    if (!(error instanceof IngestError)) throw error
+    const { status } = errorTable[error.code]
+    const problem = JSON.stringify({ status, code: error.code, detail: error.message })
+    exchange.respond(status, { 'Content-Type': 'application/problem+json' }, problem)
   }
   // writes to a connection that the sender has closed
   res.on('error', () => {})

@@ -225,7 +225,8 @@ function sumFiles(files: ExportFilesResult['files']) {
   for (const { events, bytes, mistyped = {} } of files) {
     sum.events += events
     sum.bytes += bytes
-    for (const [column, count] of Object.entries(mistyped)) sum.mistyped[column] = (sum.mistyped[column] ?? 0) + count
+    for (const [column, count] of Object.entries(mistyped))
+      sum.mistyped[column] = (Object.hasOwn(sum.mistyped, column) ? (sum.mistyped[column] ?? 0) : 0) + count
   }
   return sum
 }

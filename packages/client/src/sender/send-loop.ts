@@ -1,5 +1,5 @@
 import type { BatchResult } from '@ingest/core'
-import { checkResult } from '../batch/fill-batch.ts'
+import { checkResult, type FilledBatch } from '../batch/fill-batch.ts'
 import { createBackoff, type RetryEffects } from '../http/retry.ts'
 import { decideNext, type Outcome } from './decide-next.ts'
 import type { Outcomes } from './outcomes.ts'
@@ -61,7 +61,15 @@ export function createSendLoop({ queue, outcomes, submit, onEnd, effects }: Send
 
   /** Sends the same bytes until the batch is settled or dropped, or the loop ends. */
   async function sendBatch(): Promise<void> {
-    const { body, count } = queue.firstBatch()
+    let batch: FilledBatch
+    try {
+      batch = queue.firstBatch()
+    } catch (error) {
+      failure = error
+      return pause(backoff.next())
+    }
+    const { body, count } = batch
+    if (count === 0) return
     while (!ending.signal.aborted) {
       const outcome = await attempt(submit, body, count, ending.signal)
       // an aborted attempt has no outcome

@@ -34,6 +34,7 @@ export interface SendQueue {
   makeDue(): void
   /** Resolves when all present events are removed, or the queue is closed. */
   whenRemoved(): Promise<void>
+  /** @throws an error of the file system if the first events cannot be read from the spool now */
   firstBatch(): FilledBatch
   /** The first events, as far as they are in memory. */
   first(count: number): QueuedEvent[]
@@ -66,7 +67,7 @@ export function createSendQueue({ eventsMax, bytesMax, spool, onUnreadable }: Se
     readTo = event.spooledTo ?? readTo
   }
 
-  /** Reads events of the spool until there is a batch in memory. */
+  /** Reads events of the spool until there is a batch in memory. @throws an error of the file system: they stay unread */
   function readAhead(): void {
     while (unread.events > 0 && !isFull()) {
       const events = spool.readAfter(readTo)
@@ -74,6 +75,13 @@ export function createSendQueue({ eventsMax, bytesMax, spool, onUnreadable }: Se
       unread = { events: unread.events - events.length, bytes: unread.bytes - totalBytes(events) }
       if (events.length === 0) skipUnread()
     }
+  }
+
+  /** After an error, `firstBatch` reads again. */
+  function tryReadAhead(): void {
+    try {
+      readAhead()
+    } catch {}
   }
 
   function skipUnread(): void {
@@ -89,7 +97,7 @@ export function createSendQueue({ eventsMax, bytesMax, spool, onUnreadable }: Se
     flushes = flushes.filter(({ until }) => until > removed)
   }
 
-  readAhead()
+  tryReadAhead()
   return {
     events: () => queue.length + unread.events,
     bytes: () => queueBytes + unread.bytes,
@@ -108,7 +116,8 @@ export function createSendQueue({ eventsMax, bytesMax, spool, onUnreadable }: Se
     },
 
     isFull,
-    isDue: () => removed < dueUntil || isFull(),
+    // unread events follow a whole batch
+    isDue: () => removed < dueUntil || isFull() || unread.events > 0,
 
     makeDue() {
       dueUntil = added
@@ -119,7 +128,10 @@ export function createSendQueue({ eventsMax, bytesMax, spool, onUnreadable }: Se
       if (removed < until) await new Promise<void>((resolve) => flushes.push({ until, resolve }))
     },
 
-    firstBatch: () => fillBatch(queue),
+    firstBatch() {
+      if (queue.length === 0) readAhead()
+      return fillBatch(queue)
+    },
     first: (count) => queue.slice(0, count),
 
     unsent() {
@@ -133,7 +145,7 @@ export function createSendQueue({ eventsMax, bytesMax, spool, onUnreadable }: Se
       const last = events.findLast(({ spooledTo }) => spooledTo)?.spooledTo
       if (last) spool.settle(last)
       countRemoved(events.length)
-      readAhead()
+      tryReadAhead()
     },
 
     close() {

@@ -185,11 +185,16 @@ function openLocked(
     },
 
     settle(position) {
+      settled = position
       try {
-        settled = position
         settledFd ??= openSync(settledPath(directory), constants.O_RDWR | constants.O_CREAT, 0o600)
         const line = encodeSettled({ id, ...position })
         writeSync(settledFd, line, 0, line.length, 0)
+      } catch (error) {
+        warn(error)
+      }
+      try {
+        // also if the position is not written: it frees a full disk
         writer.removeUntil(position)
       } catch (error) {
         warn(error)
@@ -345,7 +350,10 @@ function settledIn(segment: number, settled: SettledPosition | undefined): numbe
   return segment === settled.segment ? settled.offset : Number.POSITIVE_INFINITY
 }
 
-/** The events after this offset. A segment that cannot be read, or is damaged since it was scanned, lacks some. */
+/**
+ * The events after this offset. A segment that was deleted, or is damaged since it was scanned, lacks some. Throws if it
+ * cannot be read now, as without free file descriptors.
+ */
 function readUnsettled(directory: string, segment: number, after: number): SpooledEvent[] {
   try {
     const { events, damaged } = readSegment(directory, segment)
@@ -353,6 +361,7 @@ function readUnsettled(directory: string, segment: number, after: number): Spool
     if (lost > 0 && !existsSync(damagedPath(directory, segment))) keepDamaged(directory, segment, lost)
     return events.filter((event) => event.spooledTo.offset > after && isSendable(event))
   } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error
     process.emitWarning(`${segmentPath(directory, segment)} cannot be read: ${(error as Error).message}`)
     return []
   }

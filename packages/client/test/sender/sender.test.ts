@@ -1,4 +1,13 @@
-import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
+import {
+  existsSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs'
 import { basename, join } from 'node:path'
 import { setImmediate as turn } from 'node:timers/promises'
 import { createIngest, openMemoryStore } from '@ingest/core'
@@ -551,7 +560,27 @@ t.test('events that vanish from a spool while they wait are dropped as damaged, 
   t.match(warnings, [/0000000000000002\.spool cannot be read: ENOENT/])
 })
 
-t.test('a large spool is read piece by piece', async (t) => {
+t.test('events that cannot be read from a spool now are sent when they can', async (t) => {
+  const spool = t.testdir()
+  const segment = join(spool, '0000000000000002.spool')
+  const onRetry = (error: unknown) => {
+    // what cannot be read now can be read later, as after a moment without file descriptors
+    if ((error as { code?: string }).code === 'draining' || !existsSync(`${segment}-away`)) return
+    rmSync(segment, { recursive: true })
+    renameSync(`${segment}-away`, segment)
+  }
+  const options = { spool, queueEventsMax: 2, onRetry }
+  const { sender, received, drops, time } = await open(t, options, problem(503, 'draining'), accept)
+  for (const n of upTo(25)) sender.send({ n, filling: 'x'.repeat(100_000) })
+  renameSync(segment, `${segment}-away`)
+  mkdirSync(segment)
+  await time.until(sender.flush())
+  t.strictSame(numbersOf(received.slice(1)).flat(), upTo(25))
+  t.strictSame(drops, [])
+  t.match(sender.stats(), { accepted: 25, queuedEvents: 0, queuedBytes: 0 })
+})
+
+t.test('a large spool is read segment by segment', async (t) => {
   const bytesMax = 1024 ** 3
   const openQueue = (directory: string) =>
     createSendQueue({

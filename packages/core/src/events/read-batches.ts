@@ -1,6 +1,6 @@
 import { setTimeout } from 'node:timers/promises'
 import { IngestError } from '../error.ts'
-import type { EventFilter } from './event-filter.ts'
+import { type EventFilter, filterOf } from './event-filter.ts'
 import type { Cursor, StoredEvent } from './event-store.ts'
 import { checkReadEventsOptions, type ReadEventsOptions } from './read-events.ts'
 
@@ -107,6 +107,7 @@ interface BatchRules {
 function startBatch(ingest: EventReader, rules: BatchRules, now: () => number) {
   const { eventsMax, bytesMax, selection, after } = rules
   const events: StoredEvent[] = []
+  const isFiltered = Object.keys(filterOf(selection)).length > 0
   let bytes = 0
   let cursor = after
 
@@ -127,7 +128,8 @@ function startBatch(ingest: EventReader, rules: BatchRules, now: () => number) {
       try {
         for await (const event of ingest.readEvents({ ...selection, ...position, limit, waitMs, onProgress })) {
           if (events.length > 0 && bytes + event.bytes.length > bytesMax) return 'full'
-          events.push(event)
+          // a filtered event must not keep the memory of all that was scanned with it
+          events.push(isFiltered ? { ...event, bytes: Uint8Array.prototype.slice.call(event.bytes) } : event)
           bytes += event.bytes.length
         }
       } catch (error) {

@@ -143,7 +143,10 @@ const everything = () => true
  *
  * @throws {IngestError} `invalid-argument`
  */
-export function checkReadEventsOptions({ limit, from, to, waitMs, ...filter }: ReadEventsOptions): void {
+export function checkReadEventsOptions({ after, limit, from, to, waitMs, ...filter }: ReadEventsOptions): void {
+  if (after !== undefined && typeof after !== 'string') {
+    throw new IngestError('invalid-argument', 'after must be a cursor, or undefined to read from the beginning.')
+  }
   for (const [name, value] of Object.entries({ limit, waitMs })) {
     if (value === undefined || (Number.isSafeInteger(value) && value >= 0)) continue
     const unit = name === 'limit' ? 'events' : 'milliseconds'
