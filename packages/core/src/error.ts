@@ -119,7 +119,7 @@ export interface ErrorDetails {
   retryAfterSeconds?: number
   /** The invalid parts of the input. */
   issues?: readonly Issue[]
-  /** Where the consumer of a `consumer-conflict` stands; null if there is none. */
+  /** The current cursor of the consumer of a `consumer-conflict`; null without a consumer. */
   cursor?: string | null
   /** The HTTP status of the response that the error stands for. */
   status?: number
@@ -134,7 +134,7 @@ export class IngestError extends Error {
   readonly actual: number | undefined
   readonly retryAfterSeconds: number | undefined
   readonly issues: readonly Issue[] | undefined
-  /** Where the consumer of a `consumer-conflict` stands; null if there is none. */
+  /** The current cursor of the consumer of a `consumer-conflict`; null without a consumer. */
   readonly cursor: string | null | undefined
   /** The HTTP status of the response for which a client throws this; undefined without a response. */
   readonly status: number | undefined

@@ -195,7 +195,7 @@ export const ConsumerList = object({ consumers: { type: 'array', items: Consumer
 
 export const PutConsumer = object({
   cursor: { type: 'string', description: 'The last event that was read.' },
-  replaces: { type: ['string', 'null'], description: 'Where the consumer stands; null to create it.' },
+  replaces: { type: ['string', 'null'], description: 'The current cursor of the consumer; null to create it.' },
 })
 
 export const PutConsumerResult = object({ ...position, outcome: { enum: ['created', 'updated', 'unchanged'] } })

@@ -5,7 +5,7 @@ import { settleWithin } from './store-metrics.ts'
 type Consumers = Awaited<ReturnType<EmbeddedIngest['listAllConsumers']>>
 
 /**
- * The lag of the consumers of all projects. There is none if the store does not respond within `timeoutMs`; only one
+ * The lag of the consumers of all projects. A scrape leaves it out if the store does not respond within `timeoutMs`; one
  * reading is in flight at a time.
  */
 export function createConsumerMetrics(

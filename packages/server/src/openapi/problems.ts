@@ -102,7 +102,7 @@ export const Problem = {
     actual: { type: 'number', description: 'the value that exceeded `limit`, where it applies' },
     cursor: {
       type: ['string', 'null'],
-      description: 'where the consumer of a `consumer-conflict` stands; null without one',
+      description: 'the current cursor of the consumer of a `consumer-conflict`; null without a consumer',
     },
     retryAfter: {
       type: 'integer',
