@@ -10,14 +10,14 @@ const timeScale = number('INGEST_TIME_SCALE')
 /** Milliseconds of the machine in seconds of the game. */
 const toSeconds = (ms: number) => ms / 1000 / timeScale
 
-const game = await openGame({
-  live: { epoch: Date.now() / 1000, timeScale, requestSecondsMax: toSeconds(number('INGEST_TIMEOUT_MS')) },
-})
 const startedAt = performance.now()
+const gameTime = () => toSeconds(performance.now() - startedAt)
+const requestSecondsMax = toSeconds(number('INGEST_TIMEOUT_MS'))
+const game = await openGame({ live: { epoch: Date.now() / 1000, timeScale, requestSecondsMax, now: gameTime } })
 
 /** Lets the game catch up with the machine. */
 async function passTime(): Promise<void> {
-  await game.pass(Math.max(0, toSeconds(performance.now() - startedAt) - game.now()))
+  await game.pass(Math.max(0, gameTime() - game.now()))
 }
 
 async function until(started: Started) {

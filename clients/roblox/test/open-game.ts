@@ -34,6 +34,8 @@ export interface LiveClock {
   timeScale: number
   /** When the platform gives up a request, in seconds of the game. */
   requestSecondsMax: number
+  /** The time of the game by the clock of the machine, in seconds. */
+  now(): number
 }
 
 export interface GameOptions {
@@ -108,7 +110,12 @@ export async function openGame({
   let now = 0
 
   const tell = (what: object) => say(platform, what)
-  const settle = () => air.settle((id, answer) => command({ answers: id, ...answer }))
+  const settle = () =>
+    air.settle(async (id, answer) => {
+      // a response does not come before the machine has received it: a pause would begin too early
+      if (live) await advance(live.now())
+      return command({ answers: id, ...answer })
+    })
 
   async function command(what: object): Promise<News> {
     const news: News = await tell(what)
@@ -118,6 +125,10 @@ export async function openGame({
     for (const { id, isFine, value } of news.ended) (scripts[id] as Started).end = { isFine, value }
     for (const request of news.requests) air.takeOff(request)
     return news
+  }
+
+  async function advance(to: number): Promise<void> {
+    while (!(await command({ to })).isOver);
   }
 
   async function begin(what: object, count: number): Promise<Started[]> {
