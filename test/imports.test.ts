@@ -121,7 +121,7 @@ const floors: Record<string, string[][]> = {
       'index.html',
       'tsconfig.json',
     ],
-    ['api', 'heat'],
+    ['range.ts', 'api', 'heat'],
     ['worker'],
     ['parts'],
     ['views'],

@@ -72,3 +72,13 @@ export function formatSpan(ms: number): string {
 export function formatTimeMs(at: number, now?: number): string {
   return `${formatTime(at, now)}.${String(at % 1000).padStart(3, '0')}`
 }
+
+/** The value of a `datetime-local` field, `2026-11-20T17:51:00`: in the time zone of the page. */
+export function formatLocal(at: number): string {
+  return dateTime.format(at).replace(' ', 'T')
+}
+
+/** The inverse of `formatLocal`; NaN if it is no time. */
+export function parseLocal(text: string): number {
+  return Date.parse(text)
+}

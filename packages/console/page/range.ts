@@ -1,0 +1,80 @@
+import type { QueryChanges } from './address.ts'
+
+const minute = 60_000
+const hour = 60 * minute
+const day = 24 * hour
+
+/** The spans up to now that are offered, in milliseconds. */
+export const spans = {
+  '15m': 15 * minute,
+  '1h': hour,
+  '6h': 6 * hour,
+  '24h': day,
+  '3d': 3 * day,
+  '7d': 7 * day,
+  '14d': 14 * day,
+} as const
+
+export type SpanName = keyof typeof spans
+
+/** A time range: a span that ends now, or fixed times. */
+export type RangeChoice = SpanName | { from: number; to: number }
+
+/** The range that the address names, in milliseconds since 1970: `from <= at < to`. */
+export interface Range {
+  choice: RangeChoice
+  from: number
+  to: number
+  /** Whether it ends now: parsed later, it has moved. */
+  isLive: boolean
+  /** Why the address was not followed, a sentence for people. */
+  note: string | undefined
+}
+
+/** Reads `range`, or `from` and `to` in RFC 3339, from the query of an address; never throws. */
+export function parseRange(query: URLSearchParams, now: number, fallback: SpanName = '1h'): Range {
+  const [name, from, to] = [query.get('range'), query.get('from'), query.get('to')]
+  if (from !== null || to !== null) {
+    const choice = { from: parseTime(from), to: parseTime(to) }
+    if (choice.from < choice.to) return { choice, ...choice, isLive: false, note: undefined }
+    return spanUntil(fallback, now, 'The times in the address are no range')
+  }
+  if (name === null) return spanUntil(fallback, now)
+  return Object.hasOwn(spans, name)
+    ? spanUntil(name as SpanName, now)
+    : spanUntil(fallback, now, 'The range in the address is unknown')
+}
+
+function spanUntil(name: SpanName, now: number, problem?: string): Range {
+  const note = problem && `${problem}: these are the last ${spanTitles[name]}.`
+  return { choice: name, from: now - spans[name], to: now, isLive: true, note }
+}
+
+const rfc3339 = /^\d{4}-\d\d-\d\dT\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d:\d\d)$/i
+
+/** NaN for anything else. */
+function parseTime(text: string | null): number {
+  return text !== null && rfc3339.test(text) ? Date.parse(text) : Number.NaN
+}
+
+/** The members of the query that hold a choice: the inverse of `parseRange`. */
+export function formatRange(choice: RangeChoice): QueryChanges {
+  if (typeof choice === 'string') return { range: choice, from: undefined, to: undefined }
+  return { range: undefined, from: formatUtc(choice.from), to: formatUtc(choice.to) }
+}
+
+/** RFC 3339 in UTC, in seconds if it is whole ones. */
+function formatUtc(at: number): string {
+  return new Date(at).toISOString().replace('.000Z', 'Z')
+}
+
+/** What follows "the last". */
+export const spanTitles: Readonly<Record<SpanName, string>> = {
+  '15m': '15 minutes',
+  '1h': 'hour',
+  '6h': '6 hours',
+  '24h': '24 hours',
+  '3d': '3 days',
+  '7d': '7 days',
+  '14d': '14 days',
+}
