@@ -28,20 +28,26 @@ export function createMeasure({ directory, environments, writer }: MeasureOption
     const usages = writer.failure() ? [] : Object.entries(environments).map(([of, each]) => ({ of, ...each.usage() }))
     const byEnvironment = (value: (usage: (typeof usages)[number]) => number) =>
       usages.map((usage) => ({ labels: { environment: usage.of }, value: value(usage) }))
+    // the writer alone opens the environment of the ids, whose limit is that of the others
+    const idsBytesMax = usages.slice(0, 1).map(({ bytesMax }) => ({ labels: { environment: 'ids' }, value: bytesMax }))
     return [
       storeGauge('queue_requests', 'Requests that the writer has not committed yet.', queue.requests),
       storeGauge('queue_bytes', 'Bytes of the requests that the writer has not committed yet.', queue.bytes),
       ...(inWriter ? writerMetrics(inWriter) : []),
       storeGauge('file_bytes', 'Bytes of the data file of each environment.', files ?? []),
-      storeGauge(
-        'file_max_bytes',
-        'The most bytes that a data file may have.',
-        byEnvironment((of) => of.bytesMax),
-      ),
+      storeGauge('file_max_bytes', 'The most bytes that a data file may have.', [
+        ...byEnvironment((of) => of.bytesMax),
+        ...idsBytesMax,
+      ]),
       storeGauge(
         'readers',
-        'Slots for readers in use, of 1,000, in all processes.',
+        'Slots for readers in use, in all processes.',
         byEnvironment((of) => of.readers),
+      ),
+      storeGauge(
+        'readers_max',
+        'The most slots for readers.',
+        byEnvironment((of) => of.readersMax),
       ),
       storeGauge(
         'oldest_reader_transactions',

@@ -36,8 +36,12 @@ t.test('the log, the index and the files are measured', async (t) => {
   t.match(now, { log_batches: 30, id_index_ids: 900, queue_requests: 0, queue_bytes: 0, file_max_bytes: undefined })
   t.ok((now['id_index_runs 1'] as number) >= 1, 'runs that were merged')
   t.ok((now.id_index_unflushed_ids as number) < 900, 'the others are in runs')
-  for (const of of ['events', 'ids', 'chunks']) t.ok((now[`file_bytes ${of}`] as number) >= 4096, of)
+  for (const of of ['events', 'ids', 'chunks']) {
+    t.ok((now[`file_bytes ${of}`] as number) >= 4096, of)
+    t.ok((now[`file_max_bytes ${of}`] as number) >= (now[`file_bytes ${of}`] as number), of)
+  }
   t.ok((now['readers events'] as number) >= 1)
+  t.equal(now['readers_max events'], 1000)
   t.ok((now.filesystem_free_bytes as number) < (now.filesystem_size_bytes as number))
   await ingest.close()
   await t.rejects(ingest.measure(), { code: 'store-closed' })

@@ -29,6 +29,7 @@ export function createMeasure(
       storeGauge('queue_bytes', 'Bytes of the appends that have not been committed yet.', queueBytes),
       storeGauge('appends_in_flight', 'Statements of appends that run.', statements),
       storeGauge('connections', 'Connections to the database.', byState),
+      storeGauge('connections_max', 'The most connections of this server.', database.connectionsMax),
       storeGauge('waiting_statements', 'Statements that wait for a connection.', waiting),
       storeGauge('servers', 'Live servers of the store, as of the last heartbeat.', servers.count()),
       storeGauge('survives_primary_loss', 'Whether commits waited for a standby when the store opened.', isDurable),

@@ -30,6 +30,7 @@ t.test('the queue, the connections and the size of the tables are measured', { s
     appends_in_flight: 0,
     waiting_statements: 0,
     'connections active': 0,
+    connections_max: 3,
   }
   const first = await measured(store)
   t.match(first, { ...idle, servers: 1, survives_primary_loss: 0 })

@@ -99,6 +99,7 @@ export async function runRoute(
     record.authenticatedAt = performance.now()
   }
   const limit = typeof concurrency === 'string' ? concurrency : concurrency(request)
+  if (record) record.isLongPoll = limit === 'longPolls'
   const held = [services.concurrency[limit].take(projectId)]
   const release = () => {
     for (const slots of held) slots.release()

@@ -22,15 +22,12 @@ async function openMeasured(options: HandlerOptions = {}) {
   const { ingest, key } = await openTestIngest()
   const metrics = createMetrics(ingest)
   const handle = toFetchHandler(ingest, { metrics, log: silent, ...options })
-  async function send(path: string, body?: string, headers = headersOf(key)) {
-    const response = await handle(
-      new Request(`http://localhost${path}`, { headers, ...(body && { method: 'POST', body }) }),
-    )
-    await response.text()
-    return response.status
+  async function send(path: string, body?: string, headers = headersOf(key), method = body ? 'POST' : 'GET') {
+    const response = await handle(new Request(`http://localhost${path}`, { headers, method, ...(body && { body }) }))
+    return { status: response.status, length: (await response.text()).length }
   }
   const sendEvents = (...events: object[]) => send(batchPath, batchOf(...events))
-  return { ingest, metrics, handle, send, sendEvents }
+  return { ingest, metrics, key, handle, send, sendEvents }
 }
 
 function batchOf(...events: object[]): string {
@@ -50,9 +47,10 @@ t.test('batches and events are counted by project and outcome', async (t) => {
     'ingest_batches_total{project="game-1",outcome="duplicate"}': 1,
     'ingest_batches_total{project="game-1",outcome="rejected"}': 1,
     'ingest_batches_total{project="game-1",outcome="refused"}': 0,
-    'ingest_event_issues_total{code="required"}': 2,
+    'ingest_event_issues_total{project="game-1",code="required"}': 2,
     'ingest_duplicate_conflicts_total{project="game-1"}': 1,
     'ingest_builds_frozen_total{project="game-1"}': 1,
+    ingest_batch_duration_seconds_count: 3,
     'ingest_batch_step_duration_seconds_count{step="authenticate"}': 3,
     'ingest_batch_step_duration_seconds_count{step="body"}': 3,
     'ingest_batch_step_duration_seconds_count{step="decide"}': 3,
@@ -61,12 +59,35 @@ t.test('batches and events are counted by project and outcome', async (t) => {
   })
 })
 
+t.test('bytes are counted by project: received, stored and read', async (t) => {
+  const { metrics, key, send } = await openMeasured()
+  const [stored, received, read] = ['stored', 'received', 'read'].map((kind) => {
+    return `ingest_${kind}_bytes_total{project="game-1"}`
+  }) as [string, string, string]
+  const event = JSON.stringify({ projectId, eventId: 'a' })
+  const body = `{ "events": [${event}, ${event}, {}] }`
+  await send(batchPath, body)
+  await send(batchPath, body)
+  await send(batchPath, '{')
+  const text = await metrics.render()
+  has(t, text, { [stored]: event.length, [received]: 2 * body.length + 1, [read]: 0 })
+
+  const map = JSON.stringify({ placeId: 'p', buildId: 'b', map: { parts: [] } })
+  t.match(await send('/v1/maps', map, headersOf(key), 'PUT'), { status: 201 })
+  const { length } = await send('/v1/events')
+  await send('/v1/events', undefined, headersOf(key), 'HEAD')
+  t.match(await send('/v1/nothing'), { status: 404 })
+  has(t, await metrics.render(), { [received]: 2 * body.length + 1 + map.length, [read]: length })
+})
+
 t.test('requests are counted by route, never by their path', async (t) => {
   const { metrics, send, handle } = await openMeasured({ rateLimits: { requests: { perSecond: 1, burst: 1 } } })
   await send('/livez')
   await send('/v1/secret?key=secret')
   await send('/v1/consumers/secret', undefined, headersOf('wrong', 'not-a-project'))
   await send('/v1/stats', undefined, headersOf('wrong', 'not-a-project'))
+  await send('/v1/events?wait=0')
+  await send('/v1/events?wait=0', undefined, headersOf('wrong', 'not-a-project'))
   await send(batchPath, batchOf({ eventId: 'a' }))
   await send(batchPath, batchOf({ eventId: 'b' }))
   await send(batchPath, batchOf({ eventId: 'b' }), headersOf('wrong', 'not-a-project'))
@@ -79,8 +100,13 @@ t.test('requests are counted by route, never by their path', async (t) => {
     'ingest_http_requests_total{route="/v1/stats",method="GET",status="401"}': 1,
     'ingest_http_requests_total{route="/v1/consumers/{name}",method="GET",status="401"}': 1,
     'ingest_http_requests_total{route="/v1/events/batch",method="POST",status="202"}': 1,
+    'ingest_http_requests_total{route="/v1/events/batch",method="POST",status="503"}': 0,
+    'ingest_http_requests_total{route="/v1/events?wait",method="GET",status="200"}': 1,
+    'ingest_http_request_duration_seconds_count{route="/v1/events?wait"}': 1,
+    'ingest_http_request_duration_seconds_count{route="/v1/events"}': 1,
     'ingest_http_request_duration_seconds_count{route="/v1/events/batch"}': 3,
-    'ingest_http_problems_total{code="unauthorized"}': 3,
+    ingest_batch_duration_seconds_count: 1,
+    'ingest_http_problems_total{code="unauthorized"}': 4,
     'ingest_http_problems_total{code="disk-full"}': 0,
     'ingest_rate_limited_requests_total{project="game-1",budget="batches"}': 1,
     'ingest_batches_total{project="game-1",outcome="refused"}': 1,
@@ -210,4 +236,17 @@ t.test('the lag of each consumer is measured, and a deleted one is gone', async 
   t.notMatch(text, 'ingest_consumer_lag_events{project="game-2"')
   await project.deleteConsumer('behind')
   t.notMatch(await metrics.render(), 'consumer="behind"')
+})
+
+t.test('the time of the last freeze of a build is measured', async (t) => {
+  const { metrics, sendEvents } = await openMeasured()
+  const sample = 'ingest_last_build_frozen_timestamp_seconds{project="game-1"}'
+  await sendEvents({ eventId: 'a' })
+  has(t, await metrics.render(), { [sample]: undefined })
+  const before = Date.now() / 1000
+  await sendEvents({ eventId: 'b', buildId: 'b-1' })
+  const frozenAt = sampleOf(await metrics.render(), sample) as number
+  t.ok(frozenAt >= before && frozenAt <= Date.now() / 1000)
+  await sendEvents({ eventId: 'c', buildId: 'b-1' })
+  has(t, await metrics.render(), { [sample]: frozenAt })
 })

@@ -50,6 +50,14 @@ export function countEvents({ rows }: BatchEvents): number {
   return rows.length / wordsPerEvent
 }
 
+/** The bytes of the events for which `isWanted` is true. */
+export function bytesOfEvents({ rows }: BatchEvents, isWanted: readonly boolean[]): number {
+  return isWanted.reduce((bytes, wanted, i) => {
+    const [start, end] = [i * wordsPerEvent + column.start, i * wordsPerEvent + column.end]
+    return wanted ? bytes + (rows[end] as number) - (rows[start] as number) : bytes
+  }, 0)
+}
+
 /** Encodes events as rows. */
 export function encodeEvents(events: readonly AppendEvent[], hashKey: Uint8Array): BatchEvents {
   const rows = new Uint32Array(events.length * wordsPerEvent)

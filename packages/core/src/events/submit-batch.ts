@@ -1,6 +1,6 @@
 import type { JsonObject } from '../validation.ts'
 import { type BatchInput, type BatchResult, batchBody } from './batch.ts'
-import { type BatchEvents, countEvents, encodeEvents } from './batch-events.ts'
+import { type BatchEvents, bytesOfEvents, countEvents, encodeEvents } from './batch-events.ts'
 import { classifyEvents, type InvalidEvent, type Rejection } from './classify-events.ts'
 import type { CheckBySchema } from './event-schemas.ts'
 import type { EventStore } from './event-store.ts'
@@ -36,6 +36,8 @@ export interface SubmitReport {
   result: BatchResult
   /** Duplicates that `append` found to differ from the stored event, for a metric. */
   conflicts: number
+  /** Bytes of the accepted events. */
+  storedBytes: number
   /** The builds that the batch froze. */
   frozen: readonly string[]
   /** The part of the time that the store took for the append, in milliseconds; 0 without an append. */
@@ -83,7 +85,7 @@ export async function submitBatch(
   const rejected = rejections.map(({ rejection }) => rejection)
   const result = { accepted, duplicates: count - accepted - rejected.length, rejected }
   recent.record(projectId, receivedAt, result, copies)
-  return { result, conflicts, frozen, appendMs }
+  return { result, conflicts, storedBytes: bytesOfEvents(valid, stored), frozen, appendMs }
 }
 
 /** A batch by what its content decides, before the store is asked. */

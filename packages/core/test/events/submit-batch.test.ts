@@ -77,11 +77,13 @@ t.test('each event of a batch is accepted, a duplicate or rejected', async (t) =
 
 t.test('the first event of an id is stored, and another content in a later batch is a conflict', async (t) => {
   const { submit, stored } = setUp()
-  const first = await submit([event('a', { n: 1 }), event('a', { n: 2 }), event('b')])
-  t.match(first, { conflicts: 0 }, 'a repeat within the batch is not compared')
-  t.match(await submit([event('a', { n: 1 }), event('b')]), { conflicts: 0, appendMs: Number })
+  const events = [event('a', { n: 1 }), event('b')]
+  const first = await submit([...events, event('a', { n: 2 }), '7'])
+  const storedBytes = events.join('').length
+  t.match(first, { conflicts: 0, storedBytes }, 'a repeat within the batch is not compared')
+  t.match(await submit(events), { conflicts: 0, storedBytes: 0, appendMs: Number })
   t.match(await submit([event('a', { n: 2 }), event('b')]), { conflicts: 1, frozen: [] })
-  t.match(await submit([]), { appendMs: 0 })
+  t.match(await submit([]), { storedBytes: 0, appendMs: 0 })
   t.strictSame(await stored(), [event('a', { n: 1 }), event('b')])
 })
 

@@ -68,6 +68,8 @@ export interface EnvironmentUsage {
   bytesMax: number
   /** The slots that threads of all processes take for reading. */
   readers: number
+  /** The most slots. */
+  readersMax: number
   /** How many transactions were committed since the oldest snapshot that is being read: it keeps what they freed. */
   oldestReaderAge: number
 }
@@ -250,11 +252,17 @@ function checkBeforeOpening(
 
 function usageOf(root: Root): EnvironmentUsage {
   root.resetReadTxn()
-  const { lastTxnId, mapSize } = root.getStats() as { lastTxnId: number; mapSize: number }
+  const stats = root.getStats() as { lastTxnId: number; mapSize: number; maxReaders: number }
+  const { lastTxnId, mapSize, maxReaders } = stats
   // below a title, the process, the thread, and its transaction, or a dash without one
   const transactions = [...root.readerList().matchAll(/^ *\d+ +[0-9a-f]+ +(\d+|-)$/gm)].map(([, id]) => Number(id))
   const oldest = Math.min(lastTxnId, ...transactions.filter((id) => id > 0))
-  return { bytesMax: mapSize, readers: transactions.length, oldestReaderAge: lastTxnId - oldest }
+  return {
+    bytesMax: mapSize,
+    readers: transactions.length,
+    readersMax: maxReaders,
+    oldestReaderAge: lastTxnId - oldest,
+  }
 }
 
 function identify(files: readonly string[]): string {

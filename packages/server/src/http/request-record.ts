@@ -20,6 +20,12 @@ export interface RequestRecord {
   authenticatedAt?: number | undefined
   /** The rate limits that the route counts against. */
   budget?: string | undefined
+  /** Whether the response may be held until there is an event. */
+  isLongPoll?: boolean | undefined
+  /** Bytes of the body of an upload, uncompressed. */
+  receivedBytes?: number | undefined
+  /** Bytes of the body of the response. */
+  sentBytes?: number | undefined
   /** When the body of a batch was complete. */
   bodyAt?: number | undefined
   /** When the handler returned. */

@@ -42,8 +42,14 @@ export async function startStream(
   return stream
 }
 
-/** The same chunks; `onEnd` is called once: at their end, an error, or `return`. */
-export function watchEnd(source: AsyncIterator<Uint8Array>, onEnd: () => void): BodyStream {
+/**
+ * The same chunks; `onChunk` is called with the size of each, `onEnd` once: at their end, an error, or `return`.
+ */
+export function watchEnd(
+  source: AsyncIterator<Uint8Array>,
+  onEnd: () => void,
+  onChunk?: (bytes: number) => void,
+): BodyStream {
   let isEnded = false
   function end(): void {
     if (isEnded) return
@@ -55,6 +61,7 @@ export function watchEnd(source: AsyncIterator<Uint8Array>, onEnd: () => void): 
       try {
         const result = await source.next()
         if (result.done) end()
+        else onChunk?.(result.value.length)
         return result
       } catch (error) {
         end()

@@ -43,12 +43,10 @@ export function createMetrics(
   const http = createHttpMetrics(factory)
   const store = createStoreMetrics(registry, ingest, measureTimeoutMs)
   const consumers = createConsumerMetrics(factory, ingest, measureTimeoutMs)
-  const issues = factory.counter('ingest_event_issues_total', 'Issues of rejected events, by code.', 'code')
   ingest.observe({
     onBatch(report) {
       projects.countBatch(report)
       http.countSteps(report)
-      for (const rejected of report.result.rejected) for (const { code } of rejected.issues) issues.inc({ code })
     },
   })
   observeCommits(ingest, factory)
@@ -62,7 +60,7 @@ export function createMetrics(
       begin: http.begin,
       end(record) {
         http.end(record)
-        if (record.code !== undefined) projects.countRefusal(record)
+        projects.countRequest(record)
       },
     },
   }

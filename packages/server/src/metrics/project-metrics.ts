@@ -1,21 +1,22 @@
 import type { BatchReport } from '@ingest/core'
 import type { RequestRecord } from '../http/request-record.ts'
 import type { MetricFactory } from './define-metrics.ts'
+import { batchRoute } from './http-metrics.ts'
 
 /** The label of all projects beyond the most that have one of their own. */
 const otherProjects = 'other'
 
 export interface ProjectMetrics {
   countBatch(report: BatchReport): void
-  /** Counts a request that was refused; ignores one that is not authenticated. */
-  countRefusal(record: RequestRecord): void
+  /** Counts the bytes of a request, and whether it was refused; ignores one that is not authenticated. */
+  countRequest(record: RequestRecord): void
 }
 
 /**
  * The metrics with a project as their label. Projects have stored events or a valid key, so that a request without one
  * creates no label.
  */
-export function createProjectMetrics({ counter }: MetricFactory, projectsMax: number): ProjectMetrics {
+export function createProjectMetrics({ counter, gauge }: MetricFactory, projectsMax: number): ProjectMetrics {
   const labels = new Set<string>()
 
   function labelOf(projectId: string): string {
@@ -33,6 +34,14 @@ export function createProjectMetrics({ counter }: MetricFactory, projectsMax: nu
     'outcome',
   )
   const events = counter('ingest_events_total', 'Events of batches.', 'project', 'outcome')
+  const issues = counter('ingest_event_issues_total', 'Issues of rejected events.', 'project', 'code')
+  const storedBytes = counter('ingest_stored_bytes_total', 'Bytes of accepted events.', 'project')
+  const receivedBytes = counter(
+    'ingest_received_bytes_total',
+    'Bytes of the bodies of batches and maps, uncompressed.',
+    'project',
+  )
+  const readBytes = counter('ingest_read_bytes_total', 'Bytes of the responses to reads.', 'project')
   const rateLimited = counter(
     'ingest_rate_limited_requests_total',
     'Requests refused by a rate limit.',
@@ -45,13 +54,17 @@ export function createProjectMetrics({ counter }: MetricFactory, projectsMax: nu
     'project',
   )
   const freezes = counter('ingest_builds_frozen_total', 'Builds frozen by their first event.', 'project')
+  const frozenAt = gauge(
+    'ingest_last_build_frozen_timestamp_seconds',
+    'When a batch last froze a build, in seconds since 1970.',
+    'project',
+  )
 
   /** These exist before the first of them, so that a rate sees it. */
   function showZeros(project: string): void {
     for (const outcome of ['accepted', 'duplicate', 'rejected', 'refused']) batches.inc({ project, outcome }, 0)
     for (const outcome of ['accepted', 'duplicate', 'rejected']) events.inc({ project, outcome }, 0)
-    conflicts.inc({ project }, 0)
-    freezes.inc({ project }, 0)
+    for (const metric of [storedBytes, receivedBytes, readBytes, conflicts, freezes]) metric.inc({ project }, 0)
   }
 
   return {
@@ -62,19 +75,24 @@ export function createProjectMetrics({ counter }: MetricFactory, projectsMax: nu
       events.inc({ project, outcome: 'accepted' }, accepted)
       events.inc({ project, outcome: 'duplicate' }, duplicates)
       events.inc({ project, outcome: 'rejected' }, rejected.length)
+      for (const { code } of rejected.flatMap((event) => event.issues)) issues.inc({ project, code })
+      storedBytes.inc({ project }, report.storedBytes)
       conflicts.inc({ project }, report.conflicts)
+      if (report.frozen.length === 0) return
       freezes.inc({ project }, report.frozen.length)
+      frozenAt.setToCurrentTime({ project })
     },
-    countRefusal({ projectId, route, code, budget }) {
+    countRequest({ projectId, route, code, budget, receivedBytes: received, sentBytes: sent }) {
       if (projectId === undefined) return
       const project = labelOf(projectId)
+      if (received) receivedBytes.inc({ project }, received)
+      if (budget === 'reads' && sent) readBytes.inc({ project }, sent)
+      if (code === undefined) return
       if (route === batchRoute) batches.inc({ project, outcome: 'refused' })
       if (code === 'rate-limited' && budget !== undefined) rateLimited.inc({ project, budget })
     },
   }
 }
-
-const batchRoute = '/v1/events/batch'
 
 function batchOutcome(accepted: number, rejected: number): 'accepted' | 'rejected' | 'duplicate' {
   if (accepted > 0) return 'accepted'

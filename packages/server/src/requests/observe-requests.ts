@@ -57,6 +57,9 @@ export function observeRequests(
         projectId: undefined,
         authenticatedAt: undefined,
         budget: undefined,
+        isLongPoll: undefined,
+        receivedBytes: undefined,
+        sentBytes: undefined,
         bodyAt: undefined,
         handledAt: undefined,
         outcome: undefined,
@@ -74,7 +77,12 @@ export function observeRequests(
     },
     end(record, { status, body }) {
       record.status = status
-      if (isStream(body)) return watchEnd(body, () => finish(record))
+      record.sentBytes = 0
+      const addSent = (bytes: number) => {
+        record.sentBytes = (record.sentBytes ?? 0) + bytes
+      }
+      if (isStream(body)) return watchEnd(body, () => finish(record), addSent)
+      if (record.method !== 'HEAD') addSent(Buffer.byteLength(body))
       finish(record)
       return body
     },

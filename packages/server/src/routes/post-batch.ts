@@ -57,7 +57,10 @@ async function acceptBatch({ request, ingest, limiter, record, wait }: RouteCont
       charge: (bytes) => limiter.charge(projectId, { batchBytes: bytes }),
     },
   )
-  if (record) record.bodyAt = performance.now()
+  if (record) {
+    record.bodyAt = performance.now()
+    record.receivedBytes = body.length
+  }
   const submit = () =>
     ingest.submitBatch(body, {
       admit: (count) =>

@@ -14,7 +14,7 @@ export const memberBytes = 64
  * @throws {IngestError} `rate-limited`; what `HttpRequest.readBody` and `store` throw.
  */
 export async function storeUpload<Result>(
-  { request, ingest: { projectId }, limiter, upload, onCancel }: RouteContext,
+  { request, ingest: { projectId }, limiter, upload, record, onCancel }: RouteContext,
   encoding: { gzip: boolean; limit: BodyLimit; isJson: boolean },
   store: (body: Uint8Array, options: VerificationOptions) => Promise<Result>,
 ): Promise<Result> {
@@ -27,6 +27,7 @@ export async function storeUpload<Result>(
       charge: (bytes) => limiter.charge(projectId, { mapBytes: bytes }),
     },
   )
+  if (record) record.receivedBytes = body.length
   if (encoding.isJson && body.length > smallBytesMax)
     await limiter.charge(projectId, { mapBytes: memberBytes * countMembers(body) })
   const controller = new AbortController()
