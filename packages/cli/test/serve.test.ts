@@ -89,6 +89,7 @@ t.test('one line of the log says what is in force, and --json too', async (t) =>
       ['demo', 30 * 86_400_000],
       ['*', 2 * 86_400_000],
     ],
+    traces: 'none: no OpenTelemetry SDK is registered',
     schemas: null,
     pid: process.pid,
   })

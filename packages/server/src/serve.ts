@@ -5,6 +5,7 @@ import { type ListenOptions, openListener, type Served } from './listener/listen
 import { guardLog } from './log.ts'
 import { createMetrics } from './metrics/metrics.ts'
 import { createPublicRouter, type HandlerOptions } from './public-router.ts'
+import { isTracing } from './requests/spans.ts'
 
 export interface ServeOptions extends Omit<HandlerOptions, 'draining'>, ListenOptions {
   ingest: EmbeddedIngest
@@ -20,6 +21,8 @@ export interface AdminAddress extends Address {
 /** A listening server, with what operators reach. */
 export interface ServedWithAdmin extends Served {
   admin?: Pick<Served, 'url' | 'port'>
+  /** Whether an SDK of OpenTelemetry was registered when the server began to listen; a later one is used too. */
+  isTraced: boolean
 }
 
 /** How long late requests get a 503, which clients retry elsewhere, before connections are refused. */
@@ -34,7 +37,7 @@ export const lingerMs = 500
  */
 export async function serve(options: ServeOptions): Promise<ServedWithAdmin> {
   const { admin: address, ...rest } = options
-  if (!address) return servePublic(rest, new AbortController())
+  if (!address) return { ...(await servePublic(rest, new AbortController())), isTraced: isTracing() }
   const { ingest, log, metrics = createMetrics(ingest) } = options
   const draining = new AbortController()
   const { token, ...listen } = address
@@ -56,6 +59,7 @@ export async function serve(options: ServeOptions): Promise<ServedWithAdmin> {
   return {
     ...served,
     admin,
+    isTraced: isTracing(),
     async close() {
       await served.close()
       await admin.close()

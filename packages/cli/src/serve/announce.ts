@@ -24,7 +24,9 @@ export async function announce(io: Io, settings: ServeSettings, { ingest, served
   }
   const common = { ...addresses, store: describeStore(settings.store), version: version(), pid: process.pid }
   const { tlsCert, rateLimit, retain, keepUnread = false, keepRejected = false, schemas = null } = settings
-  log.info({ ...common, tls: tlsCert !== undefined, rateLimit, retain, keepUnread, keepRejected, schemas }, 'listening')
+  const traces = served.isTraced ? 'an OpenTelemetry SDK is registered' : 'none: no OpenTelemetry SDK is registered'
+  const rules = { rateLimit, retain, keepUnread, keepRejected, schemas }
+  log.info({ ...common, tls: tlsCert !== undefined, traces, ...rules }, 'listening')
   const lines = [`listening on ${url}`, ...(addresses.console === null ? [] : [`console at ${addresses.console}`])]
   await printResult(io, { json: settings.json }, { port, ...common }, lines)
   if (settings.admin && isReachable(settings.admin.host)) {
