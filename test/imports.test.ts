@@ -54,7 +54,7 @@ const floors: Record<string, string[][]> = {
     ['validation.ts', 'operations.ts', 'thread-priority.ts', 'files'],
     ['json', 'projects'],
     ['events', 'maps'],
-    ['consumers'],
+    ['consumers', 'activity'],
     ['store.ts'],
     ['project-stats.ts'],
     ['ingest.ts', 'memory', 'copy'],

@@ -3,6 +3,7 @@ import { eventChecks } from './ingest/events.ts'
 import type { IngestCheck } from './ingest/ingest-check.ts'
 import { publishingChecks } from './ingest/maps.ts'
 import { readingChecks } from './ingest/reading.ts'
+import { activityChecks } from './store/activity.ts'
 import { appendChecks } from './store/append.ts'
 import { chunkChecks } from './store/chunks.ts'
 import { consumerChecks, raceConsumerChecks } from './store/consumers.ts'
@@ -46,6 +47,7 @@ export const storeChecks: readonly StoreCheck[] = [
   ...freezeChecks,
   ...projectChecks,
   ...consumerChecks,
+  ...activityChecks,
   ...mapChecks,
   ...chunkChecks,
   ...[...raceChecks, ...raceEraseChecks, ...raceConsumerChecks].map(withOneHandle),

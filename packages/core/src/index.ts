@@ -86,6 +86,17 @@ export type {
   PutConsumerResult,
 } from './consumers/consumers.ts'
 
+// Activity
+
+export type {
+  ActivityRange,
+  ActivityRow,
+  ActivitySpan,
+  ActivityStore,
+  ActivityToPut,
+} from './activity/activity-store.ts'
+export { activityBodyBytesMax, activityRowsMax } from './activity/activity-store.ts'
+
 // Keys
 
 export type { Authenticate, Credentials, KeyOptions, Keyring } from './projects/keyring.ts'

@@ -1,3 +1,4 @@
+import type { ActivityStore } from './activity/activity-store.ts'
 import type { ConsumerStore } from './consumers/consumer-store.ts'
 import type { IngestError } from './error.ts'
 import type { EventStore } from './events/event-store.ts'
@@ -27,12 +28,12 @@ export function storeGauge(name: string, help: string, value: number | StoreMetr
 }
 
 /**
- * Keeps events, maps, projects and consumers. Each operation is atomic, and durable when it resolves.
+ * Keeps events, maps, projects, consumers and activity. Each operation is atomic, and durable when it resolves.
  *
  * Arguments are valid: core checks them before it calls a store. An operation that rejects has changed nothing and will
  * not be completed later, unless the outcome of its code is unknown ({@link IngestError.isOutcomeUnknown}): then it may
- * have been completed, and repeating it is safe. `erase`, `expire` and `sweepMaps` take several steps: what was done
- * before the rejected step stays. One operation's error is not that of others.
+ * have been completed, and repeating it is safe. `erase`, `expire`, `expireActivity` and `sweepMaps` take several
+ * steps: what was done before the rejected step stays. One operation's error is not that of others.
  *
  * It rejects with an {@link IngestError}: `store-closed` after `close`, `disk-full` while there is no space, `overloaded`
  * when too many requests are queued, `store-locked` while another process blocks writes, `store-damaged` when it needs
@@ -40,7 +41,7 @@ export function storeGauge(name: string, help: string, value: number | StoreMetr
  * the operation was done in part, `store-failed` when the store can no longer be trusted, and `internal-error` for a bug.
  * `storeChecks` of `@ingest/checks` checks this contract.
  */
-export interface Store extends EventStore, MapStore, ProjectStore, ConsumerStore {
+export interface Store extends EventStore, MapStore, ProjectStore, ConsumerStore, ActivityStore {
   /**
    * Announces this process as a server of the store until `close`. Returns a function that returns the number of live
    * servers, this one included, as of the last heartbeat. A store without it is served by independent processes.

@@ -2,7 +2,7 @@ import { realpathSync } from 'node:fs'
 import { join, resolve } from 'node:path'
 import { isMainThread } from 'node:worker_threads'
 import { IngestError, type Store, type StoreCommit } from '@ingest/core'
-import { createOperations } from '@ingest/core/internal'
+import { createOperations, memoryActivityStore } from '@ingest/core/internal'
 import { checkRestoreFinished } from './backup/restore-lmdb-store.ts'
 import { type ChunkBlobs, openChunkBlobs } from './chunks/chunk-blobs.ts'
 import { createConsumerStore } from './consumer-store.ts'
@@ -242,9 +242,10 @@ async function openStore(
     slicedReads,
     checkOpen,
   })
+  const { activity, ...activityWrites } = memoryActivityStore(checkOpen)
   let closing: Promise<void> | undefined
 
-  const tracked: Omit<Store, 'close' | 'hashKey' | 'watchCommits'> = operations.trackAll({
+  const tracked: Omit<Store, 'activity' | 'close' | 'hashKey' | 'watchCommits'> = operations.trackAll({
     ...events,
     purge: () =>
       purge({
@@ -258,6 +259,7 @@ async function openStore(
     ...createMapStore({ maps, blobs, writer, reader, table: environment.table, slicedReads }),
     ...createProjectStore({ projects, writer, reader }),
     ...createConsumerStore({ consumers, writer, reader }),
+    ...activityWrites,
     measure: createMeasure({ directory, environments: { events: environment, chunks: chunkEnvironment }, writer }),
 
     async check() {
@@ -277,6 +279,7 @@ async function openStore(
     ...tracked,
     hashKey: identity.hashKey,
     read: events.read,
+    activity,
 
     watchCommits(onCommit) {
       commitWatchers.add(onCommit)

@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { IngestError, type Store } from '@ingest/core'
-import { createOperations } from '@ingest/core/internal'
+import { createOperations, memoryActivityStore } from '@ingest/core/internal'
 import type { PoolClient, PoolConfig } from 'pg'
 import { type Database, openDatabase } from './connection/database.ts'
 import { createConsumerStore } from './consumers/consumer-store.ts'
@@ -152,6 +152,7 @@ function createStore(
   const servers = createServers(database)
   const queue = createAppendQueue(database, numbers)
   const events = createEventStore({ database, numbers, queue, identity, checkOpen: operations.checkOpen })
+  const { activity, ...activityWrites } = memoryActivityStore(operations.checkOpen)
   let closing: Promise<void> | undefined
 
   const tracked = operations.trackAll({
@@ -159,6 +160,7 @@ function createStore(
     ...createMapStore({ database, numbers }),
     ...createProjectStore(database, numbers),
     ...createConsumerStore(database, numbers),
+    ...activityWrites,
     measure: createMeasure(database, { queue, servers, survivesPrimaryLoss }),
 
     async check() {
@@ -178,6 +180,7 @@ function createStore(
     ...tracked,
     projectAgeMs,
     read: events.read,
+    activity,
     watch: watch.watch,
     registerServer: servers.register,
     watchCommits: queue.watchCommits,

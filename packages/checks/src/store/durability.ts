@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict'
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import { type Cursor, digestOf, IngestError, type Store, type StoredEvent } from '@ingest/core'
+import { rowsOf } from './activity.ts'
 import {
   addKey,
   appended,
@@ -73,6 +74,9 @@ export const closeChecks: readonly StoreCheck[] = [
       consumers: () => store.consumers('p'),
       consumerProjects: () => store.consumerProjects(),
       updateConsumers: () => store.updateConsumers('p', () => ({ result: 1 })),
+      putActivity: () => store.putActivity([]),
+      activity: () => rowsOf(store),
+      expireActivity: () => store.expireActivity(1),
       check: () => store.check(),
     }
     for (const [name, operate] of Object.entries(operations)) await assertRefused(operate(), 'store-closed', name)

@@ -1,10 +1,10 @@
-import type { Project, Store } from '@ingest/core'
+import type { ActivityToPut, Project, Store } from '@ingest/core'
 
 let scopeCount = 0
-/** Longer than the times of any check. */
-const scopeMs = 1e6
-/** In 2001: a store may replace times in the future, and 700,000 scopes end before the present. */
-const firstScopeMs = 1e12
+/** Longer than the times of any check, in whole hours, as activity has. */
+const scopeMs = 24 * 3_600_000
+/** In 1992: a store may replace times in the future, and 12,000 scopes end before the present. */
+const firstScopeMs = 200_000 * 3_600_000
 
 /** Projects and times of one check. */
 export interface CheckScope {
@@ -54,6 +54,16 @@ export function scopeStore(store: Store, { prefix, offsetMs }: CheckScope): Stor
     },
     expire: (projectId, before) => store.expire(scopedId(projectId), before + offsetMs),
     sweepMaps: (touchedBefore) => store.sweepMaps(touchedBefore + offsetMs),
+
+    putActivity(rows) {
+      const scopedRow = (row: ActivityToPut) => ({ ...row, projectId: scopedId(row.projectId), at: row.at + offsetMs })
+      return store.putActivity(rows.map(scopedRow))
+    },
+    async *activity(projectId, { span, from, to }) {
+      const range = { span, from: from + offsetMs, to: to + offsetMs }
+      for await (const row of store.activity(scopedId(projectId), range)) yield { ...row, at: row.at - offsetMs }
+    },
+    expireActivity: (before) => store.expireActivity(before + offsetMs),
 
     async map(key) {
       return shown(await store.map({ ...key, projectId: scopedId(key.projectId) }))

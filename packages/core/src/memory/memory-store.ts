@@ -4,6 +4,7 @@ import { IngestError } from '../error.ts'
 import { eventCursors, type StoreIdentity } from '../json/cursor.ts'
 import type { Project, ProjectStore } from '../projects/project.ts'
 import type { Store } from '../store.ts'
+import { memoryActivityStore } from './memory-activity.ts'
 import { createProjectEvents, memoryEventStore, type ProjectEvents } from './memory-events.ts'
 import { compareBytes, createProjectMaps, memoryMapStore, type ProjectMaps } from './memory-maps.ts'
 
@@ -51,6 +52,7 @@ export function openMemoryStore(): Store {
     ...memoryMapStore((projectId) => projectOf(projectId).maps, allMaps),
     ...memoryProjectStore(checkOpen, usedProjects),
     ...memoryConsumerStore(checkOpen),
+    ...memoryActivityStore(checkOpen),
 
     async check() {
       checkOpen()
