@@ -120,6 +120,7 @@ const floors: Record<string, string[][]> = {
       'app.css',
       'index.html',
       'tsconfig.json',
+      'visible-text.ts',
     ],
     ['range.ts', 'api', 'heat'],
     ['worker'],

@@ -8,6 +8,7 @@ import { ApiContext, ConnectionContext, useConnection } from './api/use-api.ts'
 import { Notice } from './parts/notice.tsx'
 import { SignIn } from './parts/sign-in.tsx'
 import { Time } from './parts/time.tsx'
+import { Value } from './parts/value.tsx'
 import { views } from './views/views.ts'
 
 /** The whole page: the sign-in, or the view that the address names. */
@@ -75,7 +76,7 @@ function Page({ projectId, onSignOut }: { projectId: string; onSignOut(): void }
         </button>
         <strong class="brand">Ingest</strong>
         <span class="project" title="Project">
-          {projectId}
+          <Value text={projectId} />
         </span>
         <button type="button" onClick={onSignOut}>
           Sign out

@@ -7,6 +7,7 @@ import { CopyButton } from './copy-button.tsx'
 import './event-detail.css'
 import { JsonText } from './json-text.tsx'
 import { Time } from './time.tsx'
+import { Value } from './value.tsx'
 
 /** A stored or an erased event: when it was received, its cursor, its exact bytes and beside them the same, indented. */
 export function EventDetail({ line }: { line: EventLine }) {
@@ -23,7 +24,10 @@ export function EventDetail({ line }: { line: EventLine }) {
         <div>
           <dt>Cursor</dt>
           <dd>
-            <code>{cursor}</code> <CopyButton key={cursor} text={cursor} what="cursor" />
+            <code>
+              <Value text={cursor} />
+            </code>{' '}
+            <CopyButton key={cursor} text={cursor} what="cursor" />
           </dd>
         </div>
         {text !== undefined && (
@@ -49,7 +53,9 @@ export function EventText({ text }: { text: string }) {
   return (
     <div class="event-texts">
       <Titled title="Exact bytes" copied={text}>
-        <pre>{text}</pre>
+        <pre>
+          <Value text={text} isMultiline />
+        </pre>
       </Titled>
       <Titled title="Formatted text" copied={indented}>
         <JsonText text={text} />

@@ -1,11 +1,17 @@
 import type { Issue } from '../api/bodies.ts'
 import './issue-name.css'
+import { Value } from './value.tsx'
 
 /** The code of an issue and where in the event it is. */
 export function IssueName({ code, path }: Pick<Issue, 'code' | 'path'>) {
   return (
     <>
-      <code class="issue-code">{code}</code> <code>{formatPath(path)}</code>
+      <code class="issue-code">
+        <Value text={code} />
+      </code>{' '}
+      <code>
+        <Value text={formatPath(path)} />
+      </code>
     </>
   )
 }

@@ -1,6 +1,7 @@
 import { useMemo } from 'preact/hooks'
-import { indentJson, joinTokens } from '../json-text.ts'
+import { indentJson, type JsonToken, joinTokens } from '../json-text.ts'
 import './json-text.css'
+import { copyExactly, VisibleText } from './value.tsx'
 
 /** More elements take a noticeable pause to render: a longer text has no colours. */
 const colouredTokensMax = 4_000
@@ -9,10 +10,22 @@ const colouredTokensMax = 4_000
 export function JsonText({ text }: { text: string }) {
   const tokens = useMemo(() => indentJson(text), [text])
   return (
-    <pre class="json">
-      {tokens.length > colouredTokensMax
-        ? joinTokens(tokens)
-        : tokens.map(({ kind, text }) => (kind === 'punctuation' ? text : <span class={kind}>{text}</span>))}
+    <pre class="json" onCopy={copyExactly}>
+      {tokens.length > colouredTokensMax ? (
+        <VisibleText text={joinTokens(tokens)} isMultiline />
+      ) : (
+        tokens.map((token) => <Token {...token} />)
+      )}
     </pre>
+  )
+}
+
+function Token({ kind, text }: JsonToken) {
+  // only the space between tokens has line breaks
+  if (kind === 'punctuation') return <VisibleText text={text} isMultiline />
+  return (
+    <bdi class={kind}>
+      <VisibleText text={text} />
+    </bdi>
   )
 }

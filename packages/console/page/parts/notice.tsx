@@ -1,6 +1,7 @@
 import type { ComponentChildren } from 'preact'
 import type { RequestError } from '../api/request-error.ts'
 import type { Loaded } from '../api/use-api.ts'
+import { Value } from './value.tsx'
 
 /** Stands in place of content that is loading, empty or failed. */
 export function Notice({ kind, children }: { kind: 'loading' | 'empty' | 'failed'; children: ComponentChildren }) {
@@ -13,7 +14,11 @@ export function Notice({ kind, children }: { kind: 'loading' | 'empty' | 'failed
 
 /** Explains a failure. `what` completes "This server does not …". */
 export function Failure({ error, what = 'support this' }: { error: RequestError; what?: string }) {
-  return <Notice kind="failed">{explain(error, what)}</Notice>
+  return (
+    <Notice kind="failed">
+      <Value text={explain(error, what)} isMultiline />
+    </Notice>
+  )
 }
 
 function explain({ kind, message, problem, retryAfterMs }: RequestError, what: string): string {

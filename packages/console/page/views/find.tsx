@@ -6,6 +6,7 @@ import { useLoaded } from '../api/use-api.ts'
 import { EventDetail } from '../parts/event-detail.tsx'
 import { Content, Notice } from '../parts/notice.tsx'
 import { Time } from '../parts/time.tsx'
+import { Value } from '../parts/value.tsx'
 import './find.css'
 
 /** `#/find?id=…`: whether the event with an id is stored, when it was received, and its bytes. */
@@ -72,7 +73,9 @@ function FoundEvent({ id, line }: { id: string; line: EventLine }) {
         </strong>{' '}
         received <Time at={line.receivedAt} />
       </p>
-      <h2 class="mono found-id">{id}</h2>
+      <h2 class="mono found-id">
+        <Value text={id} />
+      </h2>
       <EventDetail line={line} />
     </>
   )
@@ -85,7 +88,11 @@ function NotStored({ id, at = Date.now() }: { id: string; at: number | undefined
         <strong class="missing">Not stored</strong> as of <Time at={at} />
       </p>
       <p class="muted">
-        No event of this project has the id <code>{id}</code>. Ids are compared byte for byte.
+        No event of this project has the id{' '}
+        <code>
+          <Value text={id} />
+        </code>
+        . Ids are compared byte for byte.
         {id !== id.trim() && ' This one begins or ends with a space.'}
       </p>
     </>

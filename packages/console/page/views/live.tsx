@@ -3,6 +3,7 @@ import { formatAddress } from '../address.ts'
 import { CopyButton } from '../parts/copy-button.tsx'
 import { EventDetail } from '../parts/event-detail.tsx'
 import { Failure, Notice } from '../parts/notice.tsx'
+import { Value } from '../parts/value.tsx'
 import { EventList } from './live/event-list.tsx'
 import { Filters } from './live/filters.tsx'
 import { type EventFilter, filterEvents, type HeldEvent } from './live/held-events.ts'
@@ -44,7 +45,9 @@ function OpenedEvent({ event, onClose }: { event: HeldEvent; onClose(): void }) 
   return (
     <section class="opened-event" aria-label="Opened event">
       <div class="opened-title line">
-        <h2 class="mono">{event.eventId}</h2>
+        <h2 class="mono">
+          <Value text={event.eventId} />
+        </h2>
         <CopyButton key={event.eventId} text={event.eventId} what="event id" />
         <a href={formatAddress(['find'], { id: event.eventId })}>Link to this event</a>
         <button type="button" onClick={onClose}>

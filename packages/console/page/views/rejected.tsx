@@ -7,6 +7,7 @@ import { formatCount, formatCountOf, timeZone } from '../format.ts'
 import { formatPath } from '../parts/issue-name.tsx'
 import { Content, Notice } from '../parts/notice.tsx'
 import { Time } from '../parts/time.tsx'
+import { Value } from '../parts/value.tsx'
 import { IssueGroups } from './rejected/issue-groups.tsx'
 import { RejectionList } from './rejected/rejection-list.tsx'
 import { type GroupName, isInGroup, keyRejections } from './rejected/rejections.ts'
@@ -86,7 +87,9 @@ function RejectedOf({ body, group }: { body: RecentRejections; group: GroupName 
         {groups}
       </section>
       <section aria-labelledby="rejections">
-        <h2 id="rejections">{group ? `${group.code} at ${formatPath(group.path)}` : 'All events, newest first'}</h2>
+        <h2 id="rejections">
+          {group ? <Value text={`${group.code} at ${formatPath(group.path)}`} /> : 'All events, newest first'}
+        </h2>
         {group && (
           <p class="hint rejected-hint">
             {formatCountOf(shown.length, 'event')}. <a href={formatAddress(['rejected'])}>Show all</a>

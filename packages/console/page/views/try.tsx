@@ -4,6 +4,7 @@ import { keyHint, keyPattern, loadWriteKey, saveWriteKey } from '../api/session.
 import { useApi } from '../api/use-api.ts'
 import { CopyButton } from '../parts/copy-button.tsx'
 import { Notice } from '../parts/notice.tsx'
+import { Value } from '../parts/value.tsx'
 import { batchPath, curlCommand, findBatchProblem, sampleBatch, sendBatch } from './try/batch.ts'
 import { SentBatch, type SentBatchProps } from './try/sent-batch.tsx'
 import './try/try.css'
@@ -30,7 +31,8 @@ export function TryView() {
     <div class="try">
       <div>
         <p class="muted">
-          Accepted events are stored in project {projectId} permanently. An event with a buildId freezes that build.
+          Accepted events are stored in project <Value text={projectId} /> permanently. An event with a buildId freezes
+          that build.
         </p>
         <BatchForm
           body={body}
@@ -88,7 +90,7 @@ function BatchForm({ body, isSending, onBody, onNewSample, onSend }: BatchFormPr
         />
       </label>
       <p id={problemId} class="batch-problem" role="status">
-        {problem && `${problem} You can still send it.`}
+        {problem && <Value text={`${problem} You can still send it.`} />}
       </p>
       <label>
         Key with the scope events:write
@@ -125,7 +127,9 @@ function Curl({ command }: { command: string }) {
         <CopyButton text={command} what="curl command" />
       </div>
       <p class="hint">In a shell where INGEST_KEY is a key with the scope events:write.</p>
-      <pre>{command}</pre>
+      <pre>
+        <Value text={command} isMultiline />
+      </pre>
     </section>
   )
 }

@@ -6,6 +6,7 @@ import type { Build, BuildPage, MapPage } from '../api/bodies.ts'
 import { useLoaded } from '../api/use-api.ts'
 import { formatCountOf } from '../format.ts'
 import { Content, Notice } from '../parts/notice.tsx'
+import { visibleText } from '../visible-text.ts'
 import { useWorker } from '../worker/use-worker.ts'
 import { BuildEvents } from './where/build-events.tsx'
 import { formatWhere, parseWhere, type WhereAddress } from './where/where-address.ts'
@@ -76,10 +77,10 @@ function BuildChoice({ list, isCut, build }: { list: readonly Build[]; isCut: bo
       <label>
         Build
         <select value={build.buildId} onChange={({ currentTarget }) => go({ buildId: currentTarget.value, types: [] })}>
-          {!isListed && <option value={build.buildId}>{build.buildId}</option>}
+          {!isListed && <option value={build.buildId}>{visibleText(build.buildId)}</option>}
           {list.map(({ buildId, frozenAt, maps }) => (
             <option key={buildId} value={buildId}>
-              {buildId} ({frozenAt === null ? 'open, no events' : formatCountOf(maps, 'map')})
+              {visibleText(buildId)} ({frozenAt === null ? 'open, no events' : formatCountOf(maps, 'map')})
             </option>
           ))}
         </select>

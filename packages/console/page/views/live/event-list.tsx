@@ -3,6 +3,7 @@ import { useLayoutEffect, useMemo, useRef } from 'preact/hooks'
 import { formatTimeMs, timeZone } from '../../format.ts'
 import { summarizeMembers } from '../../json-text.ts'
 import { useScroll } from '../../parts/use-scroll.ts'
+import { Value } from '../../parts/value.tsx'
 import { rowAfterKey, scrollToRow, visibleRows } from '../../parts/visible-rows.ts'
 import type { HeldEvent } from './held-events.ts'
 
@@ -145,10 +146,18 @@ function EventRow({
       data-cursor={event.cursor}
     >
       <span class="time">{formatTimeMs(receivedAt)}</span>
-      <span class="type">{type || '–'}</span>
-      <span class="build">{buildId || '–'}</span>
-      <span class="id mono">{eventId}</span>
-      <span class="rest mono">{summary}</span>
+      <span class="type">
+        <Value text={type || '–'} />
+      </span>
+      <span class="build">
+        <Value text={buildId || '–'} />
+      </span>
+      <span class="id mono">
+        <Value text={eventId} />
+      </span>
+      <span class="rest mono">
+        <Value text={summary} />
+      </span>
     </div>
   )
 }

@@ -1,4 +1,5 @@
 import { formatCount } from '../../format.ts'
+import { visibleText } from '../../visible-text.ts'
 import type { EventFilter, HeldEvents } from './held-events.ts'
 
 export interface FiltersProps {
@@ -71,7 +72,7 @@ function NameSelect({ label, all, names, selected, onChange }: NameSelectProps) 
         <option value="">{all}</option>
         {[...names].sort().map((name) => (
           <option key={name} value={`=${name}`}>
-            {name || '(none)'}
+            {visibleText(name) || '(none)'}
           </option>
         ))}
       </select>

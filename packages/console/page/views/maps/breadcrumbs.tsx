@@ -1,4 +1,5 @@
 import { formatAddress } from '../../address.ts'
+import { Value } from '../../parts/value.tsx'
 
 /** Links to the builds, to a build and to one of its maps: the last is the current page. */
 export function Breadcrumbs({ buildId, placeId }: { buildId: string; placeId?: string }) {
@@ -11,14 +12,20 @@ export function Breadcrumbs({ buildId, placeId }: { buildId: string; placeId?: s
         </li>
         <li>
           {isBuild ? (
-            <span aria-current="page">{buildId}</span>
+            <span aria-current="page">
+              <Value text={buildId} />
+            </span>
           ) : (
-            <a href={formatAddress(['maps', buildId])}>{buildId}</a>
+            <a href={formatAddress(['maps', buildId])}>
+              <Value text={buildId} />
+            </a>
           )}
         </li>
         {!isBuild && (
           <li>
-            <span aria-current="page">{placeId}</span>
+            <span aria-current="page">
+              <Value text={placeId} />
+            </span>
           </li>
         )}
       </ol>

@@ -2,6 +2,7 @@ import { formatAddress } from '../../address.ts'
 import type { MapPage, MapStatus } from '../../api/bodies.ts'
 import { formatBytes } from '../../format.ts'
 import { Time } from '../../parts/time.tsx'
+import { Value } from '../../parts/value.tsx'
 import { Breadcrumbs } from './breadcrumbs.tsx'
 import { MapState } from './map-status.tsx'
 import { PagedTable } from './paged-table.tsx'
@@ -12,7 +13,9 @@ export function BuildMaps({ buildId }: { buildId: string }) {
   return (
     <>
       <Breadcrumbs buildId={buildId} />
-      <h2>Maps of build {buildId}</h2>
+      <h2>
+        Maps of build <Value text={buildId} />
+      </h2>
       <p>
         <a href={formatAddress(['where'], { build: buildId })}>Where it happens</a>
       </p>
@@ -42,13 +45,17 @@ function MapRow({ map }: { map: MapStatus }) {
   return (
     <tr>
       <td>
-        <a href={formatAddress(['maps', buildId], { place: placeId })}>{placeId}</a>
+        <a href={formatAddress(['maps', buildId], { place: placeId })}>
+          <Value text={placeId} />
+        </a>
       </td>
       <td>
         <MapState map={map} />
       </td>
       <td class="number">{formatBytes(size)}</td>
-      <td>{contentType}</td>
+      <td>
+        <Value text={contentType} />
+      </td>
       <td>{publishedAt === null ? '–' : <Time at={publishedAt} />}</td>
       <td>{frozenAt === null ? <span class="badge open">open</span> : <Time at={frozenAt} />}</td>
     </tr>

@@ -2,6 +2,7 @@ import { formatAddress } from '../../address.ts'
 import type { BuildPage } from '../../api/bodies.ts'
 import { formatCount } from '../../format.ts'
 import { Time } from '../../parts/time.tsx'
+import { Value } from '../../parts/value.tsx'
 import { PagedTable } from './paged-table.tsx'
 import { PublishHint } from './publish-hint.tsx'
 
@@ -40,7 +41,9 @@ export function Builds() {
         {({ buildId, frozenAt, maps }) => (
           <tr key={buildId}>
             <td>
-              <a href={formatAddress(['maps', buildId])}>{buildId}</a>
+              <a href={formatAddress(['maps', buildId])}>
+                <Value text={buildId} />
+              </a>
             </td>
             <td>{frozenAt === null ? <span class="badge open">open</span> : <Time at={frozenAt} />}</td>
             <td class="number">{formatCount(maps)}</td>

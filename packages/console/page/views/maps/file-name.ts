@@ -1,3 +1,5 @@
+import { splitHidden } from '../../visible-text.ts'
+
 const extensions = new Map(
   Object.entries({
     'text/plain': 'txt',
@@ -23,7 +25,11 @@ export function isJsonType(contentType: string): boolean {
 /** `2026.11.20-920587237.json`: characters that file systems do not allow become `_`. */
 export function fileNameOf({ buildId, placeId, contentType }: Record<'buildId' | 'placeId' | 'contentType', string>) {
   const extension = extensions.get(mediaType(contentType)) ?? (isJsonType(contentType) ? 'json' : 'bin')
-  const name = `${buildId}-${placeId}`.replace(/[\p{C}\s<>:"/\\|?*]/gu, '_').replace(/^\.+/, '_')
+  const visible = splitHidden(`${buildId}-${placeId}`).map(({ text, isEscape }) => (isEscape ? '_' : text))
+  const name = visible
+    .join('')
+    .replace(/[\p{C}\s<>:"/\\|?*]/gu, '_')
+    .replace(/^\.+/, '_')
   // file systems limit names to 255 bytes
   return `${[...name].slice(0, 60).join('')}.${extension}`
 }

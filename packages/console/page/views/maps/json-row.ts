@@ -1,4 +1,5 @@
 import { formatCountOf } from '../../format.ts'
+import { visibleText } from '../../visible-text.ts'
 import type { CutText, JsonValue } from '../../worker/json-document.ts'
 
 /** The name of a member in quotes, or the position of an element. */
@@ -12,14 +13,8 @@ export function valueText({ type, text }: Pick<JsonValue, 'type' | 'text'>): str
   return text.isCut ? `${text.text}…` : text.text
 }
 
-/** Characters that reorder others, so that a name could pretend to be another one. */
-const reordering = /[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ufeff]/g
-
-/** Escapes control characters, lone surrogates and invisible characters with effects. */
 function quoted({ text, isCut }: CutText): string {
-  const escaped = JSON.stringify(text).replace(reordering, (character) => {
-    return `\\u${character.charCodeAt(0).toString(16).padStart(4, '0')}`
-  })
+  const escaped = visibleText(JSON.stringify(text))
   return isCut ? `${escaped.slice(0, -1)}…` : escaped
 }
 

@@ -1,6 +1,7 @@
 import { useState } from 'preact/hooks'
 import { formatCount } from '../../format.ts'
 import { CopyButton } from '../../parts/copy-button.tsx'
+import { Value } from '../../parts/value.tsx'
 import type { CallWorker } from '../../worker/call-worker.ts'
 import type { CutText } from '../../worker/json-document.ts'
 import { describeCount, valueText } from './json-row.ts'
@@ -42,7 +43,7 @@ function Pointer({ pointer }: { pointer: string }) {
   return (
     <>
       <code class="pointer">
-        {pointer.slice(0, pointerCharactersMax)}
+        <Value text={pointer.slice(0, pointerCharactersMax)} />
         {pointer.length > pointerCharactersMax && '…'}
       </code>{' '}
       <CopyButton key={pointer} text={pointer} what="path" />

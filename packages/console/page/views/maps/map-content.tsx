@@ -3,6 +3,7 @@ import type { MapStatus } from '../../api/bodies.ts'
 import { useLoaded } from '../../api/use-api.ts'
 import { formatBytes } from '../../format.ts'
 import { Content, Notice } from '../../parts/notice.tsx'
+import { Value } from '../../parts/value.tsx'
 import type { CallWorker } from '../../worker/call-worker.ts'
 import { parsedBytesMax } from '../../worker/map-calls.ts'
 import type { LoadProgress } from '../../worker/read-body.ts'
@@ -13,7 +14,12 @@ import { JsonTree } from './json-tree.tsx'
 /** The content of a complete map: a tree if it is JSON of at most 32 MiB. */
 export function MapContent({ map, callWorker }: { map: MapStatus; callWorker: CallWorker }) {
   if (!isJsonType(map.contentType)) {
-    return <Notice kind="empty">Only JSON is shown here: download the map ({map.contentType}).</Notice>
+    return (
+      <Notice kind="empty">
+        Only JSON is shown here: download the map (<Value text={map.contentType} />
+        ).
+      </Notice>
+    )
   }
   if (map.size > parsedBytesMax) {
     return <Notice kind="empty">Only maps up to {formatBytes(parsedBytesMax)} are shown here: download the map.</Notice>
@@ -34,7 +40,9 @@ function JsonContent({ map, callWorker }: { map: MapStatus; callWorker: CallWork
         'root' in result ? (
           <JsonTree root={result.root} callWorker={callWorker} />
         ) : (
-          <Notice kind="failed">The map is not valid JSON, although its content type is: {result.problem}</Notice>
+          <Notice kind="failed">
+            The map is not valid JSON, although its content type is: <Value text={result.problem} />
+          </Notice>
         )
       }
     </Content>

@@ -6,6 +6,7 @@ import { useLoaded } from '../../api/use-api.ts'
 import { formatBytes, formatCount, formatCountOf } from '../../format.ts'
 import { Content } from '../../parts/notice.tsx'
 import { Time } from '../../parts/time.tsx'
+import { Value } from '../../parts/value.tsx'
 import type { CallWorker } from '../../worker/call-worker.ts'
 import { useWorker } from '../../worker/use-worker.ts'
 import { Breadcrumbs } from './breadcrumbs.tsx'
@@ -24,7 +25,9 @@ export function MapOfPlace({ buildId, placeId }: { buildId: string; placeId: str
   return (
     <>
       <Breadcrumbs buildId={buildId} placeId={placeId} />
-      <h2>Map of place {placeId}</h2>
+      <h2>
+        Map of place <Value text={placeId} />
+      </h2>
       <Content loaded={status}>
         {(map) =>
           map ? (
@@ -95,7 +98,9 @@ function Facts({ map: { size, chunks, contentType, publishedAt, digest } }: { ma
       </div>
       <div>
         <dt>Content type</dt>
-        <dd>{contentType}</dd>
+        <dd>
+          <Value text={contentType} />
+        </dd>
       </div>
       <div>
         <dt>Published</dt>
@@ -116,7 +121,8 @@ function Pending({ pending }: { pending: MapContents }) {
     <section class="pending" aria-labelledby="pending-title">
       <h2 id="pending-title">Pending replacement</h2>
       <p>
-        {formatBytes(pending.size)} of {pending.contentType}. The map below stays until the replacement is complete.
+        {formatBytes(pending.size)} of <Value text={pending.contentType} />. The map below stays until the replacement
+        is complete.
       </p>
       <p>
         <Digest digest={pending.digest} />

@@ -1,12 +1,14 @@
+import { Value } from '../../parts/value.tsx'
 import { quoteForShell } from '../../shell-quote.ts'
 
 /** How a map is published. */
 export function PublishHint({ buildId = '2026.11.20', placeId = '920587237' }: { buildId?: string; placeId?: string }) {
+  const command = `ingest publish-map dist/map.json --place ${quoteForShell(placeId)} --build ${quoteForShell(buildId)}`
   return (
     <>
       <p>Publish a map, with a key that has the scope maps:write:</p>
       <pre>
-        ingest publish-map dist/map.json --place {quoteForShell(placeId)} --build {quoteForShell(buildId)}
+        <Value text={command} isMultiline />
       </pre>
     </>
   )

@@ -3,6 +3,7 @@ import type { RecentRejections } from '../../api/bodies.ts'
 import { formatCount, formatCountOf } from '../../format.ts'
 import { IssueName } from '../../parts/issue-name.tsx'
 import { Time } from '../../parts/time.tsx'
+import { Value } from '../../parts/value.tsx'
 import type { GroupName } from './rejections.ts'
 import './rejected.css'
 
@@ -33,7 +34,9 @@ function GroupLink({ group, isChosen, most }: { group: Group; isChosen: boolean;
       <strong class="number">{formatCount(count)}</strong>
       <span>
         <IssueName code={code} path={path} />
-        <span class="message">{message}</span>
+        <span class="message">
+          <Value text={message} />
+        </span>
       </span>
       <span class="last">
         last <Time at={lastAt} />

@@ -5,6 +5,7 @@ import { formatCount } from '../../format.ts'
 import { EventText } from '../../parts/event-detail.tsx'
 import { IssueName } from '../../parts/issue-name.tsx'
 import { Time } from '../../parts/time.tsx'
+import { Value } from '../../parts/value.tsx'
 import type { KeyedRejection } from './rejections.ts'
 import './rejected.css'
 
@@ -43,7 +44,13 @@ function RejectionDetails({ rejection }: { rejection: RecentRejection }) {
         <span class="muted" title="Position in its batch, from 0">
           index {index}
         </span>
-        {eventId === null ? <span class="muted">no valid id</span> : <code>{eventId}</code>}
+        {eventId === null ? (
+          <span class="muted">no valid id</span>
+        ) : (
+          <code>
+            <Value text={eventId} />
+          </code>
+        )}
         <IssueNames issues={issues} />
       </summary>
       {isOpen && <RejectionBody rejection={rejection} />}
@@ -72,13 +79,15 @@ function RejectionBody({ rejection: { eventId, issues, event } }: { rejection: R
       <ul class="issues">
         {issues.map(({ code, path, message }) => (
           <li key={`${code} ${path} ${message}`}>
-            <IssueName code={code} path={path} /> {message}
+            <IssueName code={code} path={path} /> <Value text={message} />
           </li>
         ))}
       </ul>
       {eventId !== null && (
         <p>
-          <a href={formatAddress(['find'], { id: eventId })}>Find {eventId}</a>{' '}
+          <a href={formatAddress(['find'], { id: eventId })}>
+            Find <Value text={eventId} />
+          </a>{' '}
           <span class="muted">shows whether an event with this id is stored.</span>
         </p>
       )}

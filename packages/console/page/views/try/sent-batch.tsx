@@ -3,6 +3,7 @@ import { formatCount } from '../../format.ts'
 import { CopyButton } from '../../parts/copy-button.tsx'
 import { IssueName } from '../../parts/issue-name.tsx'
 import { JsonText } from '../../parts/json-text.tsx'
+import { Value } from '../../parts/value.tsx'
 import type { BatchResponse } from './batch.ts'
 import { type EventOutcome, explainResponse, isJson, outcomesOf } from './explain-response.ts'
 
@@ -23,13 +24,13 @@ export function SentBatch({ sent, projectId, response }: SentBatchProps) {
     <>
       <p class="response-line" role="status">
         <strong class={isGood ? 'status accepted' : 'status refused'}>
-          {status} {statusText}
+          {status} <Value text={statusText} />
         </strong>
         <span>{formatCount(durationMs)} ms</span>
       </p>
       {explainResponse(response, projectId).map((sentence) => (
         <p key={sentence} class="explanation">
-          {sentence}
+          <Value text={sentence} />
         </p>
       ))}
       {outcomes && outcomes.length > 0 && <Outcomes outcomes={outcomes} />}
@@ -37,10 +38,20 @@ export function SentBatch({ sent, projectId, response }: SentBatchProps) {
         <h2>Body, indented</h2>
         <CopyButton text={body} what="body of the response" />
       </div>
-      {isJson(body) ? <JsonText text={body} /> : <pre>{body || '(empty)'}</pre>}
+      {isJson(body) ? (
+        <JsonText text={body} />
+      ) : (
+        <pre>
+          <Value text={body || '(empty)'} isMultiline />
+        </pre>
+      )}
       {requestId && (
         <p class="muted">
-          X-Request-Id <code>{requestId}</code>, as in the server's log
+          X-Request-Id{' '}
+          <code>
+            <Value text={requestId} />
+          </code>
+          , as in the server's log
         </p>
       )}
     </>
@@ -64,13 +75,13 @@ function Outcomes({ outcomes }: { outcomes: EventOutcome[] }) {
           <tr key={index}>
             <td class="number">{index}</td>
             <td class="mono">
-              {outcome === 'rejected' || eventId === null ? (eventId ?? '–') : <FindLink id={eventId} />}
+              {outcome === 'rejected' || eventId === null ? <Value text={eventId ?? '–'} /> : <FindLink id={eventId} />}
             </td>
             <td>
               <strong class={`outcome-${outcome.split(' ')[0]}`}>{outcome}</strong>
               {issues.map(({ code, path, message }) => (
                 <div key={`${code} ${path}`}>
-                  <IssueName code={code} path={path} /> {message}
+                  <IssueName code={code} path={path} /> <Value text={message} />
                 </div>
               ))}
             </td>
@@ -82,5 +93,9 @@ function Outcomes({ outcomes }: { outcomes: EventOutcome[] }) {
 }
 
 function FindLink({ id }: { id: string }) {
-  return <a href={formatAddress(['find'], { id })}>{id}</a>
+  return (
+    <a href={formatAddress(['find'], { id })}>
+      <Value text={id} />
+    </a>
+  )
 }

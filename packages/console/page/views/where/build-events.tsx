@@ -6,6 +6,7 @@ import type { Cell } from '../../heat/grid.ts'
 import type { CountedEvents, Selection } from '../../heat/heat-events.ts'
 import type { ScaleKind } from '../../heat/scale.ts'
 import { Notice } from '../../parts/notice.tsx'
+import { visibleText } from '../../visible-text.ts'
 import type { CallWorker } from '../../worker/call-worker.ts'
 import type { ReadProgress } from '../../worker/where-calls.ts'
 import { DensestCells, describeCounts } from './densest.tsx'
@@ -152,7 +153,7 @@ function PlaceChoice({
         <option value="">All places</option>
         {[...ids].map((id) => (
           <option key={id} value={id}>
-            {id} ({formatCountOf(places.find(({ name }) => name === id)?.count ?? 0, 'event')}
+            {visibleText(id)} ({formatCountOf(places.find(({ name }) => name === id)?.count ?? 0, 'event')}
             {maps.some((map) => map.placeId === id) ? '' : ', no map'})
           </option>
         ))}

@@ -1,12 +1,14 @@
 import { formatCount, formatCountOf } from '../../format.ts'
 import { type Cell, densestCells } from '../../heat/grid.ts'
 import type { CountedEvents, Selection } from '../../heat/heat-events.ts'
+import { Value } from '../../parts/value.tsx'
+import { visibleText } from '../../visible-text.ts'
 import { formatBounds, formatUnits } from './format-units.ts'
 
 /** Describes the map in a sentence. */
 export function describeCounts(counts: CountedEvents, { across, down }: Selection): string {
   const { selected, located, inside, counts: cells, max, cell } = counts
-  const both = `${formatCount(located)} of ${formatCountOf(selected, 'event')} have both ${across} and ${down}.`
+  const both = `${formatCount(located)} of ${formatCountOf(selected, 'event')} have both ${visibleText(across)} and ${visibleText(down)}.`
   if (located === 0) return both
   const filled = cells.reduce((sum, count) => sum + (count > 0 ? 1 : 0), 0)
   const where = inside === located ? 'All of them are' : `${formatCount(inside)} of them are`
@@ -38,8 +40,12 @@ export function DensestCells({
           <thead>
             <tr>
               <th class="number">Events</th>
-              <th class="number">{across}</th>
-              <th class="number">{down}</th>
+              <th class="number">
+                <Value text={across} />
+              </th>
+              <th class="number">
+                <Value text={down} />
+              </th>
               <th>Map</th>
             </tr>
           </thead>

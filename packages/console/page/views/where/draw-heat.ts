@@ -1,6 +1,7 @@
 import { type Cell, type Counts, cellAt } from '../../heat/grid.ts'
 import { colorAt, fraction, type ScaleKind, ticks } from '../../heat/scale.ts'
 import { boxOf, type Size, type Viewport } from '../../heat/viewport.ts'
+import { visibleText } from '../../visible-text.ts'
 import { formatUnits } from './format-units.ts'
 
 /** Space around the plot for the labels of its axes, in CSS pixels. */
@@ -140,12 +141,12 @@ function drawLabels(context: CanvasRenderingContext2D, picture: HeatPicture, toP
   context.fillStyle = theme.text
   context.textAlign = 'center'
   context.textBaseline = 'bottom'
-  context.fillText(names.across, margins.left + plotOf(size).width / 2, size.height - 4)
+  context.fillText(visibleText(names.across), margins.left + plotOf(size).width / 2, size.height - 4)
   context.save()
   context.translate(4, margins.top + plotOf(size).height / 2)
   context.rotate(-Math.PI / 2)
   context.textBaseline = 'top'
-  context.fillText(names.down, 0, 0)
+  context.fillText(visibleText(names.down), 0, 0)
   context.restore()
 }
 

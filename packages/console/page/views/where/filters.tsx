@@ -4,6 +4,8 @@ import type { EventSummary, Named } from '../../heat/heat-events.ts'
 import { lookedFor } from '../../heat/pairs.ts'
 import { parsePointer } from '../../json-pointer.ts'
 import { Notice } from '../../parts/notice.tsx'
+import { Value } from '../../parts/value.tsx'
+import { visibleText } from '../../visible-text.ts'
 import type { ReadProgress } from '../../worker/where-calls.ts'
 
 /** Chips: none pressed shows all types. */
@@ -28,7 +30,7 @@ export function TypeFilter({
       </button>
       {listed.map(({ name, count }) => (
         <button key={name} type="button" aria-pressed={chosen.includes(name)} onClick={() => toggle(name)}>
-          {name || 'no type'} <span class="muted">{formatCount(count)}</span>
+          <Value text={name || 'no type'} /> <span class="muted">{formatCount(count)}</span>
         </button>
       ))}
     </fieldset>
@@ -68,7 +70,7 @@ export function PairFilter({
         >
           {summary.pairs.map((pair) => (
             <option key={keyOf(pair)} value={keyOf(pair)}>
-              {pair.across} and {pair.down} ({formatCount(pair.count)})
+              {visibleText(pair.across)} and {visibleText(pair.down)} ({formatCount(pair.count)})
             </option>
           ))}
           <option value="">Other members…</option>
@@ -78,6 +80,9 @@ export function PairFilter({
     </>
   )
 }
+
+/** Whether a browser shows the whole text of an option that is to be typed as it is. */
+const isVisible = (pointer: string) => visibleText(pointer) === pointer
 
 const keyOf = ({ across, down }: PointerChoice) => `${across} ${down}`
 
@@ -118,7 +123,7 @@ function PointerForm({
         </label>
       ))}
       <datalist id="pointers">
-        {pointers.map((pointer) => (
+        {pointers.filter(isVisible).map((pointer) => (
           <option key={pointer} value={pointer} />
         ))}
       </datalist>
@@ -149,7 +154,10 @@ export function NoCoordinates({
       <ul class="members">
         {progress.example.map(({ pointer, kind }) => (
           <li key={pointer}>
-            <code>{pointer}</code> <span class="muted">{kind}</span>
+            <code>
+              <Value text={pointer} />
+            </code>{' '}
+            <span class="muted">{kind}</span>
           </li>
         ))}
       </ul>

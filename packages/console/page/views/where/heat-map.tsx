@@ -4,6 +4,7 @@ import { type Cell, cellAt, gridOf } from '../../heat/grid.ts'
 import type { CountedEvents, Selection } from '../../heat/heat-events.ts'
 import type { ScaleKind } from '../../heat/scale.ts'
 import { around, type Box, boxOf, fit, pan, type Size, type Viewport, zoom } from '../../heat/viewport.ts'
+import { Value } from '../../parts/value.tsx'
 import type { CallWorker } from '../../worker/call-worker.ts'
 import type { FoundParts } from '../../worker/where-calls.ts'
 import { cellUnder, drawHeat, heatImage, plotOf, toPlot } from './draw-heat.ts'
@@ -207,8 +208,8 @@ function nextCell(
 function describeCell({ left, right, top, bottom, count }: Cell, { across, down }: Selection) {
   return (
     <>
-      <strong>{formatCountOf(count, 'event')}</strong> at {nameOf(across)} {formatBounds(left, right)}, {nameOf(down)}{' '}
-      {formatBounds(top, bottom)}
+      <strong>{formatCountOf(count, 'event')}</strong> at <Value text={nameOf(across)} /> {formatBounds(left, right)},{' '}
+      <Value text={nameOf(down)} /> {formatBounds(top, bottom)}
     </>
   )
 }

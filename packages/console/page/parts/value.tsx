@@ -1,0 +1,47 @@
+import type { TargetedClipboardEvent } from 'preact'
+import { useMemo } from 'preact/hooks'
+import { splitHidden } from '../visible-text.ts'
+import './value.css'
+
+/** More elements take a noticeable pause to render. */
+const escapesMax = 1_000
+
+interface ValueProps {
+  text: string
+  /** Whether line breaks and tabs stay as they are. */
+  isMultiline?: boolean
+}
+
+/**
+ * A text of others, such as an id: it cannot reorder what is around it, and its hidden characters are shown as escapes.
+ * A selection of it is copied with the characters themselves, unless there are more than a thousand.
+ */
+export function Value(props: ValueProps) {
+  return (
+    <bdi onCopy={copyExactly}>
+      <VisibleText {...props} />
+    </bdi>
+  )
+}
+
+/** The same in an element that isolates it. */
+export function VisibleText({ text, isMultiline = false }: ValueProps) {
+  const parts = useMemo(() => splitHidden(text, isMultiline), [text, isMultiline])
+  if (parts.length > 2 * escapesMax) return <>{parts.map(({ text }) => text).join('')}</>
+  return <>{parts.map(({ text, isEscape }) => (isEscape ? <span class="escape">{text}</span> : text))}</>
+}
+
+/** Copies the selection, if it is within the element, with hidden characters instead of their escapes. */
+export function copyExactly(event: TargetedClipboardEvent<HTMLElement>): void {
+  const selection = getSelection()
+  if (!selection?.rangeCount || !event.clipboardData) return
+  const range = selection.getRangeAt(0)
+  if (!event.currentTarget.contains(range.commonAncestorContainer)) return
+  const copied = range.cloneContents()
+  for (const part of copied.querySelectorAll('.escape')) {
+    // one that is selected in part is copied as it is
+    if (/^(\\u[\da-f]{4})+$/.test(part.textContent)) part.textContent = JSON.parse(`"${part.textContent}"`)
+  }
+  event.clipboardData.setData('text/plain', copied.textContent ?? '')
+  event.preventDefault()
+}
