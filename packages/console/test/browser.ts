@@ -128,6 +128,12 @@ export async function waitForText(page: Page, text: string): Promise<void> {
   await page.waitForSelector(`::-p-text(${text})`, { visible: true })
 }
 
+/** Chooses from a combobox by the text of the option, or a part of it that no other has. */
+export async function chooseOption(page: Page, label: string, text: string): Promise<void> {
+  await page.locator(`::-p-aria(${label}[role="combobox"])`).click()
+  await page.locator(`[role=listbox]:not([hidden] *) ::-p-text(${text})`).click()
+}
+
 /** Ends the pause before the next attempt, unless it is over already. */
 export async function tryNow(page: Page): Promise<void> {
   await page.evaluate(() => document.querySelector<HTMLElement>('.banner button')?.click())

@@ -5,8 +5,8 @@ import type { Api } from '../api/api.ts'
 import type { Build, BuildPage, MapPage } from '../api/bodies.ts'
 import { useLoaded } from '../api/use-api.ts'
 import { formatCountOf } from '../format.ts'
+import { Combobox } from '../parts/combobox.tsx'
 import { Content, Notice } from '../parts/notice.tsx'
-import { visibleText } from '../visible-text.ts'
 import { useWorker } from '../worker/use-worker.ts'
 import { BuildEvents } from './where/build-events.tsx'
 import { formatWhere, parseWhere, type WhereAddress } from './where/where-address.ts'
@@ -71,20 +71,17 @@ function FrozenBuild({ build: { buildId, frozenAt }, where, buildChoice }: Froze
 }
 
 function BuildChoice({ list, isCut, build }: { list: readonly Build[]; isCut: boolean; build: AnyBuild }) {
-  const isListed = list.some(({ buildId }) => buildId === build.buildId)
   return (
     <>
-      <label>
-        Build
-        <select value={build.buildId} onChange={({ currentTarget }) => go({ buildId: currentTarget.value, types: [] })}>
-          {!isListed && <option value={build.buildId}>{visibleText(build.buildId)}</option>}
-          {list.map(({ buildId, frozenAt, maps }) => (
-            <option key={buildId} value={buildId}>
-              {visibleText(buildId)} ({frozenAt === null ? 'open, no events' : formatCountOf(maps, 'map')})
-            </option>
-          ))}
-        </select>
-      </label>
+      <Combobox
+        label="Build"
+        value={build.buildId}
+        options={list.map(({ buildId, frozenAt, maps }) => ({
+          value: buildId,
+          detail: frozenAt === null ? 'open, no events' : formatCountOf(maps, 'map'),
+        }))}
+        onChoose={(buildId) => go({ buildId, types: [] })}
+      />
       {isCut && (
         <p class="hint">The first 1,000 builds by name are listed: open others by their address, #/where?build=…</p>
       )}

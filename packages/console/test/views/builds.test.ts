@@ -6,7 +6,7 @@ import type { Page } from 'puppeteer-core'
 import t from 'tap'
 import { fit, type Viewport } from '../../page/heat/viewport.ts'
 import { margins, plotOf } from '../../page/views/where/draw-heat.ts'
-import { checkAccessibility, openBrowser, serverGone, tryNow, waitForText } from '../browser.ts'
+import { checkAccessibility, chooseOption, openBrowser, serverGone, tryNow, waitForText } from '../browser.ts'
 import { projectId, startConsole } from '../served-console.ts'
 import { town, townEvents } from './town.ts'
 
@@ -317,7 +317,7 @@ browserTest('events are counted by cell over the parts of the map', async (t, op
   await page.locator('.types button:nth-of-type(3)').click()
   await waitForLabel(page, '3 of 3 events')
   t.match(await page.evaluate('location.hash'), /^#\/where\?build=2026\.11\.20&type=shot$/)
-  await page.select('::-p-aria(Place)', '')
+  await chooseOption(page, 'Place', 'All places')
   await waitForLabel(page, '8 of 8 events')
   const requestsBefore = requests.length
   await click(page, 'All types')
@@ -355,6 +355,51 @@ browserTest('the map is used by keys, and an address is shared', async (t, openP
   await waitForLabel(page, '5 of 5 events have both /screen/left and /screen/top')
   await waitForText(page, 'Choose a place')
   await checkAccessibility(page)
+})
+
+browserTest('a build is chosen by keyboard from a list that typing shortens', async (t, openPage) => {
+  const { url, key, project } = await startConsole(t)
+  for (let build = 1000; build < 1120; build++) await freeze(project, `build-${build}`)
+  const { page } = await openPage({ url: `${url}#/where?build=build-1103`, key, width: 380, colorScheme: 'dark' })
+  const field = '::-p-aria(Build[role="combobox"])'
+  await page.waitForSelector(field)
+  const state = () =>
+    page.$eval(field, (input) => ({
+      value: (input as HTMLInputElement).value,
+      isOpen: input.ariaExpanded,
+      active: document.getElementById(input.getAttribute('aria-activedescendant') ?? '')?.textContent,
+    }))
+  t.match(await state(), { value: 'build-1103', isOpen: 'false', active: undefined })
+  await page.focus(field)
+  await page.keyboard.press('ArrowDown')
+  await waitForText(page, 'The first 100: type to find others.')
+  t.match(await state(), { isOpen: 'true', active: 'build-1103 0 maps' })
+  const next = await page.$eval('[aria-selected=true]', (option) => option.nextElementSibling?.textContent)
+  await page.keyboard.press('ArrowDown')
+  t.match(await state(), { active: next })
+  const heights = await page.$$eval('[role=option]', (options) => options.map(({ clientHeight }) => clientHeight))
+  t.ok(Math.min(...heights) >= 24, 'options are large enough to touch')
+  t.equal(await page.evaluate('document.documentElement.scrollWidth'), 380)
+  await checkAccessibility(page, 'combobox')
+  await page.keyboard.press('Escape')
+  t.match(await state(), { value: 'build-1103', isOpen: 'false' }, 'nothing is chosen')
+
+  await page.keyboard.type('BUILD-111')
+  await page.waitForFunction(() => document.querySelectorAll('[role=option]').length === 10)
+  await press(page, 'ArrowDown', 'ArrowDown')
+  const chosen = (await state()).active?.split(' ')[0]
+  await press(page, 'Enter')
+  await page.waitForFunction((build) => location.hash.includes(`build=${build}`), {}, chosen)
+  await waitForText(page, '1 event read')
+  await page.focus(field)
+  await page.keyboard.type('nothing')
+  await waitForText(page, 'Nothing matches.')
+  await page.keyboard.press('Tab')
+  t.match(await state(), { value: chosen, isOpen: 'false' }, 'text that is not in the list is dropped')
+  await page.focus(field)
+  await page.keyboard.type('build-1042')
+  await press(page, 'Enter')
+  await page.waitForFunction(() => location.hash.includes('build=build-1042'))
 })
 
 browserTest('what there is not is said', async (t, openPage) => {

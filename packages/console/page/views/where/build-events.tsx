@@ -5,8 +5,8 @@ import { formatCountOf } from '../../format.ts'
 import type { Cell } from '../../heat/grid.ts'
 import type { CountedEvents, Selection } from '../../heat/heat-events.ts'
 import type { ScaleKind } from '../../heat/scale.ts'
+import { Combobox } from '../../parts/combobox.tsx'
 import { Notice } from '../../parts/notice.tsx'
-import { visibleText } from '../../visible-text.ts'
 import type { CallWorker } from '../../worker/call-worker.ts'
 import type { ReadProgress } from '../../worker/where-calls.ts'
 import { DensestCells, describeCounts } from './densest.tsx'
@@ -146,18 +146,15 @@ function PlaceChoice({
 }) {
   const ids = new Set([...maps.map((map) => map.placeId), ...places.map(({ name }) => name)])
   if (placeId !== undefined) ids.add(placeId)
+  const describe = (id: string) =>
+    formatCountOf(places.find(({ name }) => name === id)?.count ?? 0, 'event') +
+    (maps.some((map) => map.placeId === id) ? '' : ', no map')
   return (
-    <label>
-      Place
-      <select value={placeId ?? ''} onChange={({ currentTarget }) => onChoose(currentTarget.value)}>
-        <option value="">All places</option>
-        {[...ids].map((id) => (
-          <option key={id} value={id}>
-            {visibleText(id)} ({formatCountOf(places.find(({ name }) => name === id)?.count ?? 0, 'event')}
-            {maps.some((map) => map.placeId === id) ? '' : ', no map'})
-          </option>
-        ))}
-      </select>
-    </label>
+    <Combobox
+      label="Place"
+      value={placeId ?? ''}
+      options={[{ value: '', label: 'All places' }, ...[...ids].map((id) => ({ value: id, detail: describe(id) }))]}
+      onChoose={onChoose}
+    />
   )
 }

@@ -3,6 +3,7 @@ import { formatCount, formatCountOf } from '../../format.ts'
 import type { EventSummary, Named } from '../../heat/heat-events.ts'
 import { lookedFor } from '../../heat/pairs.ts'
 import { parsePointer } from '../../json-pointer.ts'
+import { Combobox } from '../../parts/combobox.tsx'
 import { Notice } from '../../parts/notice.tsx'
 import { Value } from '../../parts/value.tsx'
 import { visibleText } from '../../visible-text.ts'
@@ -58,24 +59,23 @@ export function PairFilter({
   const [isOpen, setOpen] = useState(!isFound)
   return (
     <>
-      <label>
-        Coordinates
-        <select
-          value={isOpen ? '' : keyOf(chosen)}
-          onChange={({ currentTarget }) => {
-            const pair = summary.pairs.find((pair) => keyOf(pair) === currentTarget.value)
-            setOpen(!pair)
-            if (pair) onChoose({ across: pair.across, down: pair.down })
-          }}
-        >
-          {summary.pairs.map((pair) => (
-            <option key={keyOf(pair)} value={keyOf(pair)}>
-              {visibleText(pair.across)} and {visibleText(pair.down)} ({formatCount(pair.count)})
-            </option>
-          ))}
-          <option value="">Other members…</option>
-        </select>
-      </label>
+      <Combobox
+        label="Coordinates"
+        value={isOpen ? '' : keyOf(chosen)}
+        options={[
+          ...summary.pairs.map((pair) => ({
+            value: keyOf(pair),
+            label: `${pair.across} and ${pair.down}`,
+            detail: formatCount(pair.count),
+          })),
+          { value: '', label: 'Other members…' },
+        ]}
+        onChoose={(key) => {
+          const pair = summary.pairs.find((pair) => keyOf(pair) === key)
+          setOpen(!pair)
+          if (pair) onChoose({ across: pair.across, down: pair.down })
+        }}
+      />
       {isOpen && <PointerForm pointers={summary.pointers} {...{ chosen, onChoose }} />}
     </>
   )
