@@ -3,7 +3,7 @@ import { eventChecks } from './ingest/events.ts'
 import type { IngestCheck } from './ingest/ingest-check.ts'
 import { publishingChecks } from './ingest/maps.ts'
 import { readingChecks } from './ingest/reading.ts'
-import { activityChecks } from './store/activity.ts'
+import { activityChecks, durableActivityChecks, raceActivityChecks } from './store/activity.ts'
 import { appendChecks } from './store/append.ts'
 import { chunkChecks } from './store/chunks.ts'
 import { consumerChecks, raceConsumerChecks } from './store/consumers.ts'
@@ -50,7 +50,7 @@ export const storeChecks: readonly StoreCheck[] = [
   ...activityChecks,
   ...mapChecks,
   ...chunkChecks,
-  ...[...raceChecks, ...raceEraseChecks, ...raceConsumerChecks].map(withOneHandle),
+  ...[...raceChecks, ...raceEraseChecks, ...raceConsumerChecks, ...raceActivityChecks].map(withOneHandle),
   ...measureChecks,
   ...closeChecks,
 ]
@@ -60,12 +60,17 @@ export const sharedStoreChecks: readonly SharedStoreCheck[] = [
   ...raceChecks,
   ...raceEraseChecks,
   ...raceConsumerChecks,
+  ...raceActivityChecks,
   ...handleChecks,
   ...handleEraseChecks,
 ]
 
 /** What a store also promises if it outlives its process. */
-export const durableStoreChecks: readonly DurableStoreCheck[] = [...durableChecks, ...durableEraseChecks]
+export const durableStoreChecks: readonly DurableStoreCheck[] = [
+  ...durableChecks,
+  ...durableEraseChecks,
+  ...durableActivityChecks,
+]
 
 /** What a store also promises if its backups can be restored: by the store, and by hand if operators may do so. */
 export const restoreChecks: readonly RestoreCheck[] = backupChecks

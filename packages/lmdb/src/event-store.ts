@@ -12,7 +12,7 @@ import {
 import { column, countEvents, encodeEvents, hashId, wordsPerEvent } from '@ingest/core/internal'
 import type { LmdbIdentity } from './environment/identity.ts'
 import type { Fingerprint } from './ids/fingerprint.ts'
-import { countAfter, countSince, readActivity } from './log/activity.ts'
+import { countAfter, countSince, readTimes } from './log/counts.ts'
 import type { EventLog, EventLogTables, ListedRecord, LoggedEvent, SlicedReads } from './log/event-log.ts'
 import type { ReadStep } from './log/read-steps.ts'
 import { isTombstone, type Position, parseEventId } from './log/record.ts'
@@ -114,7 +114,7 @@ export function createEventStore(options: EventStoreOptions): Omit<EventStore, '
     async totals(projectId) {
       return readLog(projectId, { events: 0, batches: 0, bytes: 0 }, (project) => ({
         ...log.totals(project),
-        ...readActivity(log, project),
+        ...readTimes(log, project),
       }))
     },
 

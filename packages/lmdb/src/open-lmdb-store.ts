@@ -2,7 +2,8 @@ import { realpathSync } from 'node:fs'
 import { join, resolve } from 'node:path'
 import { isMainThread } from 'node:worker_threads'
 import { IngestError, type Store, type StoreCommit } from '@ingest/core'
-import { createOperations, memoryActivityStore } from '@ingest/core/internal'
+import { createOperations } from '@ingest/core/internal'
+import { createActivityStore } from './activity-store.ts'
 import { checkRestoreFinished } from './backup/restore-lmdb-store.ts'
 import { type ChunkBlobs, openChunkBlobs } from './chunks/chunk-blobs.ts'
 import { createConsumerStore } from './consumer-store.ts'
@@ -33,6 +34,7 @@ import { createMeasure } from './measure.ts'
 import { createProjectStore } from './project-store.ts'
 import { purge } from './purge.ts'
 import { createSnapshotReader } from './read-snapshot.ts'
+import { openActivity } from './tables/activity.ts'
 import { openConsumers } from './tables/consumers.ts'
 import { createManifestCache } from './tables/manifest-cache.ts'
 import { openMapTables } from './tables/maps.ts'
@@ -189,6 +191,7 @@ async function openStore(
   const { onFatal = () => {}, commitTimeoutMs: timeoutMs = commitTimeoutMsDefault, onRebuild = () => {} } = options
   const projects = openProjects(environment.table)
   const consumers = openConsumers(environment.table)
+  const activityTable = openActivity(environment.table)
   const tables = openEventLogTables(environment.table)
   const maps = openMapTables(environment.table, () => {}, createManifestCache())
   const blobTable = chunkEnvironment.table('bytes')
@@ -242,7 +245,12 @@ async function openStore(
     slicedReads,
     checkOpen,
   })
-  const { activity, ...activityWrites } = memoryActivityStore(checkOpen)
+  const { activity, ...activityWrites } = createActivityStore({
+    activity: activityTable,
+    writer,
+    slicedReads,
+    checkOpen,
+  })
   let closing: Promise<void> | undefined
 
   const tracked: Omit<Store, 'activity' | 'close' | 'hashKey' | 'watchCommits'> = operations.trackAll({

@@ -1,4 +1,13 @@
-import type { ConsumerRecord, Digest, MapSlot, Project, ReadOptions, Store, StoredEvent } from '@ingest/core'
+import type {
+  ActivityRow,
+  ConsumerRecord,
+  Digest,
+  MapSlot,
+  Project,
+  ReadOptions,
+  Store,
+  StoredEvent,
+} from '@ingest/core'
 import { startStoreProcess } from './store-process.ts'
 
 /** What a decision about a map is made on. */
@@ -42,13 +51,16 @@ export async function openInProcess(directory: string): Promise<Store> {
     [
       ...['append', 'known', 'find', 'lastCursor', 'totals', 'countSince', 'map', 'maps', 'builds', 'putChunk'],
       ...['readChunk', 'sweepMaps', 'pendingTotals', 'project', 'projects', 'check', 'erase', 'expire', 'purge'],
-      ...['consumers', 'consumerProjects', 'countAfter'],
+      ...['consumers', 'consumerProjects', 'countAfter', 'putActivity', 'expireActivity'],
     ].map((method) => [method, (...args: unknown[]) => child.operate(method, ...args)]),
-  ) as unknown as Omit<Store, 'read' | 'updateConsumers' | 'updateMap' | 'updateProject' | 'close'>
+  ) as unknown as Omit<Store, 'read' | 'activity' | 'updateConsumers' | 'updateMap' | 'updateProject' | 'close'>
 
   return {
     ...operations,
     read,
+    async *activity(projectId, range) {
+      yield* await child.operate<ActivityRow[]>('activity', projectId, range)
+    },
     async updateMap(key, chunks, decide) {
       for (let state: MapState | undefined; ; ) {
         const decision = state && decide(state.slot, state.present)

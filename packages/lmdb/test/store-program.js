@@ -117,6 +117,11 @@ async function operate(method, args) {
       for await (const event of store.read(args[0], args[1])) events.push(event)
       return events
     }
+    case 'activity': {
+      const rows = []
+      for await (const row of store.activity(args[0], args[1])) rows.push(row)
+      return rows
+    }
     case 'compareMap': {
       const [key, chunks, expected, contents] = args
       return store.updateMap(key, chunks, (slot, present) =>

@@ -1,7 +1,15 @@
 import assert from 'node:assert/strict'
 import type { ActivityRow, ActivitySpan, ActivityToPut, Store } from '@ingest/core'
 import { batchOf, event } from './sample-events.ts'
-import { check, range, type StoreCheck } from './store-check.ts'
+import {
+  check,
+  type DurableStoreCheck,
+  durableCheck,
+  range,
+  type SharedStoreCheck,
+  type StoreCheck,
+  sharedCheck,
+} from './store-check.ts'
 
 const minuteMs = 60_000
 const hourMs = 60 * minuteMs
@@ -11,17 +19,23 @@ export const activityChecks: readonly StoreCheck[] = [
   check('activity rows are read in the order of their times, then of their writers', async (store) => {
     assert.deepEqual(await rowsOf(store), [])
     await store.putActivity([])
-    await store.putActivity([row(9, 'ff'), row(10, '0a'), row(2, '0a'), row(9, '0a')])
-    await store.putActivity([row(9, '9f'), row(10, '00'), row(1, 'ff')])
+    await store.putActivity([activityRow(9, 'ff'), activityRow(10, '0a'), activityRow(2, '0a'), activityRow(9, '0a')])
+    await store.putActivity([activityRow(9, '9f'), activityRow(10, '00'), activityRow(1, 'ff')])
     assert.deepEqual(keysOf(await rowsOf(store)), ['1 ff', '2 0a', '9 0a', '9 9f', '9 ff', '10 00', '10 0a'])
   }),
 
   check('an activity row with the same project, span, time and writer is replaced, and no other', async (store) => {
-    const others = [row(1), row(3), row(2, 'other'), row(2, 'w', { projectId: 'q' }), row(0, 'w', { span: 'hour' })]
-    await store.putActivity([...others, row(2)])
+    const others = [
+      activityRow(1),
+      activityRow(3),
+      activityRow(2, 'other'),
+      activityRow(2, 'w', { projectId: 'q' }),
+      activityRow(0, 'w', { span: 'hour' }),
+    ]
+    await store.putActivity([...others, activityRow(2)])
     for (const body of ['{"n":1}', `{"fill":"${'x'.repeat(9_000)}"}`, '{}', '{"n":2}']) {
-      await store.putActivity([row(2, 'w', { body })])
-      assert.deepEqual((await rowsOf(store)).find(isOf(row(2)))?.body, body)
+      await store.putActivity([activityRow(2, 'w', { body })])
+      assert.deepEqual((await rowsOf(store)).find(isOf(activityRow(2)))?.body, body)
     }
     assert.deepEqual(keysOf(await rowsOf(store)), ['1 w', '2 other', '2 w', '3 w'])
     for (const other of others) {
@@ -31,7 +45,7 @@ export const activityChecks: readonly StoreCheck[] = [
   }),
 
   check('a range of activity has its start and not its end', async (store) => {
-    await store.putActivity(range(6).flatMap((at) => [row(at, 'a'), row(at, 'b')]))
+    await store.putActivity(range(6).flatMap((at) => [activityRow(at, 'a'), activityRow(at, 'b')]))
     for (const [from, to] of [
       [0, 6],
       [2, 4],
@@ -50,8 +64,8 @@ export const activityChecks: readonly StoreCheck[] = [
   }),
 
   check('activity of minutes and of hours is apart, also at the same time', async (store) => {
-    const minutes = [0, 60, 61].map((at) => row(at, 'w', { body: '"minute"' }))
-    const hours = [0, 60, 120].map((at) => row(at, 'w', { span: 'hour', body: '"hour"' }))
+    const minutes = [0, 60, 61].map((at) => activityRow(at, 'w', { body: '"minute"' }))
+    const hours = [0, 60, 120].map((at) => activityRow(at, 'w', { span: 'hour', body: '"hour"' }))
     await store.putActivity([...minutes, ...hours])
     const spans = [
       ['minute', minutes],
@@ -62,7 +76,7 @@ export const activityChecks: readonly StoreCheck[] = [
 
   check('activity of projects is apart, also if the id of one begins with that of another', async (store) => {
     const projectIds = ['p', 'p0', 'p.', 'P', 'pp', 'p-p']
-    const rowOf = (projectId: string) => row(1, 'w', { projectId, body: JSON.stringify(projectId) })
+    const rowOf = (projectId: string) => activityRow(1, 'w', { projectId, body: JSON.stringify(projectId) })
     await store.putActivity(projectIds.map(rowOf))
     for (const projectId of projectIds) {
       assert.deepEqual(await rowsOf(store, { projectId }), shown([rowOf(projectId)]))
@@ -71,13 +85,13 @@ export const activityChecks: readonly StoreCheck[] = [
   }),
 
   check('activity makes no project, and stays when the first event does', async (store) => {
-    await store.putActivity([row(1), row(1, 'w', { projectId: 'rejected' })])
+    await store.putActivity([activityRow(1), activityRow(1, 'w', { projectId: 'rejected' })])
     assert.deepEqual(await store.projects(), [])
     assert.equal(await store.project('p'), undefined)
     assert.deepEqual(await store.totals('p'), { events: 0, batches: 0, bytes: 0 })
     await store.append('p', batchOf([event('a')]))
     assert.deepEqual(await store.projects(), ['p'])
-    await store.putActivity([row(2)])
+    await store.putActivity([activityRow(2)])
     assert.deepEqual(keysOf(await rowsOf(store)), ['1 w', '2 w'])
     assert.deepEqual(keysOf(await rowsOf(store, { projectId: 'rejected' })), ['1 w'])
   }),
@@ -85,7 +99,9 @@ export const activityChecks: readonly StoreCheck[] = [
   check('the body of an activity row is returned as it is, up to its limit, with 256 rows at once', async (store) => {
     const bodies = ['""', '"\u20ac \ud83d\ude00 \u202e \u2028"', '"\\u0000 \\ud800"', `"${'\u00e9'.repeat(32_767)}"`]
     assert.equal(Buffer.byteLength(bodies.at(-1) as string), 65_536)
-    const rows = range(256).map((i) => row(i, 'w', { projectId: `p-${i % 100}`, body: bodies[i % 4] as string }))
+    const rows = range(256).map((i) =>
+      activityRow(i, 'w', { projectId: `p-${i % 100}`, body: bodies[i % 4] as string }),
+    )
     await store.putActivity(rows)
     for (const i of range(100)) {
       const projectId = `p-${i}`
@@ -99,8 +115,8 @@ export const activityChecks: readonly StoreCheck[] = [
     const projects = ['p', 'silent', 'rejected']
     await store.append('p', batchOf([event('a')]))
     const rows = projects.flatMap((projectId) => [
-      ...range(200).flatMap((at) => [row(at, 'a', { projectId }), row(at, 'b', { projectId })]),
-      ...range(4).map((hour) => row(hour * 60, 'a', { projectId, span: 'hour' })),
+      ...range(200).flatMap((at) => [activityRow(at, 'a', { projectId }), activityRow(at, 'b', { projectId })]),
+      ...range(4).map((hour) => activityRow(hour * 60, 'a', { projectId, span: 'hour' })),
     ])
     for (const start of range(Math.ceil(rows.length / 256))) {
       await store.putActivity(rows.slice(start * 256, start * 256 + 256))
@@ -119,19 +135,19 @@ export const activityChecks: readonly StoreCheck[] = [
         }
       }
     }
-    await store.putActivity([row(0)])
+    await store.putActivity([activityRow(0)])
     assert.deepEqual(keysOf(await rowsOf(store, { to: 151 * minuteMs })), ['0 w', '150 a', '150 b'])
     assert.equal(await store.expireActivity(300 * minuteMs), rows.length - count + 1)
     assert.deepEqual(await rowsOf(store), [])
   }),
 
   check('a read of activity goes on in order while rows are written, replaced and expire', async (store) => {
-    for (const part of range(6)) await store.putActivity(range(200).map((i) => row(part * 200 + i)))
+    for (const part of range(6)) await store.putActivity(range(200).map((i) => activityRow(part * 200 + i)))
     const read: number[] = []
     for await (const { at } of store.activity('p', { span: 'minute', from: 0, to: 10_000 * minuteMs })) {
       read.push(at / minuteMs)
       if (read.length === 10) await store.expireActivity(5 * minuteMs)
-      if (read.length === 20) await store.putActivity([row(2), row(900, 'w', { body: '{}' })])
+      if (read.length === 20) await store.putActivity([activityRow(2), activityRow(900, 'w', { body: '{}' })])
     }
     const first = read.slice(0, 20)
     assert.deepEqual(first, range(20))
@@ -144,8 +160,85 @@ export const activityChecks: readonly StoreCheck[] = [
   }),
 ]
 
+export const raceActivityChecks: readonly SharedStoreCheck[] = [
+  sharedCheck('writers of the same projects, spans and times replace only their own rows', async (handles) => {
+    const projectIds = range(20).map((i) => `p-${i}`)
+    const rounds = 6
+    const rowsIn = (round: number, h: number) =>
+      projectIds.flatMap((projectId) => [
+        activityRow(round, `${h}`, { projectId, body: `"${h}-${round}"` }),
+        activityRow(0, `${h}`, { projectId, span: 'hour', body: `"${h}-${round}"` }),
+      ])
+    await Promise.all(
+      handles.map(async (store, h) => {
+        // each handle has another order
+        for (const round of range(rounds)) {
+          const rows = rowsIn(round, h)
+          await store.putActivity([...rows.slice(h * 10), ...rows.slice(0, h * 10)])
+          await store.append('p-0', batchOf([event(`${h}-${round}`)]))
+        }
+      }),
+    )
+    const writers = range(handles.length)
+    for (const store of handles) {
+      for (const projectId of projectIds) {
+        const minutes = range(rounds).flatMap((at) => writers.map((h) => [at * minuteMs, `"${h}-${at}"`]))
+        const read = (await rowsOf(store, { projectId })).map(({ at, body }) => [at, body])
+        assert.deepEqual(read, minutes)
+        const hours = (await rowsOf(store, { projectId, span: 'hour' })).map(({ body }) => body)
+        const last = writers.map((h) => `"${h}-${rounds - 1}"`)
+        assert.deepEqual(hours, last)
+      }
+    }
+  }),
+
+  sharedCheck('of concurrent expiries of activity, through all handles, one counts each row', async (handles) => {
+    const [a] = handles
+    await a.expireActivity(0)
+    for (const part of range(3)) {
+      await a.putActivity(range(250).map((i) => activityRow(i, `${part}`, { projectId: `p-${i % 5}` })))
+    }
+    const expiries = [...handles, ...handles].map((store) => store.expireActivity(200 * minuteMs))
+    const later = activityRow(300, 'later')
+    await a.putActivity([later])
+    const counts = await Promise.all(expiries)
+    const sum = counts.reduce((total, count) => total + count, 0)
+    assert.equal(sum, 3 * 200)
+    for (const store of handles) {
+      assert.equal(await store.expireActivity(200 * minuteMs), 0)
+      assert.deepEqual(await rowsOf(store), shown([later]))
+      for (const i of range(5)) assert.equal((await rowsOf(store, { projectId: `p-${i}` })).length, 3 * 10)
+    }
+  }),
+]
+
+export const durableActivityChecks: readonly DurableStoreCheck[] = [
+  durableCheck('activity survives a close, and what has expired does not come back', async (store, reopen) => {
+    const rows = range(40).flatMap((at) => ['p', 'rejected'].map((projectId) => activityRow(at, 'w', { projectId })))
+    await store.putActivity(rows)
+    await store.putActivity([activityRow(0, 'w', { span: 'hour', body: '"before"' })])
+    await store.putActivity([
+      activityRow(0, 'w', { span: 'hour', body: '"after"' }),
+      activityRow(20, 'w', { body: '"after"' }),
+    ])
+    await store.expireActivity(10 * minuteMs)
+    await store.putActivity([activityRow(0, 'w', { span: 'hour', body: '"after"' })])
+    const before = await rowsOf(store)
+    assert.equal(before.length, 30)
+    const reopened = await reopen()
+    assert.deepEqual(await rowsOf(reopened), before)
+    assert.equal((await rowsOf(reopened, { projectId: 'rejected' })).length, 30)
+    assert.deepEqual(
+      (await rowsOf(reopened, { span: 'hour' })).map(({ body }) => body),
+      ['"after"'],
+    )
+    await reopened.putActivity([activityRow(39, 'w', { body: '"again"' })])
+    assert.equal((await rowsOf(reopened)).at(-1)?.body, '"again"')
+  }),
+]
+
 /** A row at so many minutes. */
-function row(minutes: number, writer = 'w', other: Partial<ActivityToPut> = {}): ActivityToPut {
+export function activityRow(minutes: number, writer = 'w', other: Partial<ActivityToPut> = {}): ActivityToPut {
   const at = minutes * minuteMs
   return { projectId: 'p', span: 'minute', at, writer: idOf(writer), body: JSON.stringify([minutes, writer]), ...other }
 }
@@ -170,7 +263,7 @@ function keysOf(rows: readonly ActivityRow[]): string[] {
   return rows.map(({ at, writer }) => `${at / minuteMs} ${Buffer.from(writer.replace(/(00)+$/, ''), 'hex')}`)
 }
 
-function shown(rows: readonly ActivityToPut[]): ActivityRow[] {
+export function shown(rows: readonly ActivityToPut[]): ActivityRow[] {
   return rows.map(({ at, writer, body }) => ({ at, writer, body }))
 }
 

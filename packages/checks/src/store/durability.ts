@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import { type Cursor, digestOf, IngestError, type Store, type StoredEvent } from '@ingest/core'
-import { rowsOf } from './activity.ts'
+import { activityRow, rowsOf, shown } from './activity.ts'
 import {
   addKey,
   appended,
@@ -238,6 +238,13 @@ export const backupChecks: readonly RestoreCheck[] = [
     },
   ),
 
+  restoreCheck('the activity in the backup is restored, and no later one', async ({ restored, reopen }) => {
+    const rows = [activityRow(0), activityRow(1)]
+    assert.deepEqual(await rowsOf(restored), shown(rows))
+    await restored.putActivity([activityRow(2)])
+    assert.deepEqual(await rowsOf(await reopen()), shown([...rows, activityRow(2)]))
+  }),
+
   restoreCheck('cursors of the restored store stay valid', async ({ restored, reopen }) => {
     const last = await restored.lastCursor('p')
     const empty = await restored.lastCursor('empty')
@@ -272,11 +279,13 @@ function restoreCheck(name: string, use: (state: Restored) => Promise<void>): Re
       try {
         const start = await store.lastCursor('p')
         await appendSome(store)
+        await store.putActivity([activityRow(0), activityRow(1)])
         const before = await readAll(store)
         await store.close()
         const restore = await backUp(store)
         store = await reopen(store)
         for (const i of range(4)) await store.append('p', batchOf([event(`lost-${i}`)]))
+        await store.putActivity([activityRow(1, 'lost'), activityRow(2, 'lost')])
         const lost = (await readAll(store)).slice(before.length).map(({ cursor }) => cursor)
         assert.equal(lost.length, 4)
         await store.close()

@@ -53,7 +53,7 @@ function formatReport({ lost, clampedRecords, mayHaveErased, ...saved }: RepairR
   }
   for (const projectId of lost.keysOf) lines.push(`lost: the keys of ${projectId}`)
   for (const table of lost.tables) lines.push(`lost: rows of the table ${table} that nothing else names`)
-  const isAll = lines.length === 0 ? '; nothing is lost' : ''
+  const isAll = lines.length === 0 ? '; nothing is lost but consumers and activity' : ''
   if (clampedRecords > 0) {
     const which = formatCount(clampedRecords, 'record')
     lines.push(`${which} had a time before that of the previous record, and got the latter`)

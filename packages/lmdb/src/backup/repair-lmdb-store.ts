@@ -24,9 +24,9 @@ const unlistedTables = ['projects', 'freezes', 'maps']
 
 /**
  * Saves every intact record of a damaged store in an empty or missing directory, with projects, keys, frozen builds and
- * the maps whose bytes are whole. Reads the files without LMDB, which crashes over damage, and never writes to them.
- * The saved store has the identity of the damaged one and a new epoch: earlier cursors are refused. It is verified and
- * durable before it gets its name.
+ * the maps whose bytes are whole, but neither consumers nor activity. Reads the files without LMDB, which crashes over
+ * damage, and never writes to them. The saved store has the identity of the damaged one and a new epoch: earlier cursors
+ * are refused. It is verified and durable before it gets its name.
  *
  * @throws {IngestError} `store-missing`; `store-locked` while a process has the store open; `store-damaged` if its
  *   identity is lost; `invalid-argument` for a target that is not empty or inside the store; `disk-full`

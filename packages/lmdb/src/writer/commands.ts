@@ -1,6 +1,7 @@
-import type { CompleteMap, Digest, Manifest, MapId, Project } from '@ingest/core'
+import type { ActivityToPut, CompleteMap, Digest, Manifest, MapId, Project } from '@ingest/core'
 import type { Rows } from '../environment/environment.ts'
 import type { TableName } from '../environment/schema.ts'
+import { type ActivityTable, openActivity } from '../tables/activity.ts'
 import type { ChunkTables, WrittenChunk } from '../tables/chunks.ts'
 import { type ConsumerTable, openConsumers } from '../tables/consumers.ts'
 import type { FoundMap } from '../tables/map-reader.ts'
@@ -11,8 +12,24 @@ import { openProjects, type Projects } from '../tables/projects.ts'
 /** A manifest to write, its chunks encoded by {@link encodeChunks}; one that the slot has is referred to by its role. */
 export type ManifestToPut = (Omit<Manifest, 'chunks'> & { chunks: Uint8Array }) | 'complete' | 'pending'
 
+/** What a command counts for while it is queued, in bytes. */
+export function bytesOf(command: Command): number {
+  const bodies = command.type === 'putActivity' ? command.rows : []
+  return commandBytes + rowBytes * rowCount(command) + bodies.reduce((sum, { body }) => sum + body.length, 0)
+}
+
+const commandBytes = 256
+const rowBytes = 256
+
+/** How many rows a command of many writes or looks up; 0 for others. */
+export function rowCount(command: Command): number {
+  if (command.type === 'putMap') return chunkCount(command)
+  if (command.type === 'putActivity') return command.rows.length
+  return command.type === 'removeActivity' ? command.keys.length : 0
+}
+
 /** How many chunks a command writes or looks up. */
-export function chunkCount({ complete, pending, digests, uploads }: PutMap): number {
+function chunkCount({ complete, pending, digests, uploads }: PutMap): number {
   const chunksOf = (manifest: ManifestToPut | undefined) =>
     typeof manifest === 'object' ? manifest.chunks.length / chunkRefBytes : 0
   const written = chunksOf(complete?.manifest) + chunksOf(pending?.manifest) + uploads.size
@@ -58,6 +75,9 @@ export interface CommandResults {
     command: { type: 'putConsumers'; projectId: string; before: string; after: string }
     result: boolean
   }
+  putActivity: { command: { type: 'putActivity'; rows: readonly ActivityToPut[] }; result: true }
+  /** Removes rows by their keys; returns how many there were. */
+  removeActivity: { command: { type: 'removeActivity'; keys: readonly Uint8Array[] }; result: number }
   /** `unreleased`: it is written, and `releaseChunks` has more to do. */
   putMap: { command: PutMap; result: 'written' | 'unreleased' | 'changed' }
   /** `changed` when the chunk's blob may be deleted. */
@@ -84,6 +104,7 @@ export type Command = CommandResults[CommandType]['command']
 export type CommandResult = CommandResults[CommandType]['result']
 
 export interface CommandTables {
+  activity: ActivityTable
   consumers: ConsumerTable
   maps: MapTables
   projects: Projects
@@ -91,11 +112,17 @@ export interface CommandTables {
 
 /** Opens the tables of all commands, which a transaction must not. */
 export function openCommandTables(table: (name: TableName) => Rows, onGarbage: () => void): CommandTables {
-  return { consumers: openConsumers(table), maps: openMapTables(table, onGarbage), projects: openProjects(table) }
+  return {
+    activity: openActivity(table),
+    consumers: openConsumers(table),
+    maps: openMapTables(table, onGarbage),
+    projects: openProjects(table),
+  }
 }
 
 /** Runs a command; only inside a write transaction. */
-export function runCommand({ consumers, maps, projects }: CommandTables, command: Command): CommandResult {
+export function runCommand(tables: CommandTables, command: Command): CommandResult {
+  const { activity, consumers, maps, projects } = tables
   switch (command.type) {
     case 'createProject':
       return projects.numberFor(command.projectId)
@@ -107,6 +134,11 @@ export function runCommand({ consumers, maps, projects }: CommandTables, command
       if (consumers.entry(command.projectId) !== command.before) return false
       consumers.put(command.projectId, command.after)
       return true
+    case 'putActivity':
+      for (const row of command.rows) activity.put(row)
+      return true
+    case 'removeActivity':
+      return command.keys.filter((key) => activity.remove(asBuffer(key))).length
     case 'putMap':
       return putMap(maps, command)
     case 'putChunk':

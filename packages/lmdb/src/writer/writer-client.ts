@@ -5,7 +5,7 @@ import type { Position } from '../log/record.ts'
 import { writerSlot } from '../threads/exit-guard.ts'
 import { type RequestClient, startRequestClient } from '../threads/request-client.ts'
 import type { Appended, BatchToAppend } from './append-batch.ts'
-import { type CommandResults, type CommandType, chunkCount, type PutMap } from './commands.ts'
+import { bytesOf, type CommandResults, type CommandType } from './commands.ts'
 import type { ErasureResults, ErasureType } from './erasures.ts'
 import type { FromWriter, WriterData, WriterRequest, WriterSize } from './writer.ts'
 
@@ -89,15 +89,12 @@ export async function startWriter(options: WriterOptions): Promise<Writer> {
       return thread.request({ type: 'locate', id: ++lastId, project, eventIds, fingerprints }, bytes)
     },
 
-    run(command) {
-      const bytes = command.type === 'putMap' ? commandBytes + chunkBytes * chunkCount(command as PutMap) : commandBytes
-      return thread.request({ type: 'command', id: ++lastId, command }, bytes)
-    },
+    run: (command) => thread.request({ type: 'command', id: ++lastId, command }, bytesOf(command)),
 
     lastSeen: () => Number(Atomics.load(seen, 0)),
     measure: () => thread.request({ type: 'measure', id: ++lastId }, 0),
     inFlight: thread.inFlight,
-    erasure: (step) => thread.request({ type: 'erasure', id: ++lastId, step }, commandBytes),
+    erasure: (step) => thread.request({ type: 'erasure', id: ++lastId, step }, erasureBytes),
 
     fail: thread.fail,
     failure: thread.failure,
@@ -106,6 +103,5 @@ export async function startWriter(options: WriterOptions): Promise<Writer> {
   }
 }
 
-/** What a command counts for while it is queued. */
-const commandBytes = 256
-const chunkBytes = 256
+/** What a step of erasing counts for while it is queued. */
+const erasureBytes = 256

@@ -19,7 +19,7 @@ import {
   type WriteThreadData,
 } from '../threads/request-loop.ts'
 import { type Appended, type BatchToAppend, createAppender } from './append-batch.ts'
-import { type Command, type CommandResult, chunkCount, openCommandTables, runCommand } from './commands.ts'
+import { type Command, type CommandResult, openCommandTables, rowCount, runCommand } from './commands.ts'
 import { createCommit } from './commit.ts'
 import { createErasures, type ErasureResult, type ErasureStep } from './erasures.ts'
 
@@ -193,14 +193,13 @@ function isExpiry(request: WriterRequest): boolean {
 
 /** Several expiries share a commit: each erases other records. */
 const expiryCost = batchBytesMax / 8
-/** The cost of a chunk of a manifest in a group: a transaction with 4,096 of them takes about as long as 16 MiB. */
-const chunkCost = 4096
+/** The cost of a row of a command in a group: a transaction with 4,096 chunks of manifests takes about as long as 16 MiB. */
+const rowCost = 4096
 
 function costOf(request: WriterRequest): number {
   if (request.type === 'append') return request.body.length
   if (isExpiry(request)) return expiryCost
   // alone: one that fails refuses no appends
   if (request.type === 'erasure') return batchBytesMax
-  if (isRead(request) || request.command.type !== 'putMap') return 0
-  return chunkCost * chunkCount(request.command)
+  return isRead(request) ? 0 : rowCost * rowCount(request.command)
 }

@@ -18,7 +18,7 @@ const turnRecordsMax = 64
  *
  * @throws {IngestError} `store-damaged`
  */
-export function readActivity(log: EventLog, project: number): { firstAt: number; lastAt: number } | undefined {
+export function readTimes(log: EventLog, project: number): { firstAt: number; lastAt: number } | undefined {
   const last = log.last(project)
   const [first] = log.records(project, 0, 1)
   if (!first || !last) return undefined

@@ -1,0 +1,62 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+import type { ActivityRow, ActivityStore } from '@ingest/core'
+import type { SlicedReads } from './log/event-log.ts'
+import type { ActivityTable } from './tables/activity.ts'
+import type { Writer } from './writer/writer-client.ts'
+
+export interface ActivityStoreOptions {
+  activity: ActivityTable
+  writer: Writer
+  slicedReads(projectId: string): SlicedReads
+  /** @throws {IngestError} `store-closed` */
+  checkOpen(): void
+}
+
+/** Rows of one step of a read. */
+const stepRowsMax = 32
+/** Rows that one transaction deletes. */
+const expiryRowsMax = 256
+
+export function createActivityStore(options: ActivityStoreOptions): ActivityStore {
+  const { activity: table, writer, slicedReads, checkOpen } = options
+
+  return {
+    async putActivity(rows) {
+      if (rows.length > 0) await writer.run({ type: 'putActivity', rows })
+    },
+
+    async *activity(projectId, range) {
+      checkOpen()
+      const { readSnapshot, nextStep } = slicedReads(projectId)
+      let last: ActivityRow | undefined
+      for (;;) {
+        await nextStep()
+        checkOpen()
+        const rows = readSnapshot(() => table.read(projectId, range, stepRowsMax, last))
+        for (const row of rows) {
+          checkOpen()
+          yield row
+        }
+        if (rows.length < stepRowsMax) return
+        last = rows.at(-1)
+      }
+    },
+
+    async expireActivity(before) {
+      const { readSnapshot, nextStep } = slicedReads('')
+      let erased = 0
+      for (let from: Buffer | undefined = Buffer.alloc(0); from; ) {
+        await nextStep()
+        checkOpen()
+        const start: Buffer = from
+        const { keys, next } = readSnapshot(() => table.expired(before, start, expiryRowsMax))
+        const startedAt = performance.now()
+        if (keys.length > 0) erased += await writer.run({ type: 'removeActivity', keys })
+        // other writers wait for a step
+        if (next) await sleep(performance.now() - startedAt)
+        from = next
+      }
+      return erased
+    },
+  }
+}
