@@ -1,7 +1,8 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { IngestError, type Store } from '@ingest/core'
-import { createOperations, memoryActivityStore } from '@ingest/core/internal'
+import { createOperations } from '@ingest/core/internal'
 import type { PoolClient, PoolConfig } from 'pg'
+import { createActivityStore } from './activity/activity-store.ts'
 import { type Database, openDatabase } from './connection/database.ts'
 import { createConsumerStore } from './consumers/consumer-store.ts'
 import { createAppendQueue } from './events/append-queue.ts'
@@ -152,7 +153,7 @@ function createStore(
   const servers = createServers(database)
   const queue = createAppendQueue(database, numbers)
   const events = createEventStore({ database, numbers, queue, identity, checkOpen: operations.checkOpen })
-  const { activity, ...activityWrites } = memoryActivityStore(operations.checkOpen)
+  const { activity, ...activityWrites } = createActivityStore(database, numbers, operations.checkOpen)
   let closing: Promise<void> | undefined
 
   const tracked = operations.trackAll({

@@ -1,5 +1,5 @@
 import { ingestChecks } from '@ingest/checks'
-import { createIngest, digestOf, type Store } from '@ingest/core'
+import { type ActivityToPut, createIngest, digestOf, type Store } from '@ingest/core'
 import t from 'tap'
 import { byteaArray, int4Array } from '../src/connection/binary-arrays.ts'
 import { eventKey } from '../src/events/event-key.ts'
@@ -42,6 +42,7 @@ const values: Record<string, unknown[]> = {
   'newest-batches': [project, 1, 10],
   'count-after': [project, 3, 10],
   consumers: [project],
+  activity: [project, 'minute', 60_000, Buffer.alloc(0), 600_000, 10],
   'consumer-projects': [],
   heads: [int4Array([project, 1, 2, 3])],
   maps: [project, null, null, null, null, 10],
@@ -106,6 +107,9 @@ t.test('every query uses an index, of a database with many projects', { skip: no
     await store.append(projectId, batchOf('to-erase'))
     t.equal(await store.erase(projectId, ['to-erase', 'e-59', 'unknown']), 2)
     t.ok((await store.expire(projectId, Date.now() * 2)).events > 0)
+    await store.putActivity([activityRow(1)])
+    t.ok((await store.expireActivity(2)) > 0)
+    for await (const row of store.activity(projectId, { span: 'minute', from: 0, to: 600_000 })) t.ok(row)
     await ingest.close()
     const tables = await runSql<{ name: string; whole: number; byIndex: number }>(
       url,
@@ -144,7 +148,12 @@ async function fill(url: string, store: Store): Promise<void> {
     const manifest = { contentType: 'text/plain', size: 9, digest, chunks: [{ digest, size: 9 }] }
     await ingest.project(projectId).publishMap({ ...id, manifest })
   }
+  await store.putActivity(Array.from({ length: perProject }, (_, i) => activityRow(i)))
   await copyProject(url)
+}
+
+function activityRow(minute: number): ActivityToPut {
+  return { projectId, span: 'minute', at: minute * 60_000, writer: '00000000000000ff', body: '{}' }
 }
 
 async function copyProject(url: string): Promise<void> {
