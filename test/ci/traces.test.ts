@@ -109,7 +109,10 @@ for (const { sdk, api, node } of sdks) {
     t.strictSame([...new Set(spans.map((span) => span.traceId))], [traceId])
     const parentOf = (name: string) => spans.find((span) => span.name === name)?.parentSpanId
     t.equal(parentOf(request), parentSpanId)
-    t.equal(parentOf('submit batch'), spans.find(({ name }) => name === request)?.spanId)
+    const idOf = (name: string) => spans.find((span) => span.name === name)?.spanId
+    t.equal(parentOf('submit batch'), idOf(request))
+    for (const step of ['decide', 'append']) t.equal(parentOf(step), idOf('submit batch'), step)
+    t.equal(parentOf('commit'), idOf('append'))
     server.kill()
     await exit
     t.match(await log, /"traces":"an OpenTelemetry SDK is registered".*"msg":"listening"/)

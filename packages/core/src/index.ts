@@ -121,6 +121,7 @@ export type {
   ExpiryStep,
   ReadOptions,
   RecentEvents,
+  StoreCommit,
   StoredEvent,
   Totals,
 } from './events/event-store.ts'
@@ -148,4 +149,4 @@ export type {
 export { readyMapsMax } from './maps/map-store.ts'
 export { contentsAfterExpiry, digestsOf, isExpired, isPendingVoid } from './maps/pending-map.ts'
 export { openMemoryStore } from './memory/memory-store.ts'
-export type { Store, StoreCommit, StoreMetric } from './store.ts'
+export type { Store, StoreMetric } from './store.ts'

@@ -18,7 +18,7 @@ import {
 import { eventIdIssue, type IngestEvent } from './events/event.ts'
 import { createEventNotifier } from './events/event-notifier.ts'
 import { compileEventSchemas, type EventOf, type EventSchemas } from './events/event-schemas.ts'
-import type { Cursor, StoredEvent } from './events/event-store.ts'
+import type { Cursor, StoreCommit, StoredEvent } from './events/event-store.ts'
 import { type EventBatch, type EventReader, type ReadBatchesOptions, readBatches } from './events/read-batches.ts'
 import {
   checkReadEventsOptions,
@@ -33,7 +33,7 @@ import type { Maps } from './maps/map.ts'
 import { createMaps, type MapRules } from './maps/maps.ts'
 import { createProjectStats, hasProject, type ProjectStatsReader } from './project-stats.ts'
 import { type Authenticate, createKeyring, type Keyring } from './projects/keyring.ts'
-import type { Store, StoreCommit, StoreMetric } from './store.ts'
+import type { Store, StoreMetric } from './store.ts'
 import { checkProjectId } from './validation.ts'
 
 /** The events, maps, consumers, statistics and recent outcomes of one project: the same interface embedded and over HTTP. */

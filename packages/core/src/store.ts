@@ -1,17 +1,9 @@
 import type { ActivityStore } from './activity/activity-store.ts'
 import type { ConsumerStore } from './consumers/consumer-store.ts'
 import type { IngestError } from './error.ts'
-import type { EventStore } from './events/event-store.ts'
+import type { EventStore, StoreCommit } from './events/event-store.ts'
 import type { MapStore } from './maps/map-store.ts'
 import type { ProjectStore } from './projects/project.ts'
-
-/** Requests that a store committed together. */
-export interface StoreCommit {
-  /** Appends, updates and erasures in the commit. */
-  requests: number
-  /** From the start of the transaction to its durable end, in milliseconds. */
-  durationMs: number
-}
 
 /** One metric of a store, as Prometheus names it: `ingest_store_…`, in seconds or bytes. */
 export interface StoreMetric {

@@ -76,17 +76,18 @@ export function createEventStore(options: EventStoreOptions): Omit<EventStore, '
   }
 
   return {
-    async append(projectId, { body, mayTransfer, events, receivedAt }: AppendBatch): Promise<AppendResult> {
+    async append(projectId, { body, mayTransfer, events, receivedAt, onCommit }: AppendBatch): Promise<AppendResult> {
       const count = countEvents(events)
       if (count === 0) return { stored: [], conflicts: 0, frozen: [] }
       const project = numberOf(projectId) ?? (await writer.run({ type: 'createProject', projectId }))
-      const appended = await writer.append({
+      const own = {
         project,
         body: mayTransfer && isWholeMemory(body) ? body : Uint8Array.prototype.slice.call(body),
         rows: withFingerprints(project, withOwnHashes(body, events)),
         builds: events.builds,
         receivedAt,
-      })
+      }
+      const appended = await writer.append(own, onCommit)
       const stored: boolean[] = new Array(count).fill(appended !== 'none')
       if (typeof appended !== 'object') return { stored, conflicts: 0, frozen: [] }
       for (const index of appended.duplicates) stored[index] = false

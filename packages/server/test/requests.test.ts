@@ -1,7 +1,8 @@
-import type { StoreMetric } from '@ingest/core'
-import { propagation, SpanKind, SpanStatusCode, trace } from '@opentelemetry/api'
+import { AsyncLocalStorage } from 'node:async_hooks'
+import { createIngest, openMemoryStore, type Store, type StoreMetric } from '@ingest/core'
+import { type Context, context, propagation, ROOT_CONTEXT, SpanKind, SpanStatusCode, trace } from '@opentelemetry/api'
 import { BasicTracerProvider, InMemorySpanExporter, SimpleSpanProcessor } from '@opentelemetry/sdk-trace-base'
-import t from 'tap'
+import t, { type Test } from 'tap'
 import { toFetchHandler } from '../src/fetch-handler.ts'
 import type { RequestRecord } from '../src/http/request-record.ts'
 import { createErrorLog, guardLog, type Log } from '../src/log.ts'
@@ -9,8 +10,8 @@ import type { HandlerOptions } from '../src/public-router.ts'
 import { createTrafficLog, unauthorizedBurst } from '../src/requests/traffic-log.ts'
 import { batchOf, collectLines, type Line, openTestIngest, projectId, withMethods } from './test-ingest.ts'
 
-async function openSender(options: HandlerOptions) {
-  const opened = await openTestIngest()
+async function openSender(options: HandlerOptions, store = openMemoryStore()) {
+  const opened = await openTestIngest(createIngest({ store }))
   const handle = toFetchHandler(opened.ingest, options)
   async function send(headers: [string, string][] = [], body = batchOf(2)) {
     const all = [...opened.headers.filter(([name]) => !headers.some(([other]) => other === name)), ...headers]
@@ -184,16 +185,10 @@ t.test('a full disk is a warning below 10 percent, and again for each percent le
 
 t.test('with an SDK of OpenTelemetry, a request is a span with its parent from traceparent', async (t) => {
   const exporter = new InMemorySpanExporter()
-  const provider = new BasicTracerProvider({ spanProcessors: [new SimpleSpanProcessor(exporter)] })
   const { log, lines } = collectLines('debug')
   const { send, handle } = await openSender({ log })
   await send()
-  trace.setGlobalTracerProvider(provider)
-  propagation.setGlobalPropagator(w3cPropagator)
-  t.teardown(() => {
-    trace.disable()
-    propagation.disable()
-  })
+  register(t, exporter)
   await send([['traceparent', traceparent]])
   await send([['X-Ingestion-Key', 'wrong']])
   await handle(new Request('http://localhost/elsewhere'))
@@ -201,9 +196,9 @@ t.test('with an SDK of OpenTelemetry, a request is a span with its parent from t
     return { name, kind, attributes, status: status.code, parent: span.parentSpanContext?.spanId }
   })
   const shared = { 'http.request.method': 'POST', 'http.route': '/v1/events/batch', 'url.path': '/v1/events/batch' }
-  const [child, first] = exporter.getFinishedSpans()
-  t.equal(child?.parentSpanContext?.spanId, first?.spanContext().spanId)
   t.match(spans, [
+    { name: 'decide', kind: SpanKind.INTERNAL },
+    { name: 'append', kind: SpanKind.INTERNAL },
     { name: 'submit batch', kind: SpanKind.INTERNAL },
     {
       name: 'POST /v1/events/batch',
@@ -220,19 +215,88 @@ t.test('with an SDK of OpenTelemetry, a request is a span with its parent from t
     { attributes: { ...shared, 'http.response.status_code': 401, 'error.type': 'unauthorized' }, parent: undefined },
     { name: 'GET unknown', attributes: { 'http.response.status_code': 404 } },
   ])
-  t.equal(spans.length, 4, 'the request before the SDK has none')
+  t.equal(spans.length, 6, 'the request before the SDK has none')
   t.strictSame(
     lines.map(([, , fields]) => fields.traceId),
     [
       undefined,
       ...exporter
         .getFinishedSpans()
-        .slice(1)
+        .filter(({ kind }) => kind === SpanKind.SERVER)
         .map((span) => span.spanContext().traceId),
     ],
   )
   t.equal(lines[1]?.[2].traceId, traceId)
 })
+
+t.test('a batch has spans of its steps, each within its parent, and the commit that it shares', async (t) => {
+  const exporter = new InMemorySpanExporter()
+  register(t, exporter)
+  const memory = openMemoryStore()
+  const store: Store = {
+    ...memory,
+    async append(id, batch) {
+      const startedAt = performance.now()
+      const appended = await memory.append(id, batch)
+      batch.onCommit?.({ requests: 3, durationMs: performance.now() - startedAt })
+      return appended
+    },
+  }
+  const { send, ingest } = await openSender({}, store)
+  toFetchHandler(ingest)
+  await send()
+  await send([], '{"events":[]}')
+  const spans = exporter.getFinishedSpans()
+  const parents = spans.map(({ name, parentSpanContext, startTime, endTime }) => {
+    const parent = spans.find((span) => span.spanContext().spanId === parentSpanContext?.spanId)
+    if (parent) {
+      t.ok(compareTimes(startTime, parent.startTime) >= 0, `${name} begins in ${parent.name}`)
+      t.ok(compareTimes(endTime, parent.endTime) <= 0, `${name} ends in ${parent.name}`)
+    }
+    return [name, parent?.name]
+  })
+  const post = 'POST /v1/events/batch'
+  t.strictSame(parents, [
+    ['decide', 'submit batch'],
+    ['append', 'submit batch'],
+    ['commit', 'append'],
+    ['submit batch', post],
+    [post, undefined],
+    // without an event there is no append
+    ['decide', 'submit batch'],
+    ['submit batch', post],
+    [post, undefined],
+  ])
+  t.strictSame(spans[2]?.attributes, { 'ingest.commit.requests': 3 })
+})
+
+/** Of seconds and nanoseconds. */
+function compareTimes(a: readonly [number, number], b: readonly [number, number]): number {
+  return a[0] - b[0] || a[1] - b[1]
+}
+
+/** Registers an SDK until the end of a test. */
+function register(t: Test, exporter: InMemorySpanExporter): void {
+  trace.setGlobalTracerProvider(new BasicTracerProvider({ spanProcessors: [new SimpleSpanProcessor(exporter)] }))
+  propagation.setGlobalPropagator(w3cPropagator)
+  context.setGlobalContextManager(asyncContextManager)
+  t.teardown(() => {
+    trace.disable()
+    propagation.disable()
+    context.disable()
+  })
+}
+
+const contexts = new AsyncLocalStorage<Context>()
+
+/** What a server needs of the context manager, which is not in the SDK of the test either. */
+const asyncContextManager: Parameters<typeof context.setGlobalContextManager>[0] = {
+  active: () => contexts.getStore() ?? ROOT_CONTEXT,
+  with: (own, action, self, ...args) => contexts.run(own, () => action.apply(self, args)),
+  bind: (_, target) => target,
+  enable: () => asyncContextManager,
+  disable: () => asyncContextManager,
+}
 
 /** The part of the W3C propagator that a server needs; it is not in the SDK of the test. */
 const w3cPropagator: Parameters<typeof propagation.setGlobalPropagator>[0] = {

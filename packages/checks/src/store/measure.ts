@@ -20,6 +20,28 @@ export const measureChecks: readonly StoreCheck[] = [
     assert.equal(commits.length, before)
   }),
 
+  check(
+    'an append gets the commit that made it durable before it resolves, if the store reports commits',
+    async (store) => {
+      await store.append('p', batchOf([event('first')]))
+      const commits: StoreCommit[] = []
+      const unwatch = store.watchCommits?.((commit) => commits.push(commit))
+      if (!unwatch) return
+      const appended = range(20).map(async (i) => {
+        let own: StoreCommit | undefined
+        const onCommit = (commit: StoreCommit) => {
+          own = commit
+        }
+        await store.append('p', { ...batchOf([event(`e-${i}`)]), onCommit })
+        return own
+      })
+      const own = await Promise.all(appended)
+      unwatch()
+      for (const commit of own) assert.ok(commit && commits.includes(commit), 'the one that is reported')
+      assert.equal(new Set(own).size, commits.length)
+    },
+  ),
+
   check('what a store measures has the names of Prometheus and finite values', async (store) => {
     await store.append('p', batchOf([event('a')]))
     const metrics = (await store.measure?.()) ?? []

@@ -20,6 +20,16 @@ export interface AppendBatch {
    * all later events.
    */
   receivedAt: number
+  /** A store that reports commits calls it with the one that made the batch durable, before the append resolves. */
+  onCommit?: (commit: StoreCommit) => void
+}
+
+/** Requests that a store committed together. */
+export interface StoreCommit {
+  /** Appends, updates and erasures in the commit. */
+  requests: number
+  /** From the start of the transaction to its durable end, in milliseconds. */
+  durationMs: number
 }
 
 /** How far the time of a batch may be ahead of the store's clock, in milliseconds. */

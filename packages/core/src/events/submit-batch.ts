@@ -3,7 +3,7 @@ import { type BatchInput, type BatchResult, batchBody } from './batch.ts'
 import { type BatchEvents, bytesOfEvents, countEvents, encodeEvents } from './batch-events.ts'
 import { classifyEvents, type InvalidEvent, type Rejection } from './classify-events.ts'
 import type { CheckBySchema } from './event-schemas.ts'
-import type { EventStore } from './event-store.ts'
+import type { EventStore, StoreCommit } from './event-store.ts'
 import { parseBatch } from './parse-batch.ts'
 import type { RecentOutcomes } from './recent-outcomes.ts'
 import { scanBatch } from './scan-batch.ts'
@@ -42,6 +42,8 @@ export interface SubmitReport {
   frozen: readonly string[]
   /** The part of the time that the store took for the append, in milliseconds; 0 without an append. */
   appendMs: number
+  /** The last part of the append, which other requests may share; undefined if the store does not report it. */
+  commit: StoreCommit | undefined
 }
 
 /**
@@ -71,6 +73,7 @@ export async function submitBatch(
   const copies = recent.copyEvents(body, rejections)
   const receivedAt = now()
   const appendedAt = performance.now()
+  let commit: StoreCommit | undefined
   const { stored, conflicts, frozen } =
     countEvents(valid) === 0
       ? { stored: [], conflicts: 0, frozen: [] }
@@ -79,13 +82,16 @@ export async function submitBatch(
           mayTransfer: mayTransfer || !(input instanceof Uint8Array),
           events: valid,
           receivedAt,
+          onCommit(reported) {
+            commit = reported
+          },
         })
   const appendMs = stored.length === 0 ? 0 : performance.now() - appendedAt
   const accepted = stored.filter(Boolean).length
   const rejected = rejections.map(({ rejection }) => rejection)
   const result = { accepted, duplicates: count - accepted - rejected.length, rejected }
   recent.record(projectId, receivedAt, result, copies)
-  return { result, conflicts, storedBytes: bytesOfEvents(valid, stored), frozen, appendMs }
+  return { result, conflicts, storedBytes: bytesOfEvents(valid, stored), frozen, appendMs, commit }
 }
 
 /** A batch by what its content decides, before the store is asked. */

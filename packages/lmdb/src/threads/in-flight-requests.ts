@@ -1,8 +1,8 @@
-import { IngestError } from '@ingest/core'
+import { IngestError, type StoreCommit } from '@ingest/core'
 import { type LockHolder, lockedError, lockTimeoutMs } from '../environment/write-lock.ts'
 import { type CommitState, isWaitingForLock, withdrawQueuedRequests, withdrawRequests } from './commit-state.ts'
 import { deserializeError } from './error-transfer.ts'
-import type { Outcome } from './request-loop.ts'
+import type { Handled, Outcome } from './request-loop.ts'
 
 /** With more bytes in flight the disk cannot keep up, and further requests are rejected. */
 const inFlightBytesMax = 64 * 2 ** 20
@@ -17,6 +17,8 @@ interface InFlightRequest {
   bytes: number
   resolve: (value: never) => void
   reject: (error: unknown) => void
+  /** Called with the commit of the request before it resolves. */
+  onCommit?: ((commit: StoreCommit) => void) | undefined
 }
 
 /** The requests that a thread has not settled yet, and why it accepts no more. */
@@ -24,7 +26,7 @@ export interface InFlightRequests {
   /** @throws {IngestError} `overloaded` when `bytes` more would exceed the limit of bytes in flight */
   checkLimit(bytes: number): void
   add(id: number, request: InFlightRequest): void
-  settle(outcomes: readonly Outcome[]): void
+  settle(handled: Handled): void
   /** Rejects a request that did not reach the thread. */
   reject(id: number, error: unknown): void
   /** The thread is not stuck: what it waits for is not a commit. */
@@ -100,11 +102,13 @@ export function createInFlightRequests(options: InFlightOptions): InFlightReques
     return request
   }
 
-  function settleOne(outcome: Outcome): void {
+  function settleOne(outcome: Outcome, commit: StoreCommit | undefined): void {
     const request = take(outcome.id)
     if (!request) return
-    if ('value' in outcome) request.resolve(outcome.value as never)
-    else {
+    if ('value' in outcome) {
+      if (commit) request.onCommit?.(commit)
+      request.resolve(outcome.value as never)
+    } else {
       const error = deserializeError(outcome.error)
       request.reject(error)
       if (error.code === 'store-failed') fail(error)
@@ -135,11 +139,11 @@ export function createInFlightRequests(options: InFlightOptions): InFlightReques
       if (requests.size === 0) becomeIdle()
     },
 
-    settle(outcomes) {
+    settle({ outcomes, commit }) {
       // after a failure, the thread may still settle requests
       if (requests.size === 0) return
       watchdog.start()
-      for (const outcome of outcomes) settleOne(outcome)
+      for (const outcome of outcomes) settleOne(outcome, commit)
       if (requests.size === 0) becomeIdle()
     },
 

@@ -9,14 +9,20 @@ import { startWorkerThread, type WorkerThreadOptions } from './worker-thread.ts'
 /** How long a thread whose commit may never return has to end; then it is left running. */
 const failedCloseMs = 2000
 
+export interface RequestOptions {
+  transfer?: ArrayBuffer[]
+  onCommit?: ((commit: StoreCommit) => void) | undefined
+}
+
 /** Sends requests to a thread that writes. What a request resolves with is durable. */
 export interface RequestClient<Request> {
   /**
-   * `bytes` counts towards the limit of bytes in flight; `transfer` is detached from this thread.
+   * `bytes` counts towards the limit of bytes in flight; `transfer` is detached from this thread. `onCommit` is called with
+   * the commit of the request before it resolves.
    *
    * @throws {IngestError} `overloaded`, `disk-full`, `store-locked`, `store-failed`, `store-closed`
    */
-  request<Value>(request: Request, bytes: number, transfer?: ArrayBuffer[]): Promise<Value>
+  request<Value>(request: Request, bytes: number, options?: RequestOptions): Promise<Value>
   /** Rejects all requests, those in flight and later ones, because of a failure found elsewhere. */
   fail(error: IngestError): void
   /** The failure after which nothing can be written any more. */
@@ -64,7 +70,7 @@ export async function startRequestClient<Request extends { id: number }>(
     ...options,
     onMessage(message) {
       if (message.type === 'settled') {
-        inFlight.settle(message.outcomes)
+        inFlight.settle(message)
         if (message.commit) onCommit(message.commit)
       } else if (message.type === 'alive') inFlight.keepAlive()
       else if (message.type === 'ready') onReady()
@@ -132,12 +138,12 @@ export async function startRequestClient<Request extends { id: number }>(
   isReady = true
   thread.unref()
   return {
-    request(request, bytes, transfer = []) {
+    request(request, bytes, { transfer = [], onCommit } = {}) {
       return new Promise((resolve, reject) => {
         const error = unavailable()
         if (error) throw error
         inFlight.checkLimit(bytes)
-        inFlight.add(request.id, { bytes, resolve, reject })
+        inFlight.add(request.id, { bytes, resolve, reject, onCommit })
         if (outbox.length === 0) setImmediate(flush)
         outbox.push({ request: { ...request, round: roundOf(state) }, transfer })
       })

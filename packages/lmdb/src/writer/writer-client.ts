@@ -12,11 +12,11 @@ import type { FromWriter, WriterData, WriterRequest, WriterSize } from './writer
 /** The writer of this process. Results are durable when they resolve. */
 export interface Writer {
   /**
-   * Transfers the memory of the body and of the rows to the writer.
+   * Transfers the memory of the body and of the rows to the writer. Calls `onCommit` before it resolves.
    *
    * @throws {IngestError} the codes of {@link RequestClient.request}, `store-damaged`
    */
-  append(batch: BatchToAppend): Promise<Appended>
+  append(batch: BatchToAppend, onCommit?: (commit: StoreCommit) => void): Promise<Appended>
   /** The positions of the events with these ids, in all that was committed before the call. */
   locate(project: number, eventIds: string[], fingerprints: Uint32Array): Promise<(Position | undefined)[]>
   /** Runs a command in a transaction; resolves once it is durable. */
@@ -78,10 +78,10 @@ export async function startWriter(options: WriterOptions): Promise<Writer> {
   let lastId = 0
 
   return {
-    append(batch) {
+    append(batch, onCommit) {
       const { body, rows } = batch
-      const memory = [body.buffer as ArrayBuffer, rows.buffer as ArrayBuffer]
-      return thread.request({ type: 'append', id: ++lastId, ...batch }, body.length, memory)
+      const transfer = [body.buffer as ArrayBuffer, rows.buffer as ArrayBuffer]
+      return thread.request({ type: 'append', id: ++lastId, ...batch }, body.length, { transfer, onCommit })
     },
 
     locate(project, eventIds, fingerprints) {

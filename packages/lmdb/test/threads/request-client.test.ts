@@ -171,7 +171,7 @@ t.test('memory that is in two requests is sent with the first one, and stops no 
   const memory = bytes.buffer as ArrayBuffer
   const requests = [100, 101].map((id) => {
     const rows = [{ blobKey: Buffer.from(`key-${id}`), bytes }]
-    return client.request({ type: 'write', id, rows }, 1, [memory])
+    return client.request({ type: 'write', id, rows }, 1, { transfer: [memory] })
   })
   const settled = await Promise.allSettled([...requests, write('other')])
   t.strictSame(

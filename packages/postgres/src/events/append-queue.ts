@@ -92,8 +92,12 @@ export function createAppendQueue(database: Database, numbers: ProjectNumbers): 
       const batches = group.map(({ batch }) => batch)
       const { row, durationMs } = await append(projectId, batches, (group[0] as WaitingBatch).deadline)
       const results = toResults(batches, row)
-      for (const [i, { resolve }] of group.entries()) resolve(results[i] as AppendResult)
-      for (const onCommit of watchers) onCommit({ requests: group.length, durationMs })
+      const commit = { requests: group.length, durationMs }
+      for (const [i, { batch, resolve }] of group.entries()) {
+        batch.onCommit?.(commit)
+        resolve(results[i] as AppendResult)
+      }
+      for (const onCommit of watchers) onCommit(commit)
       const { slots, pauseMs } = paceAfter(row, durationMs, countAll(batches))
       // one statement alone may have been held up while it had the lock
       queue.slots = Math.max(slots, queue.slots - 1)

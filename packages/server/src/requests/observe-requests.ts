@@ -6,7 +6,7 @@ import { type HttpResponse, isStream } from '../http/response.ts'
 import { watchEnd } from '../http/stream.ts'
 import { isEnabled, type Log } from '../log.ts'
 import type { Metrics } from '../metrics/metrics.ts'
-import { isTracing, type RequestSpan, startSpan } from './spans.ts'
+import { isTracing, type RequestSpan, startSpan, traceBatches } from './spans.ts'
 import { createTrafficLog } from './traffic-log.ts'
 
 /** A request that is measured, logged or traced. */
@@ -29,6 +29,7 @@ export function observeRequests(
 ): RequestObserver {
   const traffic = isEnabled(log, 'warn') ? createTrafficLog(log, ingest) : undefined
   const measured = metrics?.requests
+  traceBatches(ingest)
 
   function finish(record: ObservedRequest): void {
     record.endedAt = performance.now()

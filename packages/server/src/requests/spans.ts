@@ -1,11 +1,14 @@
+import type { BatchReport, EmbeddedIngest } from '@ingest/core'
 import {
   type Context,
   context,
+  createContextKey,
   ProxyTracerProvider,
   propagation,
   ROOT_CONTEXT,
   type Span,
   SpanKind,
+  type SpanOptions,
   SpanStatusCode,
   type TextMapGetter,
   trace,
@@ -34,24 +37,42 @@ export function isTracing(): boolean {
   return !(provider instanceof ProxyTracerProvider && provider.getDelegate() === noProvider)
 }
 
+/** The time of a span, in milliseconds since 1970, from one of `performance.now()`. */
+type SpanClock = (at: number) => number
+
+/** `Date.now()` has whole milliseconds: with clocks of their own, spans would begin before their parents. */
+const clockKey = createContextKey('@ingest/server clock')
+
+function createClock(): SpanClock {
+  const epoch = Date.now() - performance.now()
+  return (at) => epoch + at
+}
+
+function clockOf(parent: Context): SpanClock {
+  return (parent.getValue(clockKey) as SpanClock | undefined) ?? createClock()
+}
+
 /**
  * Starts the SERVER span of a request, with the attributes of the semantic conventions for HTTP. Its parent is the
  * active span, as of an instrumentation of node:http, or else that of `traceparent`.
  */
-export function startSpan({ headers, path }: RequestHead, { method, route }: RequestRecord): RequestSpan {
+export function startSpan({ headers, path }: RequestHead, { method, route, startedAt }: RequestRecord): RequestSpan {
+  const toTime = createClock()
   const parent = trace.getActiveSpan() ? context.active() : propagation.extract(ROOT_CONTEXT, headers, headersGetter)
   const attributes = { 'http.request.method': method, 'http.route': route, 'url.path': path }
-  const options = { kind: SpanKind.SERVER, attributes }
+  const options = { kind: SpanKind.SERVER, attributes, startTime: toTime(startedAt) }
   const tracer = trace.getTracer(tracerName)
   const span = tracer.startSpan(`${method} ${route}`, options, parent)
-  const own = trace.setSpan(parent, span)
+  const own = trace.setSpan(parent, span).setValue(clockKey, toTime)
   return {
     traceId: span.spanContext().traceId,
     run: (action) => context.with(own, action),
-    runChild: (name, action) => runSpan(tracer.startSpan(name, {}, own), own, action),
+    runChild(name, action) {
+      return runSpan(tracer.startSpan(name, { startTime: toTime(performance.now()) }, own), own, action)
+    },
     end(record) {
       setResult(span, record)
-      span.end()
+      span.end(toTime(record.endedAt))
     },
   }
 }
@@ -63,8 +84,51 @@ async function runSpan<T>(span: Span, parent: Context, action: () => Promise<T>)
     span.setStatus({ code: SpanStatusCode.ERROR })
     throw error
   } finally {
-    span.end()
+    span.end(clockOf(parent)(performance.now()))
   }
+}
+
+/** Those whose batches are traced: several handlers may serve one. */
+const traced = new WeakSet<object>()
+
+/** Adds the steps of each batch to the span in which it is submitted, which needs a context manager. */
+export function traceBatches(ingest: Pick<EmbeddedIngest, 'observe'>): void {
+  if (traced.has(ingest)) return
+  traced.add(ingest)
+  ingest.observe({ onBatch: addSteps })
+}
+
+/**
+ * `decide`, `append`, and as a part of that `commit`. Each batch has a span of its own of the commit that it shares, so
+ * that one trace shows where its time went: links would lead to another trace.
+ */
+function addSteps({ durationMs, appendMs, commit }: BatchReport): void {
+  if (!isTracing()) return
+  const parent = context.active()
+  if (!trace.getSpan(parent)?.isRecording()) return
+  const tracer = trace.getTracer(tracerName)
+  const toTime = clockOf(parent)
+  const now = performance.now()
+
+  function addSpan(name: string, within: Context, { from, to = now, attributes = {} }: Step): Context {
+    const span = tracer.startSpan(name, { startTime: toTime(from), attributes }, within)
+    span.end(toTime(to))
+    return trace.setSpan(within, span)
+  }
+
+  addSpan('decide', parent, { from: now - durationMs, to: now - appendMs })
+  if (appendMs === 0) return
+  const append = addSpan('append', parent, { from: now - appendMs })
+  if (!commit) return
+  const attributes = { 'ingest.commit.requests': commit.requests }
+  addSpan('commit', append, { from: now - commit.durationMs, attributes })
+}
+
+/** Times are those of `performance.now()`. */
+interface Step {
+  from: number
+  to?: number
+  attributes?: SpanOptions['attributes']
 }
 
 function setResult(span: Span, { status, code, projectId, outcome }: RequestRecord): void {
