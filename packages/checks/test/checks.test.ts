@@ -20,6 +20,7 @@ import {
   shareStore,
   storeChecks,
 } from '../src/index.ts'
+import { activityChecks, raceActivityChecks } from '../src/store/activity.ts'
 import { consumerChecks } from '../src/store/consumers.ts'
 import { eraseChecks, handleEraseChecks, raceEraseChecks } from '../src/store/erase.ts'
 import { batchOf, event as sampleEvent } from '../src/store/sample-events.ts'
@@ -124,6 +125,27 @@ t.test('a store that erases nothing, or more than it says, fails the checks of e
   }
 })
 
+t.test('a store that mixes activity up, or keeps it, fails the checks of activity', async (t) => {
+  const broken: ((store: Store) => Partial<Store>)[] = [
+    (store) => ({ putActivity: (rows) => store.putActivity(rows.map((row) => ({ ...row, span: 'minute' }))) }),
+    (store) => ({ putActivity: (rows) => store.putActivity(rows.map((row) => ({ ...row, writer: 'w' }))) }),
+    (store) => ({ putActivity: (rows) => store.putActivity(rows.map((row) => ({ ...row, projectId: 'p' }))) }),
+    (store) => ({ putActivity: (rows) => store.putActivity(rows.slice(0, 255)) }),
+    (store) => ({ activity: (projectId, range) => store.activity(projectId, { ...range, to: range.to + 1 }) }),
+    (store) => ({ activity: (projectId, range) => store.activity(projectId, { ...range, from: range.from + 1 }) }),
+    (store) => ({ expireActivity: async (before) => (await store.expireActivity(before)) + 1 }),
+    (store) => ({ expireActivity: async (before) => store.expireActivity(before + 1) }),
+    () => ({ expireActivity: async () => 0 }),
+  ]
+  for (const [i, breakStore] of broken.entries()) {
+    const open = () => {
+      const store = openMemoryStore()
+      return { ...store, ...breakStore(store) }
+    }
+    t.ok((await failing(open, activityChecks)).length > 0, `store ${i}`)
+  }
+})
+
 async function failing<Rest extends unknown[]>(
   open: () => Store,
   checks: readonly { name: string; run(open: () => Store, ...rest: Rest): Promise<void> }[],
@@ -137,9 +159,10 @@ async function failing<Rest extends unknown[]>(
   return names
 }
 
-const otherChecks = [...eraseChecks, ...raceEraseChecks, ...handleEraseChecks, ...consumerChecks].map(
-  ({ name }) => name,
-)
+const otherChecks = [
+  ...[...eraseChecks, ...raceEraseChecks, ...handleEraseChecks],
+  ...[...consumerChecks, ...activityChecks, ...raceActivityChecks],
+].map(({ name }) => name)
 
 function isOfAppends({ name }: { name: string }): boolean {
   return !otherChecks.some((each) => name.endsWith(each))

@@ -93,6 +93,23 @@ const promises: Promised[] = [
     },
   },
   {
+    name: 'an expiry of activity skips the rows that another server writes',
+    broken: 'an expiry that waits for them',
+    change: (sql) => replace(sql, ' FOR UPDATE SKIP LOCKED', ' FOR UPDATE'),
+    async isKept(t, url) {
+      const { store } = await openTwo(t, url)
+      const row = { projectId: 'p', span: 'minute', writer: '00000000000000ff', body: '{}' } as const
+      await store.putActivity([0, 1, 2].map((at) => ({ ...row, at })))
+      const written = await holdLock(t, url, 'SELECT 1 FROM ingest.activity WHERE at = 1 FOR UPDATE')
+      const expiring = store.expireActivity(9)
+      const isKept = !(await waitsForLock(url, expiring))
+      if (isKept) assert.equal(await expiring, 2)
+      await written.release()
+      await expiring
+      return isKept
+    },
+  },
+  {
     name: 'a freeze voids pending replacements',
     broken: 'a freeze that leaves the pending map',
     change: (sql) => replace(sql, voided, ''),

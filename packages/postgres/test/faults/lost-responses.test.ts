@@ -17,6 +17,7 @@ t.test('whichever statement loses its connection, the results are the same', { s
     revoked: [true],
     isValid: false,
     erased: [2, 7, 0, 0],
+    activity: ['hour "last"', 'minute "first"', 'minute "last"'],
     events: ['a', 'b', 'c', 'd', 'e', 'f', 'g', 'h', 'i'],
     conflicts: 2,
   })
@@ -54,6 +55,16 @@ async function useAll(url: string, projectId: string, onOpen = () => {}) {
   erased.push(expired.events, expired.bytes - bytes, (await store.totals(projectId)).bytes)
   const events: string[] = []
   for await (const event of store.read(projectId, { erased: true })) events.push(String(event.erased))
+  for (const [n, body] of ['"first"', '"last"'].entries()) {
+    const row = { projectId, writer: '00000000000000ff', body }
+    const expiring = { ...row, span: 'hour', at: n } as const
+    await store.putActivity([{ ...row, span: 'minute', at: 10 + n }, { ...row, span: 'hour', at: 10 }, expiring])
+  }
+  await store.expireActivity(10)
+  const activity: string[] = []
+  for (const span of ['hour', 'minute'] as const) {
+    for await (const { body } of store.activity(projectId, { span, from: 0, to: 20 })) activity.push(`${span} ${body}`)
+  }
   const [first] = await ingest.keys.list(projectId)
   await ingest.keys.revoke(projectId, first?.keyId as string)
   const keys = await ingest.keys.list(projectId)
@@ -64,6 +75,7 @@ async function useAll(url: string, projectId: string, onOpen = () => {}) {
       duplicates: raced.reduce((sum, { duplicates }) => sum + duplicates, 0),
     },
     erased,
+    activity,
     events: events.sort(),
     conflicts: ingest.tally().conflicts,
     revoked: keys.map(({ revokedAt }) => revokedAt !== undefined),

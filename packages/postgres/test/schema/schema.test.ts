@@ -62,6 +62,18 @@ t.test('without migrations, a missing or older schema is refused', { skip }, asy
   await t.rejects(openPostgresStore(url, { migrate: false }), refused)
 })
 
+t.test('the schema of each earlier version is upgraded to the same as a new one', { skip }, async (t) => {
+  const created = await createDatabase()
+  await migratePostgres(created)
+  const script = printMigrations()
+  for (let version = 1; version < schemaVersion; version++) {
+    const url = await createDatabase()
+    await runSql(url, `${script.slice(0, script.indexOf(`-- 00${version + 1}-`))}COMMIT`)
+    t.strictSame(await migratePostgres(url), { from: version, to: schemaVersion })
+    t.strictSame(await describe(url), await describe(created), `from version ${version}`)
+  }
+})
+
 t.test('a newer schema is refused unless it is compatible with this version', { skip }, async (t) => {
   const url = await createDatabase()
   const running = await openPostgresStore(url)
