@@ -33,7 +33,7 @@ export default defineConfig([
       options.jsxImportSource = 'preact'
     },
     async onSuccess() {
-      await copyFile('page/index.html', 'dist/page/index.html')
+      for (const name of ['index.html', 'icon.svg']) await copyFile(`page/${name}`, `dist/page/${name}`)
       await writeFile('dist/page/licenses.txt', await readLicenses(['preact']))
     },
   },

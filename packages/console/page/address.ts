@@ -1,6 +1,8 @@
-/** The parsed fragment of the page's address: `#/maps/2026.11.20?place=1`. */
+/** The parsed fragment of the page's address: `#/p/game-1/maps/2026.11.20?place=1`. */
 export interface Address {
-  /** The segments of the path, decoded; the first is the view. */
+  /** Undefined if the address names none. */
+  projectId: string | undefined
+  /** The segments of the path behind the project, decoded; the first is the view. */
   path: readonly string[]
   query: URLSearchParams
 }
@@ -8,17 +10,48 @@ export interface Address {
 /** Never throws: a segment that is not percent-encoded as it should be is kept as it is. */
 export function parseAddress(fragment: string): Address {
   const [path = '', query = ''] = split(fragment.replace(/^#?\/?/, ''), '?')
-  return { path: path.split('/').filter(Boolean).map(decode), query: new URLSearchParams(query) }
+  const segments = path.split('/').filter(Boolean).map(decode)
+  const projectId = segments[0] === projectSegment ? segments[1] : undefined
+  return {
+    projectId,
+    path: projectId === undefined ? segments : segments.slice(2),
+    query: new URLSearchParams(query),
+  }
 }
 
-/** The inverse of `parseAddress`, for links. Members that are undefined or empty are left out. */
+const projectSegment = 'p'
+
+/**
+ * The inverse of `parseAddress`, for links; of the project of the page's address unless another one is named. Members
+ * that are undefined or empty are left out.
+ */
 export function formatAddress(
   path: readonly string[],
   query: Readonly<Record<string, string | undefined>> = {},
+  projectId = projectOfPage(),
 ): string {
   const members = Object.entries(query).filter((each): each is [string, string] => Boolean(each[1]))
   const search = new URLSearchParams(members).toString()
-  return `#/${path.map(encodeURIComponent).join('/')}${search && `?${search}`}`
+  const segments = projectId === undefined ? path : [projectSegment, projectId, ...path]
+  return `#/${segments.map(encodeURIComponent).join('/')}${search && `?${search}`}`
+}
+
+// tests run without a page
+function projectOfPage(): string | undefined {
+  return parseAddress(globalThis.location?.hash ?? '').projectId
+}
+
+/** The same fragment, of this project. It must name none. */
+export function addProject(fragment: string, projectId: string): string {
+  return `#/${projectSegment}/${encodeURIComponent(projectId)}/${fragment.replace(/^#?\/?/, '')}`
+}
+
+/** Puts another fragment in place of the address, so that going back does not return to this one. */
+export function replaceAddress(fragment: string): void {
+  if (fragment === location.hash) return
+  history.replaceState(history.state, '', fragment)
+  // replaceState tells nobody
+  dispatchEvent(new HashChangeEvent('hashchange'))
 }
 
 /** Values of a query; those that are undefined are removed. A list is a member that repeats. */
@@ -31,11 +64,7 @@ export type QueryChanges = Readonly<Record<string, string | readonly string[] | 
 export function replaceQuery(changes: QueryChanges): void {
   const [path, query = ''] = split(location.hash, '?')
   const changed = changeQuery(query, changes)
-  const hash = (path || '#/') + (changed && `?${changed}`)
-  if (hash === location.hash) return
-  history.replaceState(history.state, '', hash)
-  // replaceState tells nobody
-  dispatchEvent(new HashChangeEvent('hashchange'))
+  replaceAddress((path || '#/') + (changed && `?${changed}`))
 }
 
 /** The text of a query with these members changed; the others keep their order. */

@@ -22,6 +22,7 @@ const contentTypes = new Map([
   ['.css', 'text/css; charset=utf-8'],
   ['.html', 'text/html; charset=utf-8'],
   ['.js', 'text/javascript; charset=utf-8'],
+  ['.svg', 'image/svg+xml'],
   ['.txt', 'text/plain; charset=utf-8'],
 ])
 

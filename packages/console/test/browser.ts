@@ -123,6 +123,13 @@ export async function submitSignIn(page: Page, key: string, project = projectId)
   await page.locator('::-p-aria(Open[role="button"])').click()
 }
 
+/** Signs out of the first project of the menu, the one that is shown. */
+export async function signOut(page: Page): Promise<void> {
+  await page.locator('button.project').click()
+  await page.locator('#projects li button').click()
+  await page.waitForSelector('input[name=key]')
+}
+
 /** Waits until the page shows the text, in one element. */
 export async function waitForText(page: Page, text: string): Promise<void> {
   await page.waitForSelector(`::-p-text(${text})`, { visible: true })

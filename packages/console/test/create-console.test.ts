@@ -67,7 +67,7 @@ const edges: Record<string, (t: Test, options?: HandlerOptions) => Promise<Send>
 
 const security = {
   'content-security-policy':
-    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; " +
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; " +
     "worker-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
   'cross-origin-opener-policy': 'same-origin',
   'cross-origin-resource-policy': 'same-origin',
@@ -83,6 +83,7 @@ const files = {
   'app.js': 'text/javascript; charset=utf-8',
   'app.css': 'text/css; charset=utf-8',
   'worker.js': 'text/javascript; charset=utf-8',
+  'icon.svg': 'image/svg+xml',
 }
 
 const gzip = { 'Accept-Encoding': 'gzip' }

@@ -8,6 +8,7 @@ import {
   requestTimeoutMs,
   serverGone,
   signIn,
+  signOut,
   submitSignIn,
   waitForText,
 } from './browser.ts'
@@ -91,8 +92,7 @@ browserTest('the key stays in the tab and goes to its own origin alone', async (
   t.notOk(requests.some((each) => each.url().includes(key)))
   t.notOk((await page.evaluate(() => location.href)).includes(key))
 
-  await page.locator('::-p-text(Sign out)').click()
-  await page.waitForSelector('input[name=key]')
+  await signOut(page)
   t.match(await storage(page), { session: '', others: '' })
   await page.reload()
   await page.waitForSelector('input[name=key]')
@@ -158,11 +158,11 @@ browserTest('each view is reached by keyboard alone', async (t, openPage) => {
   await page.keyboard.press('Enter')
   await page.waitForSelector('nav')
   for (const view of views) {
-    await pressUntil(page, 'Tab', `nav a[href="#/${view}"]`)
+    await pressUntil(page, 'Tab', `nav a[href$="/${view}"]`)
     t.not(await page.$eval(':focus', (link) => getComputedStyle(link).outlineStyle), 'none', 'the focus is visible')
     await page.keyboard.press('Enter')
     await page.waitForFunction(
-      (view) => location.hash === `#/${view}` && document.activeElement?.localName === 'h1',
+      (view) => location.hash.endsWith(`/${view}`) && document.activeElement?.localName === 'h1',
       {},
       view,
     )
@@ -199,6 +199,9 @@ for (const [width, colorScheme] of [
         await checkAccessibility(page)
         t.ok((await scrollWidth(page)) <= width, `${view} is ${await scrollWidth(page)} px wide`)
       }
+      await page.locator('button.project').click()
+      await checkAccessibility(page, `menu-${width}`)
+      t.ok((await scrollWidth(page)) <= width, 'with the menu too')
     },
   )
 }
@@ -219,6 +222,70 @@ browserTest('what an older server lacks is left out with a word', async (t, open
   t.strictSame(missing.sort(), [...new Set(missing)], 'each is asked for once')
 })
 
+browserTest(
+  'a tab is signed in to several projects, and a link of another one asks for its key',
+  async (t, openPage) => {
+    const { url, key, ingest } = await startConsole(t)
+    const other = 'game-2'
+    const { key: otherKey } = await ingest.keys.create(other, { scopes: ['read'] })
+    await ingest.project(other).submitBatch({ events: [{ projectId: other, eventId: 'e-2' }] })
+    const { page } = await openPage({ url: `${url}#/find?id=e-1`, key, allow: unauthorized })
+    t.equal(await page.evaluate(() => location.hash), `#/p/${projectId}/find?id=e-1`)
+    await waitForText(page, 'Not stored')
+    await page.waitForFunction((title) => document.title === title, {}, `e-1 – Find – ${projectId} – Ingest`)
+
+    // a link that somebody sends
+    await page.evaluate((hash) => location.assign(hash), `#/p/${other}/find?id=e-2`)
+    await waitForText(page, 'This tab is not signed in to')
+    t.equal(await page.$eval('input[name=project]', (field) => field.value), other)
+    t.equal(await page.title(), `Sign in – ${other} – Ingest`)
+    await checkAccessibility(page, 'sign-in-other')
+    await signIn(page, otherKey, other)
+    await waitForText(page, 'Stored')
+    t.equal(await page.evaluate(() => location.hash), `#/p/${other}/find?id=e-2`)
+
+    // back and forth by the menu and by links
+    await page.locator('button.project').click()
+    await checkAccessibility(page, 'projects')
+    await page.keyboard.press('Escape')
+    await page.waitForFunction(() => document.activeElement?.className === 'project')
+    await page.locator('button.project').click()
+    await page.locator(`#projects a[href="#/p/${projectId}/find"]`).click()
+    await waitForText(page, 'Type the id')
+    await page.goBack()
+    await waitForText(page, 'Stored')
+    t.match(await storage(page), { session: `${otherKey},${key}`, others: '' })
+
+    // a further one, and a key that the server refuses, which ends the session of its project alone
+    await page.locator('button.project').click()
+    await page.locator('#projects > a').click()
+    await waitForText(page, 'This tab is signed in to')
+    await submitSignIn(page, key, 'game-3')
+    await waitForText(page, 'The key was refused')
+    await page.goBack()
+    await waitForText(page, 'Stored')
+    for (const { keyId } of await ingest.keys.list(other)) await ingest.keys.revoke(other, keyId)
+    await openView(page, 'maps')
+    await waitForText(page, 'The key was refused')
+    t.match(await storage(page), { session: key, others: '' })
+    await page.locator(`main a[href="#/p/${projectId}"]`).click()
+    await waitForText(page, 'No event is stored')
+
+    await page.locator('button.project').click()
+    await page.locator('#projects li button').click()
+    await page.waitForSelector('input[name=key]')
+    t.match(await storage(page), { session: '', others: '' })
+  },
+)
+
+browserTest('an address of nothing says so, with a way back', async (_t, openPage) => {
+  const { url, key } = await startConsole(_t)
+  const { page } = await openPage({ url: `${url}#/p/${projectId}/nothing`, key })
+  await waitForText(page, 'There is no view')
+  await page.locator('main .notice a').click()
+  await page.waitForSelector('nav a[href$="/now"][aria-current]')
+})
+
 browserTest('a link that is followed before the page has painted is not missed', async (t, openPage) => {
   const { url, key } = await startConsole(t)
   const { page } = await openPage({ url })
@@ -231,7 +298,7 @@ browserTest('a link that is followed before the page has painted is not missed',
     observer.observe(document.body, { childList: true, subtree: true })
   })
   await signIn(page, key)
-  await page.waitForSelector('nav a[href="#/find"][aria-current]')
+  await page.waitForSelector('nav a[href$="/find"][aria-current]')
 })
 
 browserTest('a view that cannot show a response leaves the rest of the page usable', async (_t, openPage) => {
@@ -242,7 +309,7 @@ browserTest('a view that cannot show a response leaves the rest of the page usab
     if (!request.url().endsWith('/v1/stats')) return request.continue()
     return request.respond({ status: 200, contentType: 'application/json', body: '{"events":1}' })
   })
-  await page.locator('nav a[href="#/now"]').click()
+  await page.locator('nav a[href$="/now"]').click()
   await waitForText(page, 'This view failed')
   await openView(page, 'find')
   await page.waitForSelector('form')
@@ -265,8 +332,8 @@ browserTest('no other page may frame the console', async (t, openPage) => {
 })
 
 async function openView(page: Page, view: string): Promise<void> {
-  await page.locator(`nav a[href="#/${view}"]`).click()
-  await page.waitForSelector(`nav a[href="#/${view}"][aria-current]`)
+  await page.locator(`nav a[href$="/${view}"]`).click()
+  await page.waitForSelector(`nav a[href$="/${view}"][aria-current]`)
   await page.waitForFunction(() => !document.querySelector('.notice.loading'))
 }
 
@@ -279,10 +346,12 @@ async function pressUntil(page: Page, key: 'Tab', selector: string): Promise<voi
   throw new Error(`no ${key} leads to ${selector}`)
 }
 
-/** The key that the tab keeps, and everything that outlives the tab. */
+/** The keys that the tab keeps, and everything that outlives the tab. */
 function storage(page: Page): Promise<{ session: string; others: string }> {
   return page.evaluate(() => ({
-    session: JSON.parse(sessionStorage.getItem('ingest-session') ?? '{}').key ?? '',
+    session: JSON.parse(sessionStorage.getItem('ingest-sessions') ?? '[]')
+      .map(({ key }: { key: string }) => key)
+      .join(),
     others: Object.values(localStorage).join(),
   }))
 }

@@ -13,36 +13,39 @@ export function explainRefusedKey(scope: string): string {
   return `The key was refused: it is wrong, expired or revoked, of another project, or lacks the scope ${scope}.`
 }
 
-const name = 'ingest-session'
-const writeKeyName = 'ingest-write-key'
+const name = 'ingest-sessions'
 
-/** The session of this tab, which survives a reload and ends with the tab. */
-export function loadSession(): Session | undefined {
+/** The sessions of this tab, of different projects, the one used last first. They survive a reload and end with the tab. */
+export function loadSessions(): Session[] {
   try {
-    const { projectId, key } = JSON.parse(sessionStorage.getItem(name) ?? '{}') as Partial<Session>
-    return projectId && key ? { projectId, key } : undefined
+    const stored = JSON.parse(sessionStorage.getItem(name) ?? '[]') as Session[]
+    return stored.filter(({ projectId, key }) => projectId && key)
   } catch {
-    return undefined
+    return []
   }
 }
 
-/** Undefined signs out, which forgets the key of `saveWriteKey` as well. */
-export function saveSession(session: Session | undefined): void {
-  store(name, session && JSON.stringify(session))
-  if (!session) store(writeKeyName, undefined)
+/** Also forgets the keys of `saveWriteKey` of projects without a session. */
+export function saveSessions(sessions: readonly Session[]): void {
+  for (const { projectId } of loadSessions()) {
+    if (!sessions.some((each) => each.projectId === projectId)) saveWriteKey(projectId, '')
+  }
+  store(name, sessions.length > 0 ? JSON.stringify(sessions) : undefined)
 }
 
-/** The key with the scope `events:write` that was typed into this tab, for the project of the session. */
-export function loadWriteKey(): string {
+const writeKeyName = (projectId: string) => `ingest-write-key ${projectId}`
+
+/** The key with the scope `events:write` that was typed into this tab for a project; empty without one. */
+export function loadWriteKey(projectId: string): string {
   try {
-    return sessionStorage.getItem(writeKeyName) ?? ''
+    return sessionStorage.getItem(writeKeyName(projectId)) ?? ''
   } catch {
     return ''
   }
 }
 
-export function saveWriteKey(key: string): void {
-  store(writeKeyName, key || undefined)
+export function saveWriteKey(projectId: string, key: string): void {
+  store(writeKeyName(projectId), key || undefined)
 }
 
 function store(name: string, value: string | undefined): void {

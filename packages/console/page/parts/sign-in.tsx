@@ -1,19 +1,37 @@
-import { useState } from 'preact/hooks'
+import { useEffect, useState } from 'preact/hooks'
+import { formatAddress } from '../address.ts'
 import { createApi } from '../api/api.ts'
 import { RequestError } from '../api/request-error.ts'
 import { explainRefusedKey, keyHint, keyPattern, type Session } from '../api/session.ts'
+import { quoteForShell } from '../shell-quote.ts'
+import { visibleText } from '../visible-text.ts'
+import { Notice } from './notice.tsx'
+import { Value } from './value.tsx'
+
+/** The address that asks for a further project. */
+export const signInAddress = '#/sign-in'
+
+export function isSignIn(fragment: string): boolean {
+  return fragment === signInAddress
+}
 
 export interface SignInProps {
-  projectId: string
+  /** That the address names. */
+  projectId: string | undefined
+  /** The projects to which this tab is signed in. */
+  others: readonly string[]
   /** Why the session before ended. */
   reason: string | undefined
   onSignIn(session: Session): void
 }
 
 /** Asks for a project and a key, and checks them with one request. */
-export function SignIn({ projectId, reason, onSignIn }: SignInProps) {
+export function SignIn({ projectId = '', others, reason, onSignIn }: SignInProps) {
   const [problem, setProblem] = useState(reason)
   const [isChecking, setChecking] = useState(false)
+  useEffect(() => {
+    document.title = ['Sign in', visibleText(projectId), 'Ingest'].filter(Boolean).join(' – ')
+  }, [projectId])
 
   async function submit(event: SubmitEvent): Promise<void> {
     event.preventDefault()
@@ -36,6 +54,7 @@ export function SignIn({ projectId, reason, onSignIn }: SignInProps) {
   return (
     <main class="sign-in">
       <h1>Ingest console</h1>
+      {others.length > 0 && <Others projectId={projectId} others={others} />}
       <form onSubmit={submit}>
         <label>
           Project
@@ -54,18 +73,45 @@ export function SignIn({ projectId, reason, onSignIn }: SignInProps) {
         </label>
         <p class="hint">
           The key stays in this tab. Create one:
-          <code>ingest keys create --store DIRECTORY --project {projectId || 'demo'} --scope read</code>
+          <code>
+            ingest keys create --store DIRECTORY --project <Value text={quoteForShell(projectId || 'demo')} /> --scope
+            read
+          </code>
         </p>
         {problem && (
-          <p class="notice failed" role="alert">
-            {problem}
-          </p>
+          <Notice kind="failed">
+            <Value text={problem} />
+          </Notice>
         )}
         <button type="submit" class="primary" disabled={isChecking}>
           {isChecking ? 'Checking…' : 'Open'}
         </button>
       </form>
     </main>
+  )
+}
+
+/** Ways back to the projects of this tab. */
+function Others({ projectId, others }: Pick<SignInProps, 'others'> & { projectId: string }) {
+  return (
+    <p class="notice">
+      {projectId ? (
+        <>
+          This tab is not signed in to <Value text={projectId} />, the project of this address: sign in, or go back to
+        </>
+      ) : (
+        'This tab is signed in to'
+      )}{' '}
+      {others.map((other, index) => (
+        <>
+          {index > 0 && ', '}
+          <a href={formatAddress([], {}, other)}>
+            <Value text={other} />
+          </a>
+        </>
+      ))}
+      .
+    </p>
   )
 }
 

@@ -18,7 +18,7 @@ export function TryView() {
   const [attempt, setAttempt] = useState<Attempt>()
 
   async function submit(key: string): Promise<void> {
-    saveWriteKey(key)
+    saveWriteKey(projectId, key)
     setAttempt('sending')
     try {
       setAttempt({ sent: body, projectId, response: await sendBatch({ projectId, key }, body) })
@@ -35,6 +35,7 @@ export function TryView() {
           that build.
         </p>
         <BatchForm
+          projectId={projectId}
           body={body}
           isSending={attempt === 'sending'}
           onBody={setBody}
@@ -58,6 +59,7 @@ export function TryView() {
 }
 
 interface BatchFormProps {
+  projectId: string
   body: string
   isSending: boolean
   onBody(body: string): void
@@ -65,7 +67,7 @@ interface BatchFormProps {
   onSend(key: string): void
 }
 
-function BatchForm({ body, isSending, onBody, onNewSample, onSend }: BatchFormProps) {
+function BatchForm({ projectId, body, isSending, onBody, onNewSample, onSend }: BatchFormProps) {
   const problemId = useId()
   const problem = findBatchProblem(body)
   return (
@@ -100,7 +102,7 @@ function BatchForm({ body, isSending, onBody, onNewSample, onSend }: BatchFormPr
           required
           pattern={`\\s*${keyPattern}\\s*`}
           title={keyHint}
-          defaultValue={loadWriteKey()}
+          defaultValue={loadWriteKey(projectId)}
           autocomplete="off"
           spellcheck={false}
           placeholder="ik_…"

@@ -117,7 +117,7 @@ browserTest(
     await freeze(project, buildId)
     await waitForText(page, 'frozen since')
     const href = await page.$eval('.states a', (link) => link.getAttribute('href'))
-    t.equal(href, `#/where?build=${buildId}&place=1`)
+    t.equal(href, `#/p/${projectId}/where?build=${buildId}&place=1`)
   },
 )
 
@@ -316,7 +316,7 @@ browserTest('events are counted by cell over the parts of the map', async (t, op
 
   await page.locator('.types button:nth-of-type(3)').click()
   await waitForLabel(page, '3 of 3 events')
-  t.match(await page.evaluate('location.hash'), /^#\/where\?build=2026\.11\.20&type=shot$/)
+  t.match(await page.evaluate('location.hash'), /^#\/p\/game-1\/where\?build=2026\.11\.20&type=shot$/)
   await chooseOption(page, 'Place', 'All places')
   await waitForLabel(page, '8 of 8 events')
   const requestsBefore = requests.length

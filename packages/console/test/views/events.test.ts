@@ -2,7 +2,7 @@ import { createIngest, openMemoryStore } from '@ingest/core'
 import { serve } from '@ingest/server'
 import type { Page } from 'puppeteer-core'
 import t from 'tap'
-import { checkAccessibility, openBrowser, serverGone, tryNow, waitForText } from '../browser.ts'
+import { checkAccessibility, openBrowser, serverGone, signOut, tryNow, waitForText } from '../browser.ts'
 import { projectId, startConsole } from '../served-console.ts'
 
 const browserTest = openBrowser(t)
@@ -44,7 +44,7 @@ browserTest('the minutes, what is stored and whether the server is ready', async
   t.match(await figure(page, 'Size of events'), /^[\d.]+ KiB$/)
   t.match(await figure(page, 'Last event'), /^\d\d:\d\d:\d\d \d+ s ago$/)
   t.equal(await page.$eval('.outcome.duplicates strong', (element) => element.textContent), '1')
-  t.equal(await page.$eval('.outcome.rejected a', (link) => link.getAttribute('href')), '#/rejected')
+  t.equal(await page.$eval('.outcome.rejected a', (link) => link.getAttribute('href')), `#/p/${projectId}/rejected`)
   t.match(await page.$eval('.outcome.rejected .chart', (chart) => chart.ariaLabel), /Rejected: most at \d\d:\d\d, 3;/)
   for (const [outcome, count] of Object.entries({ accepted: 60, duplicates: 1, rejected: 3 })) {
     const bars = await page.$$eval(`.${outcome} .bars > span`, (bars) =>
@@ -66,7 +66,7 @@ browserTest('a project without events says so, until the first one', async (t, o
   const { url, key, project } = await startConsole(t)
   const { page } = await openPage({ url: `${url}#/now`, key })
   await waitForText(page, 'No event is stored in this project yet.')
-  t.equal(await page.$eval('main .notice a', (link) => link.getAttribute('href')), '#/try')
+  t.equal(await page.$eval('main .notice a', (link) => link.getAttribute('href')), `#/p/${projectId}/try`)
   t.equal(await page.$('.figures'), null)
   await checkAccessibility(page)
   await send(project, 1)
@@ -326,7 +326,7 @@ browserTest('rejected events by issue, with what was sent', async (t, openPage) 
   await page.focus('.issue-groups li:nth-child(2) a')
   await page.keyboard.press('Enter')
   await waitForRows(2)
-  t.match(await page.evaluate(() => location.hash), '#/rejected?code=invalid_type&path=%2Ftype')
+  t.match(await page.evaluate(() => location.hash), `#/p/${projectId}/rejected?code=invalid_type&path=%2Ftype`)
   t.same(await texts('[aria-current=true] code'), ['invalid_type', '/type'])
   await page.focus('.rejections summary')
   await page.keyboard.press('Enter')
@@ -347,7 +347,7 @@ browserTest('rejected events by issue, with what was sent', async (t, openPage) 
   await waitForRows(3)
   await page.locator(`${rows}:nth-child(2) summary`).click()
   await page.locator('.rejection a').click()
-  await page.waitForFunction(() => location.hash === '#/find?id=spaced')
+  await page.waitForFunction(() => location.hash.endsWith('/find?id=spaced'))
 })
 
 browserTest('nothing rejected is good news', async (_t, openPage) => {
@@ -469,7 +469,7 @@ browserTest('a body or a key that is refused is explained, and does not sign out
   await checkAccessibility(page)
   await page.reload()
   await page.waitForFunction((key) => document.querySelector('input')?.value === key, {}, key)
-  await page.locator('::-p-text(Sign out)').click()
+  await signOut(page)
   await page.waitForSelector('input[name=project]')
   t.strictSame(await page.evaluate(() => ({ ...sessionStorage })), {}, 'signed out, both keys are forgotten')
 })

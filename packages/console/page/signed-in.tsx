@@ -1,0 +1,134 @@
+import type { ComponentChildren } from 'preact'
+import { useEffect, useErrorBoundary, useMemo, useRef } from 'preact/hooks'
+import { type Address, formatAddress } from './address.ts'
+import { createApi } from './api/api.ts'
+import { createConnection } from './api/connection.ts'
+import type { Session } from './api/session.ts'
+import { ApiContext, ConnectionContext, useConnection } from './api/use-api.ts'
+import { Notice } from './parts/notice.tsx'
+import { Time } from './parts/time.tsx'
+import { Value } from './parts/value.tsx'
+import { views } from './views/views.ts'
+import { visibleText } from './visible-text.ts'
+
+export interface SignedInProps {
+  session: Session
+  /** Of the project of the session. */
+  address: Address
+  /** Stands in the header. */
+  menu: ComponentChildren
+  onRefused(): void
+}
+
+/** The page of one project. */
+export function SignedIn({ session, address, menu, onRefused }: SignedInProps) {
+  const connection = useMemo(createConnection, [])
+  const api = useMemo(
+    () =>
+      createApi(session, {
+        onResponse: connection.restored,
+        onError({ kind }) {
+          if (kind === 'offline') connection.lost()
+          if (kind === 'unauthorized') onRefused()
+        },
+      }),
+    [session.projectId, session.key],
+  )
+  return (
+    <ConnectionContext.Provider value={connection}>
+      <ApiContext.Provider value={api}>
+        <Page address={address} menu={menu} />
+      </ApiContext.Provider>
+    </ConnectionContext.Provider>
+  )
+}
+
+function Page({ address, menu }: Pick<SignedInProps, 'address' | 'menu'>) {
+  const name = address.path[0] ?? 'now'
+  const view = Object.hasOwn(views, name) ? views[name] : undefined
+  const title = view?.title ?? 'Not found'
+  const heading = useRef<HTMLHeadingElement>(null)
+  const isFirst = useRef(true)
+  useEffect(() => {
+    document.title = titleOf(address, title)
+  }, [address, title])
+  useEffect(() => {
+    // a change of view is read out and continues at its top; the first view leaves the focus where it is
+    if (!isFirst.current) heading.current?.focus()
+    isFirst.current = false
+  }, [title])
+  return (
+    <div class="page">
+      <header>
+        <button type="button" class="skip" onClick={() => document.getElementById('content')?.focus()}>
+          Skip to content
+        </button>
+        <strong class="brand">Ingest</strong>
+        {menu}
+      </header>
+      <Navigation current={name} />
+      <main id="content" tabIndex={-1}>
+        <h1 ref={heading} tabIndex={-1}>
+          {title}
+        </h1>
+        <ConnectionBanner />
+        {view ? (
+          <ViewBoundary key={name}>
+            <view.View address={address} />
+          </ViewBoundary>
+        ) : (
+          <Notice kind="empty">
+            There is no view <Value text={name} />: choose one above, or <a href={formatAddress(['now'])}>go to Now</a>.
+          </Notice>
+        )}
+      </main>
+    </div>
+  )
+}
+
+/** The members of a query that name what a view shows, the narrowest first. */
+const subjects = ['event', 'id', 'session', 'player', 'place', 'build']
+const subjectCharsMax = 60
+
+/** What is shown, the narrowest first, as tabs and the history cut it at its end. */
+function titleOf({ path, query, projectId }: Address, title: string): string {
+  const named = [...subjects.map((name) => query.get(name)), ...path.slice(1).reverse()].filter((each) => each !== null)
+  const subject = named.map((each) => visibleText(each.slice(0, subjectCharsMax))).join(' · ')
+  return [subject, title, projectId, 'Ingest'].filter(Boolean).join(' – ')
+}
+
+/** A response that a view cannot show, such as that of another version, leaves the rest of the page usable. */
+function ViewBoundary({ children }: { children: ComponentChildren }) {
+  const [error] = useErrorBoundary((error) => console.error(error))
+  if (error === undefined) return <>{children}</>
+  return <Notice kind="failed">This view failed: choose another one, or reload the page.</Notice>
+}
+
+function Navigation({ current }: { current: string }) {
+  return (
+    <nav aria-label="Views">
+      <ul>
+        {Object.entries(views).map(([name, { title }]) => (
+          <li key={name}>
+            <a href={formatAddress([name])} aria-current={name === current ? 'page' : undefined}>
+              {title}
+            </a>
+          </li>
+        ))}
+      </ul>
+    </nav>
+  )
+}
+
+function ConnectionBanner() {
+  const connection = useConnection()
+  if (connection.lostAt === undefined) return null
+  return (
+    <p class="banner" role="alert">
+      The server has not responded since <Time at={connection.lostAt} />. Trying again, with pauses of up to 30 s.{' '}
+      <button type="button" onClick={connection.retryNow}>
+        Try now
+      </button>
+    </p>
+  )
+}
