@@ -28,7 +28,7 @@ const map = 'place build'
 
 /** The options of every command, in the order of its help. */
 const reference: Record<string, string> = {
-  serve: `store no-migrate retain keep-unread listen admin tls-cert tls-key cors rate-limit pending-map-limit schemas console keep-rejected drain-timeout log-level json`,
+  serve: `store no-migrate retain keep-unread listen admin tls-cert tls-key cors rate-limit pending-map-limit schemas console keep-rejected drain-timeout log-level log-format json`,
   'keys create': 'store project scope expires json',
   'keys list': 'store project json',
   'keys revoke': 'store project json',
@@ -264,6 +264,7 @@ const wrong: [pattern: RegExp, ...lines: string[]][] = [
   ],
   [/203.0.113.1 is not an address of this machine/, 'serve --store data --listen 203.0.113.1:0'],
   [/Allowed choices are fatal, error, warn, info, debug, silent/, 'serve --store data --log-level loud'],
+  [/Allowed choices are text, json, pino/, 'serve --store data --log-format xml'],
   [/--tls-cert needs --tls-key/, 'serve --store data --tls-cert file'],
   [/--tls-key needs --tls-cert/, 'serve --store data --tls-key file'],
   [/pg_dump or pgBackRest.*ingest migrate --new-epoch/, 'backup made --store postgres://u@h/d'],

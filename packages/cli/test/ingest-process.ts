@@ -87,8 +87,8 @@ export interface Running {
 }
 
 export interface LogRecord {
-  level: number
-  time: number
+  level: string
+  time: string
   msg: string
   [name: string]: unknown
 }

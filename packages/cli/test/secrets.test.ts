@@ -111,7 +111,7 @@ t.test('failures of the store are logged and refused without keys and events', a
   const embedded = createIngest({ store: failing })
   const { key } = await embedded.keys.create(projectId)
   const { io, stderr } = createIo()
-  const log = await createLog(io, 'debug')
+  const log = await createLog(io, { level: 'debug' })
   const metrics = createMetrics(embedded)
   const handle = toFetchHandler(embedded, { log, metrics, rateLimits: {} })
   const { secrets } = credentialsFor(key)

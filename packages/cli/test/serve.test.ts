@@ -55,7 +55,7 @@ t.test('it prints one line when it accepts requests, and logs JSON lines to stde
   server.signal('SIGTERM')
   t.match(await server.exited, { code: 0, stdout: /^listening on \S+\n$/ })
   const log = server.log()
-  t.ok(log.every(({ level, time, msg }) => level > 0 && time > 0 && msg !== ''))
+  t.ok(log.every(({ level, time, msg }) => level === 'info' && Date.parse(time) > 0 && msg !== ''))
   const messages = log.map(({ msg }) => msg)
   t.strictSame(messages, ['listening', 'signalled', 'draining', 'drained'])
   t.match(log.at(-1), { accepted: 3, duplicates: 2, rejected: 1, conflicts: 0 })
@@ -68,9 +68,9 @@ t.test('a missing store is created, and one without keys is logged with the comm
     const server = await serveHere(t, ['--store', data])
     server.signal('SIGTERM')
     t.match(await server.exited, { code: 0 })
-    return server.log().filter(({ level }) => level >= 40)
+    return server.log().filter(({ level }) => level !== 'info')
   }
-  t.match(await warningsOf(), [{ level: 40, msg: `create one: ingest keys create --store ${data} --project <id>` }])
+  t.match(await warningsOf(), [{ level: 'warn', msg: `create one: ingest keys create --store ${data} --project <id>` }])
   await createKey(data)
   t.strictSame(await warningsOf(), [])
 })
@@ -197,18 +197,18 @@ for (const kind of ['a port', 'a Unix socket']) {
       }
       const reload = () => {
         server.signal('SIGHUP')
-        return server.nextRecord(({ level, msg }) => level === 50 || msg === 'reloaded')
+        return server.nextRecord(({ level, msg }) => level === 'error' || msg === 'reloaded')
       }
       t.equal(await subject(), 'ingest-a.test')
       const refused = /^the files of the settings were not reloaded/
       useCertificate(certificateB)
       writeFileSync(tlsKey, certificateA.key)
-      t.match(await reload(), { level: 50, msg: refused, err: { message: /TLS/ } })
+      t.match(await reload(), { level: 'error', msg: refused, err: { message: /TLS/ } })
       rmSync(tlsKey)
-      t.match(await reload(), { level: 50, msg: refused, err: { message: /--tls-key cannot be read: ENOENT/ } })
+      t.match(await reload(), { level: 'error', msg: refused, err: { message: /--tls-key cannot be read: ENOENT/ } })
       t.equal(await subject(), 'ingest-a.test')
       useCertificate(certificateB)
-      t.match(await reload(), { level: 30, msg: 'reloaded', tls: 'on' })
+      t.match(await reload(), { level: 'info', msg: 'reloaded', tls: 'on' })
       t.equal(await subject(), 'ingest-b.test')
     },
   )
@@ -255,7 +255,7 @@ t.test('--schemas checks events by their type, and SIGHUP reloads it', async (t)
   t.match(await outcome('s-2', 'x'), { rejected: [{ issues: [{ path: '/n', code: 'invalid_type' }] }] })
   write('strange')
   server.signal('SIGHUP')
-  await server.nextRecord(({ level }) => level === 50)
+  await server.nextRecord(({ level }) => level === 'error')
   t.match(await outcome('s-2', 'x'), { accepted: 0 }, 'the schemas from before stay in force')
   write('string')
   server.signal('SIGHUP')
@@ -326,14 +326,19 @@ t.test('without rate limits, unfinished uploads still have a limit, whole maps d
   t.match(await refused.json(), { code: 'map-quota-exceeded', limit: 400, actual: 417, retryable: false })
 })
 
-t.test('the log is JSON, and text on a terminal, in color unless NO_COLOR is set', async (t) => {
-  for (const [isTerminal, env, pattern] of [
-    [false, {}, /^\{"level":30,"time":\d+,"n":1,"msg":"hello"\}\n$/],
-    [true, {}, /^\[\d\d:\d\d:\d\d\] .*␛\[\d+mINFO.*hello.*\{"n":1\}/],
-    [true, { NO_COLOR: '1' }, /^\[\d\d:\d\d:\d\d\] INFO: hello \{"n":1\}\n$/],
+t.test('the log is JSON, text on a terminal, in color unless NO_COLOR is set, or what --log-format says', async (t) => {
+  const json = /^\{"level":"info","time":"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z","n":1,"msg":"hello"\}\n$/
+  const text = /^\[\d\d:\d\d:\d\d\] INFO: hello \{"n":1\}\n$/
+  for (const [isTerminal, format, env, pattern] of [
+    [false, undefined, {}, json],
+    [false, 'pino', {}, /^\{"level":30,"time":\d+,"n":1,"msg":"hello"\}\n$/],
+    [false, 'text', {}, text],
+    [true, undefined, {}, /^\[\d\d:\d\d:\d\d\] .*␛\[\d+mINFO.*hello.*\{"n":1\}/],
+    [true, undefined, { NO_COLOR: '1' }, text],
+    [true, 'json', {}, json],
   ] as const) {
     const { io, stderr } = createIo({ isTerminal, env })
-    const log = await createLog(io, 'info')
+    const log = await createLog(io, { level: 'info', format })
     log.info({ n: 1 }, 'hello')
     log.debug('unheard')
     t.match(stderr().replaceAll('\x1b', '␛'), pattern)
@@ -343,7 +348,7 @@ t.test('the log is JSON, and text on a terminal, in color unless NO_COLOR is set
 t.test('lines are dropped and counted while the reader of the log has stopped', async (t) => {
   const { io } = createIo()
   const stderr = new PassThrough({ highWaterMark: 1 })
-  const log = await createLog({ ...io, stderr: stderr as Output }, 'info')
+  const log = await createLog({ ...io, stderr: stderr as Output }, { level: 'info' })
   const text = 'x'.repeat(2 ** 20)
   for (let i = 0; i < 20; i++) log.info({ i, text }, 'a line')
   t.ok(stderr.writableLength < 8 * 2 ** 20)
@@ -356,7 +361,7 @@ t.test('lines are dropped and counted while the reader of the log has stopped', 
   const lines = read.trimEnd().split('\n')
   const records = lines.map((line) => JSON.parse(line))
   const kept = records.filter(({ msg }) => msg === 'a line').length
-  t.match(records.slice(kept), [{ msg: 'later' }, { level: 40, lines: 20 - kept, msg: /were dropped/ }])
+  t.match(records.slice(kept), [{ msg: 'later' }, { level: 'warn', lines: 20 - kept, msg: /were dropped/ }])
 })
 
 t.test('Ctrl-C on a real terminal shuts it down gracefully', { skip: noTerminal }, async (t) => {
@@ -421,7 +426,7 @@ t.test('--drain-timeout ends requests that are not done', async (t) => {
   await openSlowRequest(t, server, batchOf(['late']))
   server.signal('SIGTERM')
   t.match(await server.exited, { code: 0 })
-  const timeOf = (message: string) => server.log().find(({ msg }) => msg === message)?.time ?? Number.NaN
+  const timeOf = (message: string) => Date.parse(server.log().find(({ msg }) => msg === message)?.time ?? '')
   t.ok(timeOf('drained') - timeOf('draining') < 10_000, 'which is the default')
 })
 
@@ -462,7 +467,7 @@ t.test('a deleted data file ends the process', async (t) => {
   while (response?.status === 202 && Date.now() < deadline)
   t.ok(response === undefined || response.status === 503)
   t.match(await server.exited, { code: null, signal: 'SIGKILL' })
-  const fatal = server.log().find(({ level }) => level === 60)
+  const fatal = server.log().find(({ level }) => level === 'fatal')
   t.match(fatal, { code: 'store-failed', msg: /ends immediately/ })
 })
 

@@ -11,7 +11,6 @@ import { setTimeout as sleep } from 'node:timers/promises'
 
 const startMsMax = 90_000
 const retryMs = 500
-const logLevelFatal = 60
 
 /**
  * One of the servers on the store: a name under which one process runs after the other.
@@ -111,6 +110,6 @@ function judgeEnd(run, { id, server: { signals, logPath }, ended: { code, signal
   if (!isEnding) run.violate('a server ends only when it is signalled', details)
   else if (signal !== null && !signals.includes(signal)) run.violate('no signal but those that were sent', details)
   else if (signal === null && code !== 0) run.violate('SIGTERM drains a server, which ends with 0', details)
-  const fatal = stderr.split('\n').find((line) => Number(/"level":(\d+)/.exec(line)?.[1]) >= logLevelFatal)
+  const fatal = stderr.split('\n').find((line) => line.startsWith('{"level":"fatal"'))
   if (fatal !== undefined) run.violate('a server logs nothing fatal', { ...details, fatal })
 }

@@ -20,7 +20,7 @@ import type { ServeSettings } from './serve-options.ts'
  * @throws {CommandFailure} `address-in-use`
  */
 export async function runServer(io: Io, settings: ServeSettings): Promise<void> {
-  const log = await createLog(io, settings.logLevel)
+  const log = await createLog(io, { level: settings.logLevel, format: settings.logFormat })
   // a wrong file, and an address in use, create no store
   const files = await readFiles(settings)
   await checkAddresses(settings)

@@ -6,23 +6,36 @@ export type Log = Logger
 /** Further lines are dropped while this much waits for the reader of the log. */
 const backlogBytesMax = 4 * 2 ** 20
 
-/** A log on standard error: text on a terminal, otherwise pino's lines of JSON. */
-export async function createLog({ stderr, env }: Io, level: string): Promise<Log> {
-  const { pino } = await import('pino')
-  const format = stderr.isTTY ? await createFormat(hasColors(stderr, env)) : String
+export const logFormats = ['text', 'json', 'pino'] as const
+
+/** `json` has names of levels and ISO times, which log stores parse by themselves; `pino` has its numbers for both. */
+export type LogFormat = (typeof logFormats)[number]
+
+export interface LogOptions {
+  level: string
+  /** Default: text on a terminal, otherwise `json`. */
+  format?: LogFormat | undefined
+}
+
+/** A log on standard error. */
+export async function createLog({ stderr, env }: Io, { level, format }: LogOptions): Promise<Log> {
+  const { pino, stdTimeFunctions } = await import('pino')
+  const lineFormat = format ?? (stderr.isTTY ? 'text' : 'json')
+  const toOutput = lineFormat === 'text' ? await createFormat(hasColors(stderr, env)) : String
   let dropped = 0
   const write = (line: string) => {
     if ((stderr.writableLength ?? 0) > backlogBytesMax) {
       dropped++
       return
     }
-    stderr.write(format(line))
+    stderr.write(toOutput(line))
     if (dropped === 0) return
     const lines = dropped
     dropped = 0
     log.warn({ lines }, 'lines of the log were dropped: its reader was too slow')
   }
-  const log = pino({ level, base: null }, { write })
+  const names = { formatters: { level: (name: string) => ({ level: name }) }, timestamp: stdTimeFunctions.isoTime }
+  const log = pino({ level, base: null, ...(lineFormat === 'json' && names) }, { write })
   return log
 }
 

@@ -4,6 +4,7 @@ import { type Command, InvalidArgumentError, Option } from 'commander'
 import { schemasOption } from '../files/read-schemas.ts'
 import { byteCount, durationMs, durationUpTo, nonEmpty, parsePath, parseProjectId, wholeNumber } from '../options.ts'
 import { parseStore, storeOption } from '../store.ts'
+import { type LogFormat, logFormats } from './serve-log.ts'
 
 /** The options of `ingest serve`, without `--json` and INGEST_ADMIN_TOKEN. */
 export interface ServeSettings {
@@ -32,6 +33,7 @@ export interface ServeSettings {
   /** In milliseconds. */
   drainTimeout: number
   logLevel: string
+  logFormat?: LogFormat
   json?: true
 }
 
@@ -98,6 +100,10 @@ export function serveOptions(): Option[] {
         .env('INGEST_LOG_LEVEL')
         .choices(logLevels)
         .default('info'),
+      new Option('--log-format <format>', 'text, JSON with names of levels and ISO times, or the numbers of pino')
+        .env('INGEST_LOG_FORMAT')
+        .choices(logFormats)
+        .default(undefined, 'text on a terminal, else json'),
     ],
   }
   return Object.entries(groups).flatMap(([heading, options]) => options.map((option) => option.helpGroup(heading)))
