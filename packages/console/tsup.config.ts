@@ -1,3 +1,4 @@
+import { readdirSync, rmSync } from 'node:fs'
 import { copyFile, readFile, writeFile } from 'node:fs/promises'
 import { createRequire } from 'node:module'
 import { dirname, join } from 'node:path'
@@ -10,6 +11,40 @@ const common: Options = {
   dts: false,
 }
 
+const page: Options = {
+  ...common,
+  outDir: 'dist/page',
+  platform: 'browser',
+  target: 'es2022',
+  noExternal: [/./],
+  minify: true,
+  esbuildOptions(options) {
+    options.jsx = 'automatic'
+    options.jsxImportSource = 'preact'
+  },
+}
+
+// the names of files change with their content
+rmSync(String(page.outDir), { recursive: true, force: true })
+
+/** Puts all styles into the one file that the page names: a module that is loaded later brings none of its own. */
+const oneStyleSheet: NonNullable<Options['esbuildPlugins']>[number] = {
+  name: 'one-style-sheet',
+  setup(build) {
+    build.onResolve({ filter: /\.css$/ }, ({ kind, importer }) => {
+      if (kind === 'import-rule') return undefined
+      return { path: importer.endsWith('main.tsx') ? 'all' : 'none', namespace: 'styles' }
+    })
+    build.onLoad({ filter: /./, namespace: 'styles' }, async ({ path }) => {
+      const names = path === 'all' ? readdirSync('page', { recursive: true, encoding: 'utf8' }) : []
+      // the styles of views follow those of the page
+      const sheets = ['app.css', ...names.filter((name) => name.endsWith('.css') && name !== 'app.css').sort()]
+      const contents = sheets.map((name) => `@import './${name}';`).join('\n')
+      return path === 'all' ? { contents, resolveDir: 'page', loader: 'css' } : { contents: '', loader: 'js' }
+    })
+  },
+}
+
 export default defineConfig([
   {
     ...common,
@@ -20,22 +55,20 @@ export default defineConfig([
     removeNodeProtocol: false,
   },
   {
-    ...common,
-    entry: { app: 'page/main.tsx', worker: 'page/worker/worker.ts' },
-    outDir: 'dist/page',
-    platform: 'browser',
-    target: 'es2022',
-    noExternal: [/./],
-    splitting: false,
-    minify: true,
-    esbuildOptions(options) {
-      options.jsx = 'automatic'
-      options.jsxImportSource = 'preact'
-    },
+    ...page,
+    entry: { app: 'page/main.tsx' },
+    // each view is a file that is loaded when it is opened
+    splitting: true,
+    esbuildPlugins: [oneStyleSheet],
     async onSuccess() {
       for (const name of ['index.html', 'icon.svg']) await copyFile(`page/${name}`, `dist/page/${name}`)
       await writeFile('dist/page/licenses.txt', await readLicenses(['preact']))
     },
+  },
+  {
+    ...page,
+    entry: { worker: 'page/worker/worker.ts' },
+    splitting: false,
   },
 ])
 

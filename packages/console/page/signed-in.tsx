@@ -1,5 +1,5 @@
 import type { ComponentChildren } from 'preact'
-import { useEffect, useErrorBoundary, useMemo, useRef } from 'preact/hooks'
+import { useEffect, useErrorBoundary, useMemo, useRef, useState } from 'preact/hooks'
 import { type Address, formatAddress } from './address.ts'
 import { createApi } from './api/api.ts'
 import { createConnection } from './api/connection.ts'
@@ -8,7 +8,7 @@ import { ApiContext, ConnectionContext, useConnection } from './api/use-api.ts'
 import { Notice } from './parts/notice.tsx'
 import { Time } from './parts/time.tsx'
 import { Value } from './parts/value.tsx'
-import { views } from './views/views.ts'
+import { type View, views } from './views/views.ts'
 import { visibleText } from './visible-text.ts'
 
 export interface SignedInProps {
@@ -74,7 +74,7 @@ function Page({ address, menu }: Pick<SignedInProps, 'address' | 'menu'>) {
         <ConnectionBanner />
         {view ? (
           <ViewBoundary key={name}>
-            <view.View address={address} />
+            <LoadedView load={view.load} address={address} />
           </ViewBoundary>
         ) : (
           <Notice kind="empty">
@@ -95,6 +95,39 @@ function titleOf({ path, query, projectId }: Address, title: string): string {
   const named = [...subjects.map((name) => query.get(name)), ...path.slice(1).reverse()].filter((each) => each !== null)
   const subject = named.map((each) => visibleText(each.slice(0, subjectCharsMax))).join(' · ')
   return [subject, title, projectId, 'Ingest'].filter(Boolean).join(' – ')
+}
+
+const loadedViews = new Map<() => Promise<View>, View>()
+
+function LoadedView({ load, address }: { load: () => Promise<View>; address: Address }) {
+  const [View, setView] = useState(() => loadedViews.get(load))
+  const [isFailed, setFailed] = useState(false)
+  useEffect(() => {
+    let isCurrent = true
+    async function open(): Promise<void> {
+      try {
+        const View = await load()
+        loadedViews.set(load, View)
+        if (isCurrent) setView(() => View)
+      } catch {
+        if (isCurrent) setFailed(true)
+      }
+    }
+    if (!View) void open()
+    return () => {
+      isCurrent = false
+    }
+  }, [load])
+  if (View) return <View address={address} />
+  if (!isFailed) return <Notice kind="loading">Loading…</Notice>
+  return (
+    <Notice kind="failed">
+      This view could not be loaded: the server does not respond, or is of another version than this page.{' '}
+      <button type="button" onClick={() => location.reload()}>
+        Reload the page
+      </button>
+    </Notice>
+  )
 }
 
 /** A response that a view cannot show, such as that of another version, leaves the rest of the page usable. */

@@ -111,7 +111,12 @@ export function createConsole(): ConsoleHandler {
 function fileResponse(file: PageFile, method: string, headers: ConsoleRequest['headers']): ConsoleResponse {
   const isGzip = acceptsGzip(headers['accept-encoding'])
   const { bytes, tag } = isGzip ? file.gzip : file.identity
-  const caching = { ...securityHeaders, 'Cache-Control': 'no-cache', ETag: tag, Vary: 'Accept-Encoding' }
+  const caching = {
+    ...securityHeaders,
+    'Cache-Control': file.isImmutable ? 'public, max-age=31536000, immutable' : 'no-cache',
+    ETag: tag,
+    Vary: 'Accept-Encoding',
+  }
   if (isCached(headers['if-none-match'], tag)) return { status: 304, headers: caching, body: empty }
   return {
     status: 200,

@@ -7,6 +7,8 @@ import { gzipSync } from 'node:zlib'
 /** A file of the page, in the form that is sent. */
 export interface PageFile {
   contentType: string
+  /** Whether its name changes with its content. */
+  isImmutable: boolean
   identity: Encoded
   gzip: Encoded
 }
@@ -26,6 +28,9 @@ const contentTypes = new Map([
   ['.txt', 'text/plain; charset=utf-8'],
 ])
 
+/** A module that is loaded with a view, with a hash of its content. */
+const hashedName = /-[\dA-Z]{8}\.js$/
+
 /** The folder of the built page: beside this file in the build, and found from the sources too. */
 const pageDirectory = fileURLToPath(new URL('../dist/page/', import.meta.url))
 
@@ -38,7 +43,7 @@ export function readPage(directory = pageDirectory): ReadonlyMap<string, PageFil
   const files = new Map<string, PageFile>()
   for (const name of listFiles(directory)) {
     const contentType = contentTypes.get(extname(name))
-    if (contentType !== undefined) files.set(name, encode(readFileSync(join(directory, name)), contentType))
+    if (contentType !== undefined) files.set(name, encode(name, readFileSync(join(directory, name)), contentType))
   }
   const index = files.get('index.html')
   if (!index) throw notBuilt(directory)
@@ -58,10 +63,11 @@ function notBuilt(directory: string, cause?: unknown): Error {
   return Object.assign(new Error(message, { cause }), { code: 'console-not-built' })
 }
 
-function encode(bytes: Buffer, contentType: string): PageFile {
+function encode(name: string, bytes: Buffer, contentType: string): PageFile {
   const hash = createHash('sha256').update(bytes).digest('base64url')
   return {
     contentType,
+    isImmutable: hashedName.test(name),
     identity: { bytes, tag: `"${hash}"` },
     gzip: { bytes: gzipSync(bytes, { level: 9 }), tag: `"${hash}-gzip"` },
   }

@@ -271,6 +271,16 @@ t.test('the page has no file that is not served, but for source maps', async (t)
   t.strictSame([...readPage().keys()].toSorted(), ['', ...names].toSorted())
 })
 
+t.test('a module whose name changes with its content is kept by caches', async (t) => {
+  const { respond } = createConsole()
+  const hashed = readdirSync(page).filter((name) => /-\w{8}\.js$/.test(name))
+  t.ok(hashed.length > 5, 'each view is a module of its own')
+  for (const name of hashed) {
+    const response = respond({ method: 'GET', path: `/console/${name}`, headers: {} })
+    t.match(response, { status: 200, headers: { 'Cache-Control': 'public, max-age=31536000, immutable' } }, name)
+  }
+})
+
 t.test('a missing page is an error with a code', async (t) => {
   const directory = t.testdir({ empty: {} })
   for (const name of ['empty', 'none']) {

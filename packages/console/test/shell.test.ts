@@ -301,6 +301,33 @@ browserTest('a link that is followed before the page has painted is not missed',
   await page.waitForSelector('nav a[href$="/find"][aria-current]')
 })
 
+browserTest(
+  'a view is loaded when it is opened, and one that cannot be loaded offers a reload',
+  async (t, openPage) => {
+    const { url, key } = await startConsole(t)
+    const { page, requests } = await openPage({ url: `${url}#/find`, key, allow: [/status of 404/] })
+    await waitForText(page, 'Type the id')
+    const modules = () =>
+      requests.map((each) => /(\w+)-\w+\.js$/.exec(each.url())?.[1]).filter((name) => name !== 'chunk')
+    t.strictSame(modules().filter(Boolean), ['find'])
+    // as after an update of the server
+    let isUpdated = true
+    await page.setRequestInterception(true)
+    page.on('request', (request) => {
+      if (isUpdated && /maps-\w+\.js$/.test(request.url())) return request.respond({ status: 404 })
+      return request.continue()
+    })
+    await openView(page, 'maps')
+    await waitForText(page, 'could not be loaded')
+    await checkAccessibility(page, 'view-not-loaded')
+    await openView(page, 'find')
+    isUpdated = false
+    await openView(page, 'maps')
+    await page.locator('::-p-aria(Reload the page)').click()
+    await waitForText(page, 'No builds yet')
+  },
+)
+
 browserTest('a view that cannot show a response leaves the rest of the page usable', async (_t, openPage) => {
   const { url, key } = await startConsole(_t)
   const { page } = await openPage({ url: `${url}#/find`, key, allow: [/RangeError/] })

@@ -1,20 +1,15 @@
 import type { ComponentType } from 'preact'
 import type { Address } from '../address.ts'
-import { FindView } from './find.tsx'
-import { LiveView } from './live.tsx'
-import { MapsView } from './maps.tsx'
-import { NowView } from './now.tsx'
-import { RejectedView } from './rejected.tsx'
-import { TryView } from './try.tsx'
-import { WhereView } from './where.tsx'
 
-/** The views by the first segment of their address, in the order of the navigation. */
-export const views: Readonly<Record<string, { title: string; View: ComponentType<{ address: Address }> }>> = {
-  now: { title: 'Now', View: NowView },
-  live: { title: 'Live events', View: LiveView },
-  rejected: { title: 'Rejected', View: RejectedView },
-  maps: { title: 'Builds and maps', View: MapsView },
-  where: { title: 'Where it happens', View: WhereView },
-  find: { title: 'Find', View: FindView },
-  try: { title: 'Try it', View: TryView },
+export type View = ComponentType<{ address: Address }>
+
+/** The views by the first segment of their address, in the order of the navigation. Each is loaded when it is opened. */
+export const views: Readonly<Record<string, { title: string; load(): Promise<View> }>> = {
+  now: { title: 'Now', load: async () => (await import('./now.tsx')).NowView },
+  live: { title: 'Live events', load: async () => (await import('./live.tsx')).LiveView },
+  rejected: { title: 'Rejected', load: async () => (await import('./rejected.tsx')).RejectedView },
+  maps: { title: 'Builds and maps', load: async () => (await import('./maps.tsx')).MapsView },
+  where: { title: 'Where it happens', load: async () => (await import('./where.tsx')).WhereView },
+  find: { title: 'Find', load: async () => (await import('./find.tsx')).FindView },
+  try: { title: 'Try it', load: async () => (await import('./try.tsx')).TryView },
 }
