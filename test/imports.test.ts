@@ -115,6 +115,7 @@ const floors: Record<string, string[][]> = {
     [
       'format.ts',
       'address.ts',
+      'event-filter.ts',
       'json-text.ts',
       'json-pointer.ts',
       'shell-quote.ts',

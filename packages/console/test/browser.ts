@@ -222,7 +222,7 @@ export const requestTimeoutMs = 30_000
 async function speedUp(page: Page): Promise<void> {
   await page.evaluateOnNewDocument((requestTimeoutMs) => {
     const { setTimeout } = window
-    const fast = (run: () => void, ms = 0) => setTimeout(run, ms === requestTimeoutMs ? ms : ms / 20)
+    const fast = (run: () => void, ms = 0) => setTimeout(run, ms >= requestTimeoutMs ? ms : ms / 20)
     Object.assign(window, { setTimeout: fast })
   }, requestTimeoutMs)
 }

@@ -1,16 +1,21 @@
 import type { ComponentChildren } from 'preact'
 import { useMemo } from 'preact/hooks'
 import type { EventLine } from '../api/event-lines.ts'
+import type { EventFilter } from '../event-filter.ts'
 import { formatBytes } from '../format.ts'
 import { indentJson, joinTokens } from '../json-text.ts'
 import { CopyButton } from './copy-button.tsx'
 import './event-detail.css'
+import { EventMembers } from './event-members.tsx'
 import { JsonText } from './json-text.tsx'
 import { Time } from './time.tsx'
 import { Value } from './value.tsx'
 
-/** A stored or an erased event: when it was received, its cursor, its exact bytes and beside them the same, indented. */
-export function EventDetail({ line }: { line: EventLine }) {
+/**
+ * A stored or an erased event: when it was received, its cursor, its members to filter by, in addition to a filter, its
+ * exact bytes and beside them the same, indented.
+ */
+export function EventDetail({ line, filter }: { line: EventLine; filter?: EventFilter }) {
   const { cursor, receivedAt, text, erased } = line
   return (
     <div class="event-detail">
@@ -37,6 +42,7 @@ export function EventDetail({ line }: { line: EventLine }) {
           </div>
         )}
       </dl>
+      {text !== undefined && <EventMembers text={text} filter={filter} />}
       {text !== undefined && <EventText text={text} />}
       {erased !== undefined && (
         <p class="notice">

@@ -1,7 +1,7 @@
 import { useState } from 'preact/hooks'
 import { type Address, formatAddress } from '../address.ts'
-import type { Api } from '../api/api.ts'
-import { type EventLine, parseEventLines } from '../api/event-lines.ts'
+import type { EventLine } from '../api/event-lines.ts'
+import { findEvent } from '../api/find-event.ts'
 import { useLoaded } from '../api/use-api.ts'
 import { EventDetail } from '../parts/event-detail.tsx'
 import { Content, Notice } from '../parts/notice.tsx'
@@ -56,12 +56,6 @@ function Found({ id }: { id: string }) {
       {(line) => (line ? <FoundEvent id={id} line={line} /> : <NotStored id={id} at={loaded.at} />)}
     </Content>
   )
-}
-
-/** Null if the event is not stored. */
-async function findEvent(api: Api, eventId: string, signal: AbortSignal): Promise<EventLine | null> {
-  const [line = null] = await api.body('v1/events', parseEventLines, { query: { eventId }, signal })
-  return line
 }
 
 function FoundEvent({ id, line }: { id: string; line: EventLine }) {

@@ -1,60 +1,98 @@
-import { useMemo, useState } from 'preact/hooks'
-import { formatAddress } from '../address.ts'
-import { CopyButton } from '../parts/copy-button.tsx'
-import { EventDetail } from '../parts/event-detail.tsx'
-import { Failure, Notice } from '../parts/notice.tsx'
-import { Value } from '../parts/value.tsx'
+import { useMemo, useRef, useState } from 'preact/hooks'
+import { type Address, formatAddress, replaceQuery } from '../address.ts'
+import type { EventLine } from '../api/event-lines.ts'
+import { findEvent } from '../api/find-event.ts'
+import { useLoaded } from '../api/use-api.ts'
+import { type EventFilter, parseEventFilter } from '../event-filter.ts'
+import { Content, Failure, Notice } from '../parts/notice.tsx'
 import { EventList } from './live/event-list.tsx'
 import { Filters } from './live/filters.tsx'
-import { type EventFilter, filterEvents, type HeldEvent } from './live/held-events.ts'
+import { createSeenValues, eventsWith, type HeldEvent, type SeenValues } from './live/held-events.ts'
+import { HistoryLine } from './live/history-line.tsx'
 import './live/live.css'
+import { OpenedEvent } from './live/opened-event.tsx'
 import { StreamState } from './live/stream-state.tsx'
 import { useFollow } from './live/use-follow.ts'
 
-/** The events of the project as they are stored, newest first. */
-export function LiveView() {
-  const following = useFollow()
-  const { held, error, version } = following
-  const [filter, setFilter] = useState<EventFilter>({ text: '' })
-  const events = useMemo(() => filterEvents(held.events, filter), [held, version, filter])
-  const [opened, setOpened] = useState<HeldEvent>()
-  // the banner says so when the server does not respond
-  const isFailed = error !== undefined && error.kind !== 'offline'
+/** `#/live?player=…&event=…`: the events that match, as they are stored, newest first, and the opened one. */
+export function LiveView({ address }: { address: Address }) {
+  const filter = useMemo(() => parseEventFilter(address.query), [address])
+  const seen = useMemo(createSeenValues, [])
+  const key = JSON.stringify(filter)
   return (
     <>
-      <StreamState following={following} />
-      {isFailed && <Failure error={error} what="return events" />}
-      {version === 0 && !isFailed && <Notice kind="loading">Loading…</Notice>}
-      {version > 0 && held.events.length === 0 && (
-        <Notice kind="empty">
-          No events yet. They appear here as they are stored: <a href={formatAddress(['try'])}>send one</a>.
-        </Notice>
-      )}
-      {held.events.length > 0 && (
-        <>
-          <Filters held={held} filter={filter} shownCount={events.length} onChange={setFilter} />
-          <EventList key={JSON.stringify(filter)} events={events} opened={opened} onOpen={setOpened} />
-          {opened && <OpenedEvent event={opened} onClose={() => setOpened(undefined)} />}
-        </>
-      )}
+      <Filters filter={filter} seen={seen} />
+      <Linked key={key} {...{ filter, seen, query: address.query }} />
     </>
   )
 }
 
-function OpenedEvent({ event, onClose }: { event: HeldEvent; onClose(): void }) {
+interface StreamProps {
+  filter: EventFilter
+  seen: SeenValues
+  query: URLSearchParams
+  /** The event that the address named at first, null if it is not stored. */
+  linked?: { id: string; line: EventLine | null } | undefined
+}
+
+/** Begins with the event that is open in the address at first, or with the newest. */
+function Linked(props: StreamProps) {
+  const [id] = useState(() => props.query.get('event'))
+  const loaded = useLoaded(async (api, signal) => id && { id, line: await findEvent(api, id, signal) }, [id])
+  if (!id) return <Stream {...props} />
   return (
-    <section class="opened-event" aria-label="Opened event">
-      <div class="opened-title line">
-        <h2 class="mono">
-          <Value text={event.eventId} />
-        </h2>
-        <CopyButton key={event.eventId} text={event.eventId} what="event id" />
-        <a href={formatAddress(['find'], { id: event.eventId })}>Link to this event</a>
-        <button type="button" onClick={onClose}>
-          Close
-        </button>
-      </div>
-      <EventDetail line={event} />
-    </section>
+    <Content loaded={loaded} what="find events by their id">
+      {(linked) => <Stream {...props} linked={linked || undefined} />}
+    </Content>
   )
+}
+
+function Stream({ filter, seen, query, linked }: StreamProps) {
+  const id = query.get('event')
+  const cursor = query.get('cursor')
+  const text = query.get('text') ?? ''
+  const [isStopped, setStopped] = useState(false)
+  const isMissing = linked?.id === id && linked.line === null
+  const isPaused = isStopped || (id !== null && !isMissing)
+  const isPast = useRef(Boolean(linked?.line))
+  if (!isPaused) isPast.current = false
+  const following = useFollow({ filter, seen, beginAt: linked?.line?.receivedAt, isPaused, isPast: isPast.current })
+  const { held, error, version, status } = following
+  const events = useMemo(() => eventsWith(text, held.events), [held, held.events, text])
+  const opened = events.find((event) => event.cursor === cursor) ?? (linked?.id === id ? linked.line : undefined)
+  // the banner says so when the server does not respond
+  const isFailed = error !== undefined && error.kind !== 'offline'
+
+  function close(): void {
+    replaceQuery({ event: undefined, cursor: undefined })
+    document.getElementById('events')?.focus()
+  }
+
+  return (
+    <>
+      <StreamState
+        {...{ following, isPaused, isFiltered: Object.values(filter).some(Boolean) }}
+        isPast={isPast.current}
+        onPause={() => setStopped(true)}
+        onResume={() => {
+          setStopped(false)
+          if (id !== null) close()
+        }}
+      />
+      {isFailed && <Failure error={error} what="return events" />}
+      {version === 0 && !error && <Notice kind="loading">Loading…</Notice>}
+      <HistoryLine {...{ following, text, shownCount: events.length }} />
+      {held.events.length > 0 && <EventList events={events} opened={opened?.cursor} onOpen={open} />}
+      {status === 'following' && held.events.length === 0 && !following.history && (
+        <Notice kind="empty">
+          No events yet. They appear here as they are stored: <a href={formatAddress(['try'])}>send one</a>.
+        </Notice>
+      )}
+      {id !== null && <OpenedEvent key={id} {...{ id, filter, event: opened }} onClose={close} />}
+    </>
+  )
+}
+
+function open({ eventId, cursor }: HeldEvent): void {
+  replaceQuery({ event: eventId, cursor })
 }

@@ -1,18 +1,29 @@
 import { createIngest, openMemoryStore } from '@ingest/core'
+import { filterNames as serverFilterNames } from '@ingest/core/internal'
 import { toFetchHandler } from '@ingest/server'
 import t, { type Test } from 'tap'
 import type { Query } from '../../page/api/api.ts'
 import { type EventLine, parseEventLine } from '../../page/api/event-lines.ts'
 import { toRequestError } from '../../page/api/request-error.ts'
+import { filterMembers } from '../../page/event-filter.ts'
 import { burstMax, createFollower } from '../../page/views/live/follow.ts'
-import { createHeldEvents, eventsHeldMax, filterEvents, toHeldEvent } from '../../page/views/live/held-events.ts'
+import {
+  createHeldEvents,
+  createSeenValues,
+  eventsHeldMax,
+  eventsWith,
+  toHeldEvent,
+} from '../../page/views/live/held-events.ts'
+import { createHistory, type History } from '../../page/views/live/history.ts'
 
 const projectId = 'game-1'
 const hour = 3_600_000
+const start = Date.UTC(2020, 10, 20)
 
 /** A follower of a real service, whose clock is set by the test. Requests do not wait for events. */
-async function openFollower(t: Test) {
-  const clock = { at: Date.UTC(2026, 10, 20) }
+async function openFollower(t: Test, { filter = {}, beginAt }: { filter?: Query; beginAt?: number } = {}) {
+  // a store does not accept a time that is to come
+  const clock = { at: start }
   const open = () => {
     const ingest = createIngest({ store: openMemoryStore(), now: () => clock.at, authenticate: async () => true })
     t.teardown(() => ingest.close())
@@ -33,16 +44,19 @@ async function openFollower(t: Test) {
     if (!response.ok) throw await toRequestError(response)
     return response.text()
   }
+  async function read({ wait, ...query }: Query): Promise<EventLine[]> {
+    queries.push(JSON.stringify(query))
+    return (await request('/v1/events', { ...filter, ...query })).split('\n').slice(0, -1).map(parseEventLine)
+  }
+  function show(events: EventLine[], isAfterGap: boolean): void {
+    if (isAfterGap) shown.push('gap')
+    shown.push(...events.map(({ text = '{}' }) => JSON.parse(text).eventId))
+  }
   const follower = createFollower({
-    async read({ wait, ...query }) {
-      queries.push(JSON.stringify(query))
-      return (await request('/v1/events', query)).split('\n').slice(0, -1).map(parseEventLine)
-    },
+    read,
+    beginAt,
     stats: async () => JSON.parse(await request('/v1/stats', {})),
-    async onEvents(events: EventLine[], isAfterGap) {
-      if (isAfterGap) shown.push('gap')
-      shown.push(...events.map(({ text = '{}' }) => JSON.parse(text).eventId))
-    },
+    onEvents: async (events, isAfterGap) => show(events, isAfterGap),
     now: () => clock.at,
   })
   return {
@@ -50,15 +64,28 @@ async function openFollower(t: Test) {
     clock,
     queries,
     step: () => follower.step(signal),
+    /** What comes before the beginning. */
+    openHistory(): History {
+      const beginning = follower.beginning()
+      if (!beginning) throw new Error('The follower has not begun.')
+      return createHistory(beginning, read, show)
+    },
+    async runHistory(history: History) {
+      while ((await history.step(signal)) === 0);
+    },
     replaceStore() {
       service = open()
     },
     /** The ids that were shown since the last call. */
     takeShown: () => shown.splice(0),
-    async store(prefix: string, count: number) {
+    async store(prefix: string, count: number, members: object = {}) {
       for (let first = 0; first < count; first += 100) {
         const length = Math.min(100, count - first)
-        const events = Array.from({ length }, (_, index) => ({ projectId, eventId: `${prefix}${first + index}` }))
+        const events = Array.from({ length }, (_, index) => ({
+          ...members,
+          projectId,
+          eventId: `${prefix}${first + index}`,
+        }))
         await service.project.submitBatch({ events })
       }
     },
@@ -83,8 +110,8 @@ t.test('it begins with the newest events, however old they are, and continues wi
   await store('new', 20)
   clock.at += 1_000 * hour
   await step()
-  t.strictSame(takeShown(), ids('new', 0, 20), 'the two thousand before are more than one response shows')
-  t.ok(queries.length < 10)
+  t.strictSame(takeShown(), ids('new', 0, 20))
+  t.equal(queries.length, 1)
   await store('next', 2)
   await step()
   t.strictSame(takeShown(), ids('next', 0, 2))
@@ -132,6 +159,7 @@ t.test('behind more events than it can show, it continues at the end', async (t)
 
 t.test('two requests a second at most', async (t) => {
   const { step, clock } = await openFollower(t)
+  t.equal(await step(), 0, 'the first one finds the end')
   t.equal(await step(), 500)
   const before = clock.at
   const stepped = step()
@@ -160,7 +188,7 @@ t.test('of large events, responses hold fewer', async (t) => {
       limits.push(limit)
       return [{ cursor: 'c', receivedAt: 1, text }]
     },
-    stats: async () => ({ events: 1, lastAt: new Date(1).toISOString() }),
+    stats: async () => ({ events: 1, firstAt: new Date(1).toISOString(), lastAt: new Date(1).toISOString() }),
     onEvents: async () => {},
   })
   for (let steps = 0; steps < 2; steps++) await follower.step(new AbortController().signal)
@@ -181,18 +209,103 @@ t.test('a refused cursor: it begins again with the newest events', async (t) => 
   t.strictSame(takeShown(), ['gap', ...ids('b', 0, 2)])
 })
 
-let cursors = 0
-const held = (event: object) => toHeldEvent({ cursor: `c${cursors++}`, receivedAt: 1, text: JSON.stringify(event) })
+t.test('with a filter, it shows and continues with what matches', async (t) => {
+  const { step, store, takeShown } = await openFollower(t, { filter: { playerId: '7' } })
+  await store('a', 3, { playerId: 7 })
+  await store('b', 3, { playerId: 8 })
+  await step()
+  t.strictSame(takeShown(), ids('a', 0, 3))
+  await store('c', 2, { playerId: 8 })
+  await store('d', 2, { playerId: '7' })
+  await step()
+  t.strictSame(takeShown(), ids('d', 0, 2))
+})
 
-t.test('the last thousand events are held, and the names of all that arrived', async (t) => {
+t.test('what is earlier is found in spans, back to the first event', async (t) => {
+  const { step, store, takeShown, clock, openHistory, runHistory, queries } = await openFollower(t)
+  await store('old', 40)
+  clock.at += 500 * hour
+  await store('b', 60)
+  clock.at += hour
+  await store('c', 5)
+  await step()
+  takeShown()
+  const history = openHistory()
+  t.notOk(history.isComplete())
+  await runHistory(history)
+  t.strictSame(takeShown(), [...ids('b', 0, 60), ...ids('old', 0, 40)])
+  t.ok(history.isComplete())
+  t.ok(queries.length < 25)
+})
+
+t.test('a search ends when it has found enough, and says how far back it looked', async (t) => {
+  const { step, store, takeShown, clock, openHistory, runHistory } = await openFollower(t, { filter: { type: 'shot' } })
+  const times: number[] = []
+  for (const [prefix, hours] of [
+    ['a', 2_000],
+    ['b', 300],
+    ['c', 1],
+  ] as const) {
+    times.push(clock.at)
+    await store(prefix, 120, { type: 'shot' })
+    await store(`${prefix}-other`, 300, { type: 'chat' })
+    clock.at += hours * hour
+  }
+  await store('d', 1)
+  await step()
+  const history = openHistory()
+  await runHistory(history)
+  t.strictSame(takeShown(), ids('c', 0, 120))
+  t.ok(history.searchedFrom() <= (times[2] as number) && history.searchedFrom() > (times[1] as number))
+  await runHistory(history)
+  t.strictSame(takeShown(), ids('b', 0, 120))
+  await runHistory(history)
+  t.strictSame(takeShown(), ids('a', 0, 120))
+  t.ok(history.isComplete())
+})
+
+t.test('of a span with more events than are held, the newest are shown, and that some are left out', async (t) => {
+  const { step, store, takeShown, clock, openHistory, runHistory } = await openFollower(t)
+  await store('a', 1_500)
+  const { at } = clock
+  clock.at += hour
+  await store('b', 1)
+  await step()
+  takeShown()
+  const history = openHistory()
+  await runHistory(history)
+  t.strictSame(takeShown(), ['gap', ...ids('a', 500, 1_500)])
+  t.equal(history.searchedFrom(), at)
+})
+
+t.test('it begins with the events of a time, and continues behind them', async (t) => {
+  const { step, store, takeShown, clock } = await openFollower(t, { beginAt: start + hour })
+  await store('a', 100)
+  for (const prefix of ['b', 'c']) {
+    clock.at += hour
+    await store(prefix, 3)
+  }
+  await step()
+  t.strictSame(takeShown(), ids('b', 0, 3))
+  await step()
+  t.strictSame(takeShown(), ids('c', 0, 3))
+})
+
+let cursors = 0
+const held = (event: object, seen = createSeenValues()) =>
+  toHeldEvent({ cursor: `c${cursors++}`, receivedAt: 1, text: JSON.stringify(event) }, seen)
+
+t.test('the last thousand events are held', async (t) => {
   const events = createHeldEvents()
-  events.add([held({ eventId: 'first', type: 'old', buildId: 'b1' })])
-  events.add(Array.from({ length: eventsHeldMax + 5 }, (_, i) => held({ eventId: `e${i}`, type: 'new' })))
+  events.add([held({ eventId: 'first' })])
+  t.notOk(events.isFull)
+  events.add(Array.from({ length: eventsHeldMax + 5 }, (_, i) => held({ eventId: `e${i}` })))
   t.equal(events.events.length, eventsHeldMax)
   t.equal(events.events[0]?.eventId, 'e5')
   t.equal(events.events.at(-1)?.eventId, `e${eventsHeldMax + 4}`)
-  t.strictSame([...events.types], ['old', 'new'])
-  t.strictSame([...events.buildIds], ['b1', ''])
+  t.ok(events.isFull)
+  events.addEarlier([held({ eventId: 'earlier' })])
+  t.equal(events.events[0]?.eventId, 'e5')
 })
 
 t.test('fewer large events are held', async (t) => {
@@ -202,19 +315,50 @@ t.test('fewer large events are held', async (t) => {
   t.equal(events.events.at(-1)?.eventId, 'e49')
 })
 
-t.test('filters match together, newest first', async (t) => {
+t.test('events that arrive while the list is held are counted, and added later', async (t) => {
+  const events = createHeldEvents()
+  const list = () => events.events.map(({ eventId, isAfterGap }) => (isAfterGap ? `gap ${eventId}` : eventId))
+  events.add([held({ eventId: 'a' })])
+  events.hold()
+  events.add([held({ eventId: 'b' }), held({ eventId: 'c' })])
+  events.addEarlier([held({ eventId: 'earlier' })])
+  t.strictSame(list(), ['earlier', 'a'])
+  t.equal(events.newerCount, 2)
+  events.release()
+  t.strictSame(list(), ['earlier', 'a', 'b', 'c'])
+  t.equal(events.newerCount, 0)
+  events.hold()
+  events.add(Array.from({ length: eventsHeldMax + 5 }, (_, i) => held({ eventId: `d${i}` })))
+  t.equal(events.newerCount, eventsHeldMax + 5)
+  events.release()
+  t.equal(list()[0], 'gap d5', 'some between were dropped')
+})
+
+t.test('a text is found anywhere in an event, newest first', async (t) => {
   const events = [
-    held({ eventId: '1', type: 'shot', buildId: 'b1', note: 'Hello (x)' }),
-    held({ eventId: '2', type: 'shot', buildId: 'b2' }),
-    held({ eventId: '3', type: null }),
-    held({ eventId: '4', type: 'shot', buildId: 'b1', note: 'HELLO' }),
+    held({ eventId: '1', note: 'Hello (x)' }),
+    held({ eventId: '2', buildId: 'b2' }),
+    held({ eventId: '4', note: 'HELLO' }),
   ]
-  const find = (filter: object) => filterEvents(events, { text: '', ...filter }).map(({ eventId }) => eventId)
-  t.strictSame(find({}), ['4', '3', '2', '1'])
-  t.strictSame(find({ type: 'shot' }), ['4', '2', '1'])
-  t.strictSame(find({ type: '' }), ['3'], 'events without a type')
-  t.strictSame(find({ type: 'shot', buildId: 'b1' }), ['4', '1'])
-  t.strictSame(find({ text: 'hello' }), ['4', '1'], 'whatever the case')
-  t.strictSame(find({ text: '(x)' }), ['1'], 'not a pattern')
-  t.strictSame(find({ text: 'b.' }), [])
+  const find = (text: string) => eventsWith(text, events).map(({ eventId }) => eventId)
+  t.strictSame(find(''), ['4', '2', '1'])
+  t.strictSame(find('hello'), ['4', '1'], 'whatever the case')
+  t.strictSame(find('(x)'), ['1'], 'not a pattern')
+  t.strictSame(find('b.'), [])
+})
+
+t.test('the values to filter by are those that the server compares', async (t) => {
+  const seen = createSeenValues()
+  const values = { type: 'shot', playerId: 7, sessionId: '', placeId: null, serverId: 1.5, buildId: 'b1' }
+  held({ eventId: 'a', ...values }, seen)
+  const lists = Object.entries(seen).map(([name, values]) => [name, [...values]])
+  t.strictSame(Object.fromEntries(lists), {
+    type: ['shot'],
+    build: ['b1'],
+    player: ['7'],
+    session: [],
+    place: [],
+    server: [],
+  })
+  t.strictSame(Object.values(filterMembers).sort(), [...serverFilterNames].sort())
 })

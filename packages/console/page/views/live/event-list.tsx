@@ -16,7 +16,8 @@ const shownMembers = new Set(['projectId', 'eventId', 'type', 'buildId', 'timest
 export interface EventListProps {
   /** Newest first. */
   events: readonly HeldEvent[]
-  opened: HeldEvent | undefined
+  /** The cursor of the opened event. */
+  opened: string | undefined
   onOpen(event: HeldEvent): void
 }
 
@@ -24,8 +25,8 @@ export interface EventListProps {
 export function EventList({ events, opened, onOpen }: EventListProps) {
   const list = useRef<HTMLDivElement>(null)
   const { scrollTop, height, update } = useScroll(list)
-  const openedRow = opened ? events.findIndex(({ cursor }) => cursor === opened.cursor) : -1
-  useAnchor(list, events, openedRow >= 0, update)
+  const openedRow = opened === undefined ? -1 : events.findIndex(({ cursor }) => cursor === opened)
+  useAnchor(list, events, update)
   const { first, end } = visibleRows({ scrollTop, height, rowHeight }, events.length)
 
   function move(key: string): boolean {
@@ -54,6 +55,7 @@ export function EventList({ events, opened, onOpen }: EventListProps) {
       <div
         ref={list}
         class="rows"
+        id="events"
         role="listbox"
         aria-label="Events, newest first"
         tabIndex={0}
@@ -97,26 +99,21 @@ function Head() {
   )
 }
 
-/** Keeps the scroll position when events are added above, also at the top if an event is open. */
-function useAnchor(
-  list: RefObject<HTMLElement | null>,
-  events: readonly HeldEvent[],
-  isOpened: boolean,
-  update: () => void,
-): void {
+/** Keeps the scroll position when events are added above, but not at the top. */
+function useAnchor(list: RefObject<HTMLElement | null>, events: readonly HeldEvent[], update: () => void): void {
   const newest = useRef<string | undefined>(undefined)
   useLayoutEffect(() => {
     const { current } = list
     const added = events.findIndex(({ cursor }) => cursor === newest.current)
     newest.current = events[0]?.cursor
-    if (!current || added <= 0 || (current.scrollTop === 0 && !isOpened)) return
+    if (!current || added <= 0 || current.scrollTop === 0) return
     current.scrollTop += added * rowHeight
     update()
   }, [events])
 }
 
-function idOf(event: HeldEvent | undefined): string {
-  return `event-${event?.cursor}`
+function idOf(cursor: string | undefined): string {
+  return `event-${cursor}`
 }
 
 function EventRow({
@@ -134,7 +131,7 @@ function EventRow({
   const summary = useMemo(() => summarizeMembers(text, shownMembers, summaryCharsMax), [text])
   return (
     <div
-      id={idOf(event)}
+      id={idOf(event.cursor)}
       class={event.isAfterGap ? 'event-row after-gap' : 'event-row'}
       role="option"
       tabIndex={-1}

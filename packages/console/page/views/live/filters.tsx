@@ -1,81 +1,90 @@
-import { formatCount } from '../../format.ts'
+import { useState } from 'preact/hooks'
+import { replaceQuery } from '../../address.ts'
+import { type EventFilter, type FilterName, filterNames } from '../../event-filter.ts'
+import { Value } from '../../parts/value.tsx'
 import { visibleText } from '../../visible-text.ts'
-import type { EventFilter, HeldEvents } from './held-events.ts'
+import type { SeenValues } from './held-events.ts'
 
-export interface FiltersProps {
-  held: HeldEvents
-  filter: EventFilter
-  shownCount: number
-  onChange(filter: EventFilter): void
-}
-
-/** Filters the held events. */
-export function Filters({ held, filter, shownCount, onChange }: FiltersProps) {
-  const { type, buildId, text } = filter
-  const isFiltered = type !== undefined || buildId !== undefined || text !== ''
+/** Chooses what the server selects. The choices are in the address. */
+export function Filters({ filter, seen }: { filter: EventFilter; seen: SeenValues }) {
+  const chosen = filterNames.filter((name) => filter[name] !== undefined)
   return (
-    <div class="controls">
-      <NameSelect
-        label="Type"
-        all="All types"
-        names={held.types}
-        selected={type}
-        onChange={(type) => onChange({ ...filter, type })}
-      />
-      <NameSelect
-        label="Build"
-        all="All builds"
-        names={held.buildIds}
-        selected={buildId}
-        onChange={(buildId) => onChange({ ...filter, buildId })}
-      />
-      <label class="grow">
-        Text
-        <input
-          type="search"
-          value={text}
-          placeholder="Anywhere in the event"
-          spellcheck={false}
-          onInput={({ currentTarget }) => onChange({ ...filter, text: currentTarget.value })}
-        />
-      </label>
-      <p class="shown-count">
-        {formatCount(shownCount)} of {formatCount(held.events.length)} shown
-      </p>
-      {isFiltered && (
-        <button type="button" onClick={() => onChange({ text: '' })}>
-          Show all
-        </button>
+    <div class="live-filters">
+      <FilterForm seen={seen} />
+      {chosen.length > 0 && (
+        <ul class="chips" aria-label="Filters">
+          {chosen.map((name) => (
+            <li key={name}>
+              <button
+                type="button"
+                class="chip"
+                title={visibleText(filter[name] ?? '')}
+                aria-label={`Remove the filter ${name} ${visibleText(filter[name] ?? '')}`}
+                onClick={() => changeFilter({ [name]: undefined })}
+              >
+                <span class="muted">{name}</span> <Value text={filter[name] ?? ''} /> <span aria-hidden="true">×</span>
+              </button>
+            </li>
+          ))}
+          {chosen.length > 1 && (
+            <li>
+              <button
+                type="button"
+                onClick={() => changeFilter(Object.fromEntries(chosen.map((name) => [name, undefined])))}
+              >
+                Remove all
+              </button>
+            </li>
+          )}
+        </ul>
       )}
     </div>
   )
 }
 
-interface NameSelectProps {
-  label: string
-  all: string
-  /** Seen so far; an empty one stands for events without one. */
-  names: ReadonlySet<string>
-  selected: string | undefined
-  onChange(name: string | undefined): void
+/** The opened event need not match another filter. */
+function changeFilter(changes: EventFilter | Record<string, undefined>): void {
+  replaceQuery({ ...changes, event: undefined, cursor: undefined })
 }
 
-/** The value of an option is its name behind `=`, so that none and all differ. */
-function NameSelect({ label, all, names, selected, onChange }: NameSelectProps) {
+function FilterForm({ seen }: { seen: SeenValues }) {
+  const [name, setName] = useState<FilterName>('type')
+  const [value, setValue] = useState('')
+  function submit(event: SubmitEvent): void {
+    event.preventDefault()
+    changeFilter({ [name]: value })
+    setValue('')
+  }
   return (
-    <label>
-      {label}
-      <select
-        value={selected === undefined ? '' : `=${selected}`}
-        onChange={({ currentTarget: { value } }) => onChange(value === '' ? undefined : value.slice(1))}
-      >
-        <option value="">{all}</option>
-        {[...names].sort().map((name) => (
-          <option key={name} value={`=${name}`}>
-            {visibleText(name) || '(none)'}
-          </option>
+    <form class="controls" onSubmit={submit}>
+      <label>
+        Only events with
+        <select value={name} onChange={({ currentTarget }) => setName(currentTarget.value as FilterName)}>
+          {filterNames.map((name) => (
+            <option key={name} value={name}>
+              {name}
+            </option>
+          ))}
+        </select>
+      </label>
+      <label class="grow">
+        Value
+        <input
+          value={value}
+          list="seen-values"
+          required
+          placeholder="The exact value"
+          autocomplete="off"
+          spellcheck={false}
+          onInput={({ currentTarget }) => setValue(currentTarget.value)}
+        />
+      </label>
+      <datalist id="seen-values">
+        {[...seen[name]].sort().map((value) => (
+          <option key={value} value={value} label={visibleText(value)} />
         ))}
-      </select>
-    </label>
+      </datalist>
+      <button type="submit">Filter</button>
+    </form>
   )
 }

@@ -9,30 +9,35 @@ export const waitSeconds = 25
 const fullInRowMax = 2
 const requestIntervalMs = 500
 /** Limits of one response: the first, and those that follow from the size of its events. */
-const firstLimit = 100
+export const firstLimit = 100
 const limitMax = 500
 const limitMin = 20
 /** Bursts of up to this many events are shown completely. */
 export const burstMax = (fullInRowMax - 1) * limitMax
 const responseCharsAim = 4 * 2 ** 20
-/** How far before the last event the first requests look, one after the other, until they find enough. */
-const spansMs = [50, 250, 1_000, 10_000, 120_000, 1_200_000, 4 * 3_600_000, 48 * 3_600_000, 480 * 3_600_000]
-const enoughEvents = 50
+/** How long before its beginning it reads: under load, as many events as a list shows. */
+const beginningMs = 50
 /** Rates and the sampling are those of the last seconds. */
 const windowMs = 10_000
 
+/** One response of `GET /v1/events`. */
+export type ReadEvents = (query: Query, signal: AbortSignal) => Promise<EventLine[]>
+
 export interface FollowOptions {
-  /** One response of `GET /v1/events`. */
-  read(query: Query, signal: AbortSignal): Promise<EventLine[]>
-  stats(signal: AbortSignal): Promise<Pick<Stats, 'events' | 'lastAt'>>
+  read: ReadEvents
+  stats(signal: AbortSignal): Promise<Pick<Stats, 'events' | 'firstAt' | 'lastAt'>>
   /** Events oldest first. `isAfterGap`: some before them were left out. If it fails, they are read again. */
   onEvents(events: EventLine[], isAfterGap: boolean, signal: AbortSignal): Promise<void>
+  /** Begins with the events received at this time, in milliseconds since 1970. Default: with the newest. */
+  beginAt?: number | undefined
   now?(): number
 }
 
 export interface Follower {
-  /** One request, or a few at the beginning. Resolves with the pause before the next step, in milliseconds. */
+  /** One request, at the beginning two. Resolves with the pause before the next step, in milliseconds. */
   step(signal: AbortSignal): Promise<number>
+  /** The time from which it has read, and that of the first event of the project; undefined before. */
+  beginning(): Beginning | undefined
   /** Whether events were skipped in the last seconds. */
   isSampled(): boolean
   /** Whether events after the last one were skipped. */
@@ -43,12 +48,19 @@ export interface Follower {
   cursorRefusedAt(): number | undefined
 }
 
+/** In milliseconds since 1970. */
+export interface Beginning {
+  from: number
+  firstAt: number
+}
+
 /**
  * Follows the events of a project from its newest ones on, with two requests per second at most. A full response means
  * that more is behind it: the next one begins at the end.
  */
-export function createFollower({ read, stats, onEvents, now = Date.now }: FollowOptions): Follower {
+export function createFollower({ read, stats, onEvents, beginAt, now = Date.now }: FollowOptions): Follower {
   let begunAt: number | undefined
+  let beginning: Beginning | undefined
   /** From the beginning if undefined. */
   let after: string | undefined
   let limit = firstLimit
@@ -57,6 +69,21 @@ export function createFollower({ read, stats, onEvents, now = Date.now }: Follow
   let skippedAt: number | undefined
   let refusedAt: number | undefined
   let received: { at: number; count: number }[] = []
+
+  async function begin(signal: AbortSignal): Promise<void> {
+    const { events, firstAt, lastAt } = await stats(signal)
+    if (firstAt !== null && lastAt !== null) {
+      const first = Date.parse(firstAt)
+      const at = refusedAt === undefined ? beginAt : undefined
+      const from = events < firstLimit ? first : (at ?? Date.parse(lastAt)) - beginningMs
+      const to = at === undefined ? undefined : at + 1
+      await take(await read({ from, to, limit }, signal), signal)
+      // what was there may have been erased meanwhile
+      after ??= 'end'
+      beginning ??= { from, firstAt: first }
+    }
+    begunAt = now()
+  }
 
   async function poll(signal: AbortSignal): Promise<void> {
     try {
@@ -99,11 +126,13 @@ export function createFollower({ read, stats, onEvents, now = Date.now }: Follow
     async step(signal) {
       const sentAt = now()
       if (begunAt === undefined) {
-        await take(await readNewest((query) => read(query, signal), await stats(signal)), signal)
-        begunAt = now()
-      } else await poll(signal)
+        await begin(signal)
+        return 0
+      }
+      await poll(signal)
       return Math.max(0, sentAt + requestIntervalMs - now())
     },
+    beginning: () => beginning,
     isSampled: () => isRecent(skippedAt),
     isAfterGap: () => isAfterGap,
     receivedPerSecond() {
@@ -115,30 +144,13 @@ export function createFollower({ read, stats, onEvents, now = Date.now }: Follow
   }
 }
 
-/** The newest events, oldest first, and the cursor behind them. Costs a few index look-ups, however long the log is. */
-async function readNewest(
-  read: (query: Query) => Promise<EventLine[]>,
-  { events, lastAt }: Pick<Stats, 'events' | 'lastAt'>,
-): Promise<EventLine[]> {
-  if (lastAt === null) return []
-  if (events < firstLimit) return read({ limit: firstLimit })
-  let newest: EventLine[] = []
-  for (const span of spansMs) {
-    const lines = await read({ from: Date.parse(lastAt) - span, limit: firstLimit })
-    const count = eventsOf(lines).length
-    // a full response holds the oldest events of its span: those of a shorter span reach the end
-    if (count >= firstLimit && newest.length > 0) break
-    newest = lines
-    if (count >= enoughEvents) break
-  }
-  return newest
-}
-
-function eventsOf(lines: EventLine[]): EventLine[] {
+/** Lines with an event: without erased events and cursors alone. */
+export function eventsOf(lines: EventLine[]): EventLine[] {
   return lines.filter(({ text }) => text !== undefined)
 }
 
-function nextLimit(events: EventLine[]): number {
+/** The limit of the response after one with these events. */
+export function nextLimit(events: EventLine[]): number {
   const chars = events.reduce((sum, { text = '' }) => sum + text.length, 0)
   return Math.max(limitMin, Math.min(limitMax, Math.floor((responseCharsAim * events.length) / chars)))
 }

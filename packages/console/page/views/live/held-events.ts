@@ -1,8 +1,9 @@
 import type { EventLine } from '../../api/event-lines.ts'
+import { type FilterName, filterMembers, filterNames, filterValue } from '../../event-filter.ts'
 
 export const eventsHeldMax = 1_000
 const charsHeldMax = 4 * 2 ** 20
-const namesMax = 500
+const valuesMax = 500
 
 /** An event with the members that the list shows; a member that the event lacks is empty. */
 export interface HeldEvent extends EventLine {
@@ -14,46 +15,95 @@ export interface HeldEvent extends EventLine {
   isAfterGap: boolean
 }
 
-/** The last events that arrived, at most 1,000 and 4 Mi characters, and the types and builds of all that arrived. */
+/** The last events that arrived, at most 1,000 and 4 Mi characters. */
 export interface HeldEvents {
   /** Oldest first. */
   readonly events: readonly HeldEvent[]
-  readonly types: ReadonlySet<string>
-  readonly buildIds: ReadonlySet<string>
+  /** Events that arrived since `hold`. */
+  readonly newerCount: number
+  /** Whether earlier events were dropped, so that none is added before. */
+  readonly isFull: boolean
   add(events: readonly HeldEvent[]): void
+  addEarlier(events: readonly HeldEvent[]): void
+  /** Events that arrive from now on are kept aside. */
+  hold(): void
+  /** Adds what was kept aside. */
+  release(): void
 }
 
 export function createHeldEvents(): HeldEvents {
   let events: HeldEvent[] = []
-  let chars = 0
-  const types = new Set<string>()
-  const buildIds = new Set<string>()
+  let newer: HeldEvent[] = []
+  let newerCount = 0
+  let isHeld = false
+  let isFull = false
+
+  function release(): void {
+    isHeld = false
+    const [first, ...rest] = newer
+    const isCut = newer.length < newerCount
+    const all = first ? [...events, isCut ? { ...first, isAfterGap: true } : first, ...rest] : events
+    events = newestOf(all)
+    isFull ||= events.length < all.length
+    newer = []
+    newerCount = 0
+  }
+
   return {
     get events() {
       return events
     },
-    types,
-    buildIds,
-    add(more) {
-      for (const { text, type, buildId } of more) {
-        chars += text.length
-        if (types.size < namesMax) types.add(type)
-        if (buildIds.size < namesMax) buildIds.add(buildId)
-      }
-      events = events.concat(more)
-      let dropped = 0
-      for (; events.length - dropped > eventsHeldMax || chars > charsHeldMax; dropped++) {
-        chars -= events[dropped]?.text.length ?? 0
-      }
-      if (dropped > 0) events = events.slice(dropped)
+    get newerCount() {
+      return newerCount
     },
+    get isFull() {
+      return isFull
+    },
+    add(more) {
+      newer = newestOf([...newer, ...more])
+      newerCount += more.length
+      if (!isHeld) release()
+    },
+    addEarlier(more) {
+      const all = [...more, ...events]
+      events = newestOf(all)
+      isFull ||= events.length < all.length
+    },
+    hold() {
+      isHeld = true
+    },
+    release,
   }
 }
 
-/** Reads the fields that the list shows from a line with an event. */
-export function toHeldEvent(line: EventLine, isAfterGap = false): HeldEvent {
+/** The last of the events, oldest first, as many as are held. */
+export function newestOf<Line extends EventLine>(events: Line[]): Line[] {
+  let chars = 0
+  let first = events.length
+  while (first > 0 && events.length - first < eventsHeldMax) {
+    chars += events[first - 1]?.text?.length ?? 0
+    if (chars > charsHeldMax) break
+    first--
+  }
+  return first === 0 ? events : events.slice(first)
+}
+
+/** Values that events had so far, up to 500 for each member. */
+export type SeenValues = Readonly<Record<FilterName, Set<string>>>
+
+export function createSeenValues(): SeenValues {
+  return Object.fromEntries(filterNames.map((name) => [name, new Set()])) as unknown as SeenValues
+}
+
+/** Reads the fields that the list shows from a line with an event, and notes the values to filter by. */
+export function toHeldEvent(line: EventLine, seen: SeenValues, isAfterGap = false): HeldEvent {
   const { text = '{}' } = line
-  const { eventId, type, buildId } = JSON.parse(text) as Record<string, unknown>
+  const event = JSON.parse(text) as Record<string, unknown>
+  for (const name of filterNames) {
+    const value = filterValue(event[filterMembers[name]])
+    if (value !== undefined && seen[name].size < valuesMax) seen[name].add(value)
+  }
+  const { eventId, type, buildId } = event
   return { ...line, text, eventId: nameOf(eventId), type: nameOf(type), buildId: nameOf(buildId), isAfterGap }
 }
 
@@ -61,22 +111,10 @@ function nameOf(value: unknown): string {
   return typeof value === 'string' ? value : ''
 }
 
-/** Undefined selects all; an empty name those without one. */
-export interface EventFilter {
-  type?: string | undefined
-  buildId?: string | undefined
-  /** Anywhere in the text of the event, ignoring case. */
-  text: string
-}
-
-/** The events that match, newest first. */
-export function filterEvents(events: readonly HeldEvent[], { type, buildId, text }: EventFilter): HeldEvent[] {
+/** The events that have the text anywhere, ignoring case, newest first. */
+export function eventsWith(text: string, events: readonly HeldEvent[]): HeldEvent[] {
   const pattern = text === '' ? undefined : new RegExp(escapePattern(text), 'iu')
-  const matches = (event: HeldEvent) =>
-    (type === undefined || event.type === type) &&
-    (buildId === undefined || event.buildId === buildId) &&
-    (pattern?.test(event.text) ?? true)
-  return events.filter(matches).reverse()
+  return events.filter((event) => pattern?.test(event.text) ?? true).reverse()
 }
 
 function escapePattern(text: string): string {

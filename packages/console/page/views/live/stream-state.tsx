@@ -13,35 +13,43 @@ const renderIntervalMs = 2_000
 /** Each costs the project 1 MiB of its limit for reads. */
 const statsIntervalMs = 10_000
 
+export interface StreamStateProps {
+  following: Following
+  isPaused: boolean
+  /** Paused at an event that a link named: what came after it is not read. */
+  isPast: boolean
+  isFiltered: boolean
+  onPause(): void
+  onResume(): void
+}
+
 /** Whether the page follows the stream, and whether it skips events. */
-export function StreamState({ following: { follower, isPaused, setPaused } }: { following: Following }) {
+export function StreamState({ following, isPaused, isPast, isFiltered, onPause, onResume }: StreamStateProps) {
   useRenderEvery(renderIntervalMs)
-  const isSampled = !isPaused && follower.isSampled()
+  const { follower, held, status } = following
+  const isSampled = follower.isSampled()
   const isLost = useConnection().lostAt !== undefined
-  const [name, state] = nameState({ isPaused, isLost, isSampled })
+  const isConnected = status === 'following' && !isLost
+  const [name, state] = nameState({ isPaused, isLost, isSampled, status })
   const refusedAt = follower.cursorRefusedAt()
   return (
     <div class="stream-state">
       <div class="line">
-        <button type="button" aria-pressed={isPaused} onClick={() => setPaused(!isPaused)}>
-          {isPaused ? 'Resume' : 'Pause'}
+        <button type="button" class={isPaused ? 'primary' : ''} onClick={isPaused ? onResume : onPause}>
+          {isPaused ? resumeLabel(held.newerCount, isSampled) : 'Pause'}
         </button>
         <strong class={`state ${name}`} role="status">
           {state}
         </strong>
-        {isPaused ? (
+        {isPaused && isConnected && (
           <span class="muted">
-            Events are still stored. Resume continues from here, or from the newest events if more than{' '}
-            {formatCount(burstMax)} came in.
+            {isPast
+              ? 'at the event of the link. Resume continues from there'
+              : 'Events still come in. Resume shows the newest'}
+            , or a part if there are more than {formatCount(burstMax)}.
           </span>
-        ) : (
-          <>
-            <Rates received={follower.receivedPerSecond()} isSampled={isSampled} />
-            {!isSampled && follower.isAfterGap() && (
-              <span class="muted">Events after the newest one here were left out.</span>
-            )}
-          </>
         )}
+        {!isPaused && isConnected && <Rates {...{ following, isFiltered, isSampled }} />}
       </div>
       {refusedAt !== undefined && (
         <Notice kind="empty">
@@ -53,22 +61,59 @@ export function StreamState({ following: { follower, isPaused, setPaused } }: { 
   )
 }
 
-function nameState({ isPaused, isLost, isSampled }: { isPaused: boolean; isLost: boolean; isSampled: boolean }) {
-  if (isPaused) return ['paused', 'Paused']
-  if (isLost) return ['paused', 'Not connected']
-  return isSampled ? ['sampled', 'Live, sampled'] : ['live', 'Live']
+function resumeLabel(newerCount: number, isSampled: boolean): string {
+  if (newerCount === 0) return 'Resume'
+  return `${formatCount(newerCount)}${isSampled ? '+' : ''} new`
 }
 
-function Rates({ received, isSampled }: { received: number | undefined; isSampled: boolean }) {
-  const stored = useStoredPerSecond(isSampled)
-  if (!isSampled)
-    return received === undefined ? null : <span class="muted">{formatRate(received)} events per second</span>
+function nameState({
+  isPaused,
+  isLost,
+  isSampled,
+  status,
+}: {
+  isPaused: boolean
+  isLost: boolean
+  isSampled: boolean
+  status: Following['status']
+}) {
+  if (isLost) return ['', 'Not connected']
+  if (status === 'stopped') return ['', 'Stopped']
+  if (isPaused) return ['', 'Paused']
+  if (status === 'connecting') return ['', 'Connecting…']
+  return isSampled ? ['sampled', 'Following, sampled'] : ['following', 'Following']
+}
+
+/** What comes in, or since when nothing does. */
+function Rates({
+  following: { follower, held },
+  isFiltered,
+  isSampled,
+}: Pick<StreamStateProps, 'following' | 'isFiltered'> & { isSampled: boolean }) {
+  const isWhole = isSampled && !isFiltered
+  const stored = useStoredPerSecond(isWhole)
+  const received = follower.receivedPerSecond()
+  const newest = held.events.at(-1)
+  if (isSampled)
+    return (
+      <span class="muted">
+        More events arrive than are shown
+        {received !== undefined && `: about ${formatRate(received)}`}
+        {received !== undefined && stored !== undefined && ` of ${formatRate(stored)}`}
+        {received !== undefined && ' events per second'}. A dashed line marks where some were left out.
+      </span>
+    )
+  if (follower.isAfterGap()) return <span class="muted">Events after the newest one here were left out.</span>
+  if (received) return <span class="muted">{formatRate(received)} events per second</span>
   return (
     <span class="muted">
-      More events arrive than are shown
-      {received !== undefined && `: about ${formatRate(received)}`}
-      {received !== undefined && stored !== undefined && ` of ${formatRate(stored)}`}
-      {received !== undefined && ' events per second'}. A dashed line marks where some were left out.
+      {newest ? (
+        <>
+          nothing since <Time at={newest.receivedAt} />
+        </>
+      ) : (
+        'nothing so far'
+      )}
     </span>
   )
 }

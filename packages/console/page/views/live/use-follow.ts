@@ -3,73 +3,148 @@ import type { Api, Query } from '../../api/api.ts'
 import { type EventLine, parseEventLines } from '../../api/event-lines.ts'
 import type { RequestError } from '../../api/request-error.ts'
 import { ConnectionContext, repeat, useApi } from '../../api/use-api.ts'
-import { createFollower, type Follower, waitSeconds } from './follow.ts'
-import { createHeldEvents, type HeldEvents, toHeldEvent } from './held-events.ts'
+import { type EventFilter, filterQuery } from '../../event-filter.ts'
+import { createFollower, type Follower, firstLimit, type ReadEvents, waitSeconds } from './follow.ts'
+import { createHeldEvents, type HeldEvent, type HeldEvents, type SeenValues, toHeldEvent } from './held-events.ts'
+import { createHistory, type History } from './history.ts'
 
 /** A response of more text is parsed with pauses, so that the page responds meanwhile. */
 const parsedAtOnceChars = 256 * 1024
 
+export interface FollowInputs {
+  filter: EventFilter
+  seen: SeenValues
+  /** Begins with the events received at this time. Default: with the newest. */
+  beginAt: number | undefined
+  /** Events that come in do not move the others. */
+  isPaused: boolean
+  /** Nothing is read behind `beginAt`. */
+  isPast: boolean
+}
+
 export interface Following {
   held: HeldEvents
   follower: Follower
+  /** Undefined until the first response. */
+  history: History | undefined
+  isSearching: boolean
+  searchFurther(): void
   /** Changes with each response. */
   version: number
+  /** `stopped`: by an error that does not go away by itself. */
+  status: 'connecting' | 'following' | 'stopped'
   error: RequestError | undefined
-  isPaused: boolean
-  setPaused(isPaused: boolean): void
 }
 
-/** Follows the events of the project while the view is open, not paused and visible. */
-export function useFollow(): Following {
+interface State {
+  version: number
+  error?: RequestError | undefined
+  historyError?: RequestError | undefined
+  isSearching: boolean
+}
+
+/** Follows the events of the project that match, and looks for earlier ones, while the view is open and visible. */
+export function useFollow({ filter, seen, beginAt, isPaused, isPast }: FollowInputs): Following {
   const api = useApi()
   const connection = useContext(ConnectionContext)
-  const [isPaused, setPaused] = useState(false)
-  const [state, setState] = useState<{ version: number; error?: RequestError }>({ version: 0 })
-  const { held, follower } = useMemo(() => createFollowing(api), [api])
+  const [run, setRun] = useState(0)
+  const [state, setState] = useState<State>({ version: 0, isSearching: false })
+  const change = (changes: Partial<State>) =>
+    setState((before) => ({ ...before, ...changes, version: before.version + 1 }))
+  const { held, follower, read } = useMemo(() => createFollowing(api, { filter, seen, beginAt }), [api])
+  const beginning = follower.beginning()
+  const history = useMemo(
+    () =>
+      beginning &&
+      createHistory(beginning, read, (lines, isAfterGap) => held.addEarlier(toHeldEvents(lines, seen, isAfterGap))),
+    [beginning],
+  )
+  const isHeld = isPaused && !isPast
+  useMemo(() => (isHeld ? held.hold() : held.release()), [held, isHeld])
+
   useEffect(() => {
-    if (isPaused) return
     const ending = new AbortController()
     const { signal } = ending
-    void repeat(
-      async () => {
-        const pauseMs = await follower.step(signal)
-        setState(({ version }) => ({ version: version + 1 }))
-        return pauseMs
-      },
-      {
-        connection,
-        signal,
-        onError(error) {
-          setState(({ version }) => ({ version, error }))
-          if (!error.isRetried) setPaused(true)
-        },
-      },
-    )
+    async function step(): Promise<number | undefined> {
+      if (isPast && follower.beginning()) return undefined
+      const pauseMs = await follower.step(signal)
+      change({ error: undefined })
+      return pauseMs
+    }
+    void repeat(step, { connection, signal, onError: (error) => change({ error }) })
     return () => ending.abort()
-  }, [connection, follower, isPaused])
-  return { held, follower, isPaused, setPaused, version: state.version, error: state.error }
+  }, [connection, follower, isPast])
+
+  useEffect(() => {
+    if (!history || (run === 0 && held.events.length >= firstLimit)) return
+    const ending = new AbortController()
+    const { signal } = ending
+    async function step(): Promise<0 | undefined> {
+      const next = held.isFull ? undefined : await history?.step(signal)
+      change({ historyError: undefined, isSearching: next !== undefined })
+      return next
+    }
+    change({ isSearching: true })
+    const onError = (historyError: RequestError) => change({ historyError, isSearching: historyError.isRetried })
+    void repeat(step, { connection, signal, onError })
+    return () => ending.abort()
+  }, [connection, history, run])
+
+  const { version, error, historyError, isSearching } = state
+  return {
+    held,
+    follower,
+    history,
+    isSearching,
+    searchFurther: () => setRun((count) => count + 1),
+    version,
+    status: statusOf(version, error),
+    error: error ?? historyError,
+  }
 }
 
-function createFollowing(api: Api) {
+function statusOf(version: number, error: RequestError | undefined): Following['status'] {
+  if (error && !error.isRetried) return 'stopped'
+  return version === 0 || error ? 'connecting' : 'following'
+}
+
+function createFollowing(api: Api, { filter, seen, beginAt }: Pick<FollowInputs, 'filter' | 'seen' | 'beginAt'>) {
   const held = createHeldEvents()
+  const selected = filterQuery(filter)
+  const read: ReadEvents = (query, signal) => readEvents(api, { ...selected, ...query }, signal)
   const follower = createFollower({
-    read: (query, signal) => readEvents(api, query, signal),
+    read,
+    beginAt,
     stats: (signal) => api.json('v1/stats', { signal }),
     async onEvents(lines, isAfterGap, signal) {
-      let chars = 0
       const events = []
-      for (const line of lines) {
-        chars += line.text?.length ?? 0
-        events.push(toHeldEvent(line, isAfterGap && events.length === 0))
-        if (chars < parsedAtOnceChars) continue
-        chars = 0
-        await new Promise((resolve) => setTimeout(resolve))
+      for (const part of partsOf(lines)) {
+        if (events.length > 0) await new Promise((resolve) => setTimeout(resolve))
         signal.throwIfAborted()
+        events.push(...toHeldEvents(part, seen, isAfterGap && events.length === 0))
       }
       held.add(events)
     },
   })
-  return { held, follower }
+  return { held, follower, read }
+}
+
+function* partsOf(lines: EventLine[]): Generator<EventLine[]> {
+  let part: EventLine[] = []
+  let chars = 0
+  for (const line of lines) {
+    part.push(line)
+    chars += line.text?.length ?? 0
+    if (chars < parsedAtOnceChars) continue
+    yield part
+    part = []
+    chars = 0
+  }
+  if (part.length > 0) yield part
+}
+
+function toHeldEvents(lines: EventLine[], seen: SeenValues, isAfterGap: boolean): HeldEvent[] {
+  return lines.map((line, i) => toHeldEvent(line, seen, isAfterGap && i === 0))
 }
 
 async function readEvents(api: Api, query: Query, signal: AbortSignal): Promise<EventLine[]> {

@@ -1,0 +1,36 @@
+/** The members by which `GET /v1/events` selects, by their names in addresses. */
+export const filterMembers = {
+  type: 'type',
+  build: 'buildId',
+  player: 'playerId',
+  session: 'sessionId',
+  place: 'placeId',
+  server: 'serverId',
+} as const
+
+export type FilterName = keyof typeof filterMembers
+export const filterNames = Object.keys(filterMembers) as FilterName[]
+
+/** Selects the events of which each named member has this value. */
+export type EventFilter = Readonly<Partial<Record<FilterName, string>>>
+
+/** The filter in an address: `type=shot&player=7`. */
+export function parseEventFilter(query: URLSearchParams): EventFilter {
+  const filter: Partial<Record<FilterName, string>> = {}
+  for (const name of filterNames) {
+    const value = query.get(name)
+    if (value) filter[name] = value
+  }
+  return filter
+}
+
+/** The filter as parameters of `GET /v1/events`. */
+export function filterQuery(filter: EventFilter): Record<string, string | undefined> {
+  return Object.fromEntries(filterNames.map((name) => [filterMembers[name], filter[name]]))
+}
+
+/** The value by which a member of an event is filtered; undefined for one that the server cannot filter by. */
+export function filterValue(value: unknown): string | undefined {
+  if (typeof value === 'string') return value || undefined
+  return Number.isSafeInteger(value) ? String(value) : undefined
+}

@@ -1,0 +1,54 @@
+import { replaceQuery } from '../../address.ts'
+import { formatCount, formatCountOf } from '../../format.ts'
+import { Time } from '../../parts/time.tsx'
+import { eventsHeldMax } from './held-events.ts'
+import type { Following } from './use-follow.ts'
+
+export interface HistoryLineProps {
+  following: Following
+  text: string
+  shownCount: number
+}
+
+/** How many events are here, how far back the server was searched for them, and a text to look for in them. */
+export function HistoryLine({ following, text, shownCount }: HistoryLineProps) {
+  const { held, history, isSearching, searchFurther } = following
+  if (!history) return null
+  const canSearch = !isSearching && !held.isFull && !history.isComplete()
+  return (
+    <div class="history-line controls">
+      <p>
+        {text === ''
+          ? `${formatCountOf(held.events.length, 'event')} here`
+          : `${formatCount(shownCount)} of the ${formatCountOf(held.events.length, 'event')} here`}
+        , {describeSearch(following)}
+      </p>
+      {canSearch && (
+        <button type="button" onClick={searchFurther}>
+          Search further back
+        </button>
+      )}
+      <label class="grow">
+        Text in the events here
+        <input
+          type="search"
+          value={text}
+          spellcheck={false}
+          onInput={({ currentTarget }) => replaceQuery({ text: currentTarget.value || undefined })}
+        />
+      </label>
+    </div>
+  )
+}
+
+function describeSearch({ held, history, isSearching }: Following) {
+  if (!history) return null
+  if (held.isFull) return `the newest of them: ${formatCount(eventsHeldMax)} are kept at most.`
+  if (history.isComplete()) return 'all that are stored were searched.'
+  return (
+    <>
+      {isSearching ? 'searching: back to ' : 'searched back to '}
+      <Time at={history.searchedFrom()} />.
+    </>
+  )
+}

@@ -1,0 +1,56 @@
+import { useEffect } from 'preact/hooks'
+import { formatAddress } from '../../address.ts'
+import type { EventLine } from '../../api/event-lines.ts'
+import { findEvent } from '../../api/find-event.ts'
+import { useLoaded } from '../../api/use-api.ts'
+import type { EventFilter } from '../../event-filter.ts'
+import { CopyButton } from '../../parts/copy-button.tsx'
+import { EventDetail } from '../../parts/event-detail.tsx'
+import { Content, Notice } from '../../parts/notice.tsx'
+import { Value } from '../../parts/value.tsx'
+
+export interface OpenedEventProps {
+  id: string
+  /** The event, null if it is not stored; looked up if undefined. */
+  event: EventLine | null | undefined
+  filter: EventFilter
+  onClose(): void
+}
+
+/** The event with its exact bytes. Escape closes it. */
+export function OpenedEvent({ id, event, filter, onClose }: OpenedEventProps) {
+  useEffect(() => {
+    const closeOnEscape = ({ key }: KeyboardEvent) => key === 'Escape' && onClose()
+    document.addEventListener('keydown', closeOnEscape)
+    return () => document.removeEventListener('keydown', closeOnEscape)
+  }, [onClose])
+  return (
+    <section class="opened-event" aria-label="Opened event">
+      <div class="opened-title line">
+        <h2 class="mono">
+          <Value text={id} />
+        </h2>
+        <CopyButton text={id} what="event id" />
+        <a href={formatAddress(['find'], { id })}>Find</a>
+        <button type="button" onClick={onClose}>
+          Close
+        </button>
+      </div>
+      {event === undefined ? <LookedUp id={id} filter={filter} /> : <Found line={event} filter={filter} />}
+    </section>
+  )
+}
+
+function LookedUp({ id, filter }: Pick<OpenedEventProps, 'id' | 'filter'>) {
+  const loaded = useLoaded(async (api, signal) => ({ line: await findEvent(api, id, signal) }), [id])
+  return (
+    <Content loaded={loaded} what="find events by their id">
+      {({ line }) => <Found line={line} filter={filter} />}
+    </Content>
+  )
+}
+
+function Found({ line, filter }: { line: EventLine | null; filter: EventFilter }) {
+  if (line) return <EventDetail line={line} filter={filter} />
+  return <Notice kind="empty">No event with this id is stored.</Notice>
+}
