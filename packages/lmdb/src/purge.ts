@@ -3,7 +3,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import type { Environment, Table } from './environment/environment.ts'
 import { type Overwritten, oldestSnapshot, stillRead } from './pages/free-pages.ts'
 import type { SnapshotReader } from './read-snapshot.ts'
-import { readErasures } from './writer/erasures.ts'
+import { readUnpurged } from './writer/erasures.ts'
 import type { Writer } from './writer/writer-client.ts'
 
 export interface PurgeOptions {
@@ -22,25 +22,30 @@ const readersTimeoutMs = 10_000
 const pollMs = 20
 
 /**
- * Overwrites what erased events left in the data file, which is in free pages: an erasure leaves no old bytes in pages
- * that are in use. Writes only pages that hold something, and nothing behind the end of the file. Nothing is done if
- * nothing was erased since the last purge. One that was interrupted is completed by the next one.
+ * Overwrites what erased events, and expired activity with text of events, left in the data file, which is in free pages:
+ * an erasure leaves no old bytes in pages that are in use. Writes only pages that hold something, and nothing behind the end
+ * of the file. Nothing is done if nothing was erased since the last purge. One that was interrupted is completed by the next
+ * one.
  *
  * @throws {IngestError} `overloaded` if a read of an earlier snapshot does not end
  */
 export async function purge(options: PurgeOptions): Promise<void> {
   const { path, writer, reader, unpurged, checkOpen } = options
-  const erasures = reader.readSnapshot(() => readErasures(unpurged))
-  if (erasures === 0) return
+  const before = reader.readSnapshot(() => readUnpurged(unpurged))
+  if (before.events === 0 && before.activity === 0) return
   await writer.erasure({ type: 'beginPurge' })
-  const before = await readersBehind(options)
+  const transaction = await readersBehind(options)
   // Windows syncs only what may be written
   const file = await open(path, 'r+')
   try {
     for (let from: number | undefined = 0; from !== undefined; ) {
       checkOpen()
       const startedAt = performance.now()
-      const { next, pages }: Overwritten = await writer.erasure({ type: 'overwriteFreePages', before, from })
+      const { next, pages }: Overwritten = await writer.erasure({
+        type: 'overwriteFreePages',
+        before: transaction,
+        from,
+      })
       if (pages > 0) await file.datasync()
       // other writers wait for a step
       if (next !== undefined) await sleep(performance.now() - startedAt)
@@ -49,7 +54,7 @@ export async function purge(options: PurgeOptions): Promise<void> {
   } finally {
     await file.close()
   }
-  await writer.erasure({ type: 'endPurge', erasures })
+  await writer.erasure({ type: 'endPurge', unpurged: before })
 }
 
 /** Resolves with the last commit, when no process reads an earlier snapshot: it would keep the pages of erased events. */

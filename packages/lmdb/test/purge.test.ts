@@ -261,6 +261,38 @@ for (const seed of range(seeds).map((i) => firstSeed + i)) {
   })
 }
 
+t.test('a purge leaves nothing of expired activity with text of events, and all of what is kept', async (t) => {
+  const directory = t.testdir()
+  const store = await openLmdbStore(directory)
+  t.teardown(() => store.close())
+  const random = createRandom(firstSeed)
+  const keptMinutes = 200
+  const textOf = (number: number) => (number < 0 ? '' : secretOf(number))
+  for (let minute = 0; minute < 800; minute++) {
+    const hour = minute - (minute % 60)
+    const projectIds = range(12).filter((p) => (minute / 150 + p) % 3 < 2)
+    const rows = projectIds.flatMap((p) =>
+      (['minute', 'hour'] as const).map((span) => {
+        const [at, hasEvents] = [span === 'minute' ? minute : hour, p % 2 === 0]
+        const pad = 'y'.repeat(random(10) === 0 ? random(9_000) : random(900))
+        const body = JSON.stringify([textOf(hasEvents ? at : -1), pad])
+        return { projectId: `p${p}`, span, at, writer: '00000000000000ff', body, hasEvents }
+      }),
+    )
+    await store.putActivity(rows)
+    if (minute % 5 === 0) await fill(store, 'q', 1 + random(9), 1, 10_000 + minute * 10)
+    if (minute % 200 !== 199) continue
+    await store.expireActivity(minute - keptMinutes)
+    await store.purge?.()
+    const found = secretsIn(directory).filter((number) => number < 10_000)
+    t.equal(Math.min(...found), Math.max(0, minute - keptMinutes))
+    t.equal(new Set(found).size, Math.min(minute + 1, keptMinutes + 1))
+  }
+  const before = writtenBytes()
+  await store.purge?.()
+  t.ok(writtenBytes() - before < 4096, 'a purge of nothing writes nothing')
+})
+
 t.test('a process that is killed while it erases and purges leaves each event whole or erased', async (t) => {
   const directory = t.testdir()
   let store = await openLmdbStore(directory)

@@ -160,8 +160,8 @@ export interface EventStore {
    */
   expire(projectId: string, before: number): Promise<ExpiryStep>
   /**
-   * Resolves when no file of the store contains bytes of events that were erased before the call. Without it, the
-   * database decides when.
+   * Resolves when no file of the store contains bytes of events that were erased before the call, or of activity with text
+   * of events that had expired. Without it, the database decides when.
    *
    * @throws {IngestError} `overloaded` if a long read of any process, such as a backup, still needs them: try again
    */

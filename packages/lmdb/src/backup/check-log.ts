@@ -4,7 +4,7 @@ import { projectKey, sequenceKey } from '../environment/row-keys.ts'
 import { fingerprint } from '../ids/fingerprint.ts'
 import { createEventLog, openEventLogTables } from '../log/event-log.ts'
 import { countedBytes, decodeRecord, fingerprintsIn, payloadOf, storedOrdinal } from '../log/record.ts'
-import { readErasures } from '../writer/erasures.ts'
+import { readUnpurged } from '../writer/erasures.ts'
 import { createIndexComparison, type IndexedIds } from './check-index.ts'
 import { readEvents } from './read-events.ts'
 import { addProblem, type StoreReport } from './store-report.ts'
@@ -115,7 +115,7 @@ function createRecordCheck({ environment, hashKey, report, indexed }: LogCheckOp
     endIndex: () => comparison.end(isDamaged),
 
     beginSlice(): void {
-      const count = readErasures(tables.unpurged)
+      const count = readUnpurged(tables.unpurged).events
       isErasing ||= count !== (erasures ?? count)
       erasures = count
     },

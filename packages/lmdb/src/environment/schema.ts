@@ -16,8 +16,8 @@ export const schema = {
     totals: 'project → events, batches, bytes',
     /** readers begin at the first record that an expiry has not erased */
     expiries: 'project → sequence, CRC32 of both',
-    /** the number of erasures, while their bytes may be in the data file */
-    unpurged: 'one row',
+    /** the numbers of erasures, while their bytes may be in the data file (writer/erasures.ts) */
+    unpurged: 'name → count',
     /** keys and metadata (tables/projects.ts) */
     projects: 'projectId → JSON',
     'project-numbers': 'projectId → project, and project → projectId',

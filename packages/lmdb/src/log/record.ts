@@ -45,7 +45,7 @@ const endBytes = 4
 const comma = 0x2c
 const quote = 0x22
 /** LMDB keeps a longer value on pages of its own, a shorter one in the leaf page of its key. */
-const inlineBytesMax = 2018
+export const inlineBytesMax = 2018
 
 /** The size of the record of these events, in bytes. */
 export function recordBytes(rows: Uint32Array): number {

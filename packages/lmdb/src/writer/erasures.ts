@@ -1,5 +1,5 @@
 import type { ExpiryStep } from '@ingest/core'
-import type { Table } from '../environment/environment.ts'
+import type { Rows } from '../environment/environment.ts'
 import { sequenceKey } from '../environment/row-keys.ts'
 import { checkListed, type EventLog, type EventLogTables } from '../log/event-log.ts'
 import { eraseFromRecord, type Position, readHeader } from '../log/record.ts'
@@ -17,8 +17,8 @@ export interface ErasureResults {
   /** Commits, so that the pages which the last erasure freed are not those of the last snapshot. */
   beginPurge: { step: { type: 'beginPurge' }; result: true }
   overwriteFreePages: { step: { type: 'overwriteFreePages'; before: number; from: number }; result: Overwritten }
-  /** Records that a purge is complete, if nothing was erased since it began. */
-  endPurge: { step: { type: 'endPurge'; erasures: number }; result: true }
+  /** Records that a purge is complete of what was counted when it began, if nothing was erased since. */
+  endPurge: { step: { type: 'endPurge'; unpurged: Unpurged }; result: true }
 }
 
 export type ErasureType = keyof ErasureResults
@@ -61,7 +61,7 @@ export function createErasures(
     for (const [sequence, inRecord] of indexesByRecord(appender.locate(project, eventIds, fingerprints))) {
       events += eraseIn(project, { sequence }, (index) => inRecord.has(index)).events
     }
-    if (events > 0) countErasure(unpurged)
+    if (events > 0) countErasure(unpurged, 'events')
     return events
   }
 
@@ -80,7 +80,7 @@ export function createErasures(
       next = record.sequence + 1
     }
     if (next > first) eventLog.putExpiredBefore(project, next)
-    if (step.events > 0) countErasure(unpurged)
+    if (step.events > 0) countErasure(unpurged, 'events')
     const [left] = eventLog.records(project, next, 1)
     return { ...step, isDone: left === undefined || !isOld(left.sequence) }
   }
@@ -92,12 +92,14 @@ export function createErasures(
       case 'expire':
         return expire(step)
       case 'beginPurge':
-        unpurged.put(countKey, double(readErasures(unpurged)))
+        for (const of of kinds) unpurged.put(countKeys[of], double(readUnpurged(unpurged)[of]))
         return true
       case 'overwriteFreePages':
         return overwrite(step.before, step.from)
       case 'endPurge':
-        if (readErasures(unpurged) === step.erasures) unpurged.remove(countKey)
+        for (const of of kinds) {
+          if (readUnpurged(unpurged)[of] === step.unpurged[of]) unpurged.remove(countKeys[of])
+        }
         return true
     }
   }
@@ -114,16 +116,24 @@ function indexesByRecord(positions: Iterable<Position | undefined>): Map<number,
   return indexes
 }
 
-const countKey = Buffer.from('erasures')
-
-/** How often something was erased since the last complete purge; 0 if there is nothing to purge. */
-export function readErasures(unpurged: Table): number {
-  return unpurged.getBinary(countKey)?.readDoubleLE() ?? 0
+/** How often events and activity were erased since the last complete purge; 0 if there is nothing to purge. */
+export interface Unpurged {
+  events: number
+  activity: number
 }
 
-function countErasure(unpurged: Table): void {
+const kinds = ['events', 'activity'] as const
+const countKeys = { events: Buffer.from('erasures'), activity: Buffer.from('activity') }
+
+export function readUnpurged(unpurged: Rows): Unpurged {
+  const count = (of: keyof Unpurged) => unpurged.getBinary(countKeys[of])?.readDoubleLE() ?? 0
+  return { events: count('events'), activity: count('activity') }
+}
+
+/** Only inside a write transaction. */
+export function countErasure(unpurged: Rows, of: keyof Unpurged): void {
   // continues from the clock, as a count that starts at 0 again could equal an earlier one
-  unpurged.put(countKey, double(Math.max(Date.now(), readErasures(unpurged) + 1)))
+  unpurged.put(countKeys[of], double(Math.max(Date.now(), readUnpurged(unpurged)[of] + 1)))
 }
 
 function double(value: number): Buffer {
