@@ -112,6 +112,7 @@ const floors: Record<string, string[][]> = {
   ],
   'packages/console/src': [['page-files.ts'], ['create-console.ts'], ['index.ts']],
   'packages/console/page': [
+    ['time-zone.ts'],
     [
       'format.ts',
       'address.ts',

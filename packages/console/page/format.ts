@@ -1,3 +1,5 @@
+import { isUtc } from './time-zone.ts'
+
 const locale = 'en-US'
 const integer = new Intl.NumberFormat(locale, { maximumFractionDigits: 0 })
 const decimal = new Intl.NumberFormat(locale, { maximumSignificantDigits: 3 })
@@ -24,7 +26,7 @@ export function formatCompact(count: number): string {
   return compact.format(count)
 }
 
-const units = ['bytes', 'KiB', 'MiB', 'GiB', 'TiB']
+const units = ['bytes', 'KiB', 'MiB', 'GiB', 'TiB', 'PiB']
 
 /** `512 bytes`, `1.5 MiB`. */
 export function formatBytes(bytes: number): string {
@@ -33,26 +35,24 @@ export function formatBytes(bytes: number): string {
   return `${decimal.format(bytes / 1024 ** power)} ${units[power]}`
 }
 
-const time = new Intl.DateTimeFormat('sv-SE', { timeStyle: 'medium' })
-const dateTime = new Intl.DateTimeFormat('sv-SE', { dateStyle: 'short', timeStyle: 'medium' })
-
-/** `17:51:00` today, else `2026-11-20 17:51:00`: in the time zone of the browser. */
-export function formatTime(at: number, now = Date.now()): string {
-  const isToday = new Date(at).toDateString() === new Date(now).toDateString()
-  return isToday ? time.format(at) : dateTime.format(at)
+/** Formats in the time zone of the page. */
+function timeFormat(options: Intl.DateTimeFormatOptions): (at: number) => string {
+  const local = new Intl.DateTimeFormat('sv-SE', options)
+  const utc = new Intl.DateTimeFormat('sv-SE', { ...options, timeZone: 'UTC' })
+  return (at) => (isUtc() ? utc : local).format(at)
 }
 
-const minute = new Intl.DateTimeFormat('sv-SE', { timeStyle: 'short' })
+const date = timeFormat({ dateStyle: 'short' })
+const time = timeFormat({ timeStyle: 'medium' })
+const dateTime = timeFormat({ dateStyle: 'short', timeStyle: 'medium' })
+
+/** `17:51:00` today, else `2026-11-20 17:51:00`: in the time zone of the page. */
+export function formatTime(at: number, now = Date.now()): string {
+  return date(at) === date(now) ? time(at) : dateTime(at)
+}
 
 /** `17:51`. */
-export function formatMinute(at: number): string {
-  return minute.format(at)
-}
-
-/** `Europe/Berlin`: that of the browser, in which the page shows times. */
-export function timeZone(): string {
-  return new Intl.DateTimeFormat().resolvedOptions().timeZone
-}
+export const formatMinute = timeFormat({ timeStyle: 'short' })
 
 const spans = [
   [86_400, 'd'],
@@ -65,7 +65,7 @@ const spans = [
 export function formatSpan(ms: number): string {
   const seconds = Math.max(0, Math.floor(ms / 1000))
   const [unit, name] = spans.find(([unit]) => seconds >= unit) ?? [1, 's']
-  return `${Math.floor(seconds / unit)} ${name}`
+  return `${formatCount(Math.floor(seconds / unit))} ${name}`
 }
 
 /** `17:51:00.250` today, else with the date as `formatTime`. */
@@ -75,10 +75,10 @@ export function formatTimeMs(at: number, now?: number): string {
 
 /** The value of a `datetime-local` field, `2026-11-20T17:51:00`: in the time zone of the page. */
 export function formatLocal(at: number): string {
-  return dateTime.format(at).replace(' ', 'T')
+  return dateTime(at).replace(' ', 'T')
 }
 
 /** The inverse of `formatLocal`; NaN if it is no time. */
 export function parseLocal(text: string): number {
-  return Date.parse(text)
+  return Date.parse(isUtc() ? `${text}Z` : text)
 }

@@ -7,7 +7,9 @@ import type { Session } from './api/session.ts'
 import { ApiContext, ConnectionContext, useConnection } from './api/use-api.ts'
 import { Notice } from './parts/notice.tsx'
 import { Time } from './parts/time.tsx'
+import { UtcSwitch } from './parts/utc-switch.tsx'
 import { Value } from './parts/value.tsx'
+import { useTimeZone } from './time-zone.ts'
 import { type View, views } from './views/views.ts'
 import { visibleText } from './visible-text.ts'
 
@@ -44,6 +46,8 @@ export function SignedIn({ session, address, menu, onRefused }: SignedInProps) {
 }
 
 function Page({ address, menu }: Pick<SignedInProps, 'address' | 'menu'>) {
+  // also for the times that a view formats by itself
+  useTimeZone()
   const name = address.path[0] ?? 'now'
   const view = Object.hasOwn(views, name) ? views[name] : undefined
   const title = view?.title ?? 'Not found'
@@ -64,6 +68,7 @@ function Page({ address, menu }: Pick<SignedInProps, 'address' | 'menu'>) {
           Skip to content
         </button>
         <strong class="brand">Ingest</strong>
+        <UtcSwitch />
         {menu}
       </header>
       <Navigation current={name} />
@@ -102,6 +107,7 @@ const loadedViews = new Map<() => Promise<View>, View>()
 function LoadedView({ load, address }: { load: () => Promise<View>; address: Address }) {
   const [View, setView] = useState(() => loadedViews.get(load))
   const [isFailed, setFailed] = useState(false)
+  const { lostAt } = useConnection()
   useEffect(() => {
     let isCurrent = true
     async function open(): Promise<void> {
@@ -121,7 +127,7 @@ function LoadedView({ load, address }: { load: () => Promise<View>; address: Add
   if (View) return <View address={address} />
   if (!isFailed) return <Notice kind="loading">Loading…</Notice>
   return (
-    <Notice kind="failed">
+    <Notice kind={lostAt === undefined ? 'failed' : 'empty'}>
       This view could not be loaded: the server does not respond, or is of another version than this page.{' '}
       <button type="button" onClick={() => location.reload()}>
         Reload the page
@@ -138,9 +144,14 @@ function ViewBoundary({ children }: { children: ComponentChildren }) {
 }
 
 function Navigation({ current }: { current: string }) {
+  const list = useRef<HTMLUListElement>(null)
+  useEffect(() => {
+    // on a phone, the list scrolls
+    list.current?.querySelector('[aria-current]')?.scrollIntoView({ block: 'nearest', inline: 'center' })
+  }, [current])
   return (
     <nav aria-label="Views">
-      <ul>
+      <ul ref={list}>
         {Object.entries(views).map(([name, { title }]) => (
           <li key={name}>
             <a href={formatAddress([name])} aria-current={name === current ? 'page' : undefined}>
@@ -158,7 +169,7 @@ function ConnectionBanner() {
   if (connection.lostAt === undefined) return null
   return (
     <p class="banner" role="alert">
-      The server has not responded since <Time at={connection.lostAt} />. Trying again, with pauses of up to 30 s.{' '}
+      The server has not responded since <Time at={connection.lostAt} />. Trying again every few seconds.{' '}
       <button type="button" onClick={connection.retryNow}>
         Try now
       </button>

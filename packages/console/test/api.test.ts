@@ -75,7 +75,7 @@ t.test('a map is the same version behind a proxy that compresses it', async (t) 
 
 t.test('the pause doubles up to a bound; a server may ask for up to an hour', async (t) => {
   const pauses = [1, 2, 3, 10, 1_000].map((attempt) => backoffMs(attempt, 0, () => 1))
-  t.strictSame(pauses, [1_000, 2_000, 4_000, 30_000, 30_000])
+  t.strictSame(pauses, [1_000, 2_000, 4_000, 5_000, 5_000])
   t.equal(backoffMs(1, 7_000), 7_000)
   // a timer of more than 24 days ends at once
   t.equal(backoffMs(1, 30 * 86_400_000), 3_600_000)

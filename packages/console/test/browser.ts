@@ -1,7 +1,7 @@
 import { mkdirSync, readFileSync } from 'node:fs'
 import { createRequire } from 'node:module'
 import { join } from 'node:path'
-import type { AxeResults } from 'axe-core'
+import type { AxeResults, RunOptions } from 'axe-core'
 import type { Browser, CDPSession, HTTPRequest, Page } from 'puppeteer-core'
 import type { Test } from 'tap'
 import { launchBrowser, noBrowser, packageDirectory } from '../scripts/chromium.js'
@@ -195,15 +195,24 @@ const axeSource = readFileSync(createRequire(import.meta.url).resolve('axe-core/
  * screenshots/<name>.png of the visible part.
  */
 export async function checkAccessibility(page: Page, name?: string): Promise<void> {
+  await runAxe(page, {})
+  if (name !== undefined) await screenshot(page, name)
+}
+
+/** Fails with each control that is smaller than 24 px, with too little space around it (WCAG 2.2, 2.5.8). */
+export async function checkTargets(page: Page): Promise<void> {
+  await runAxe(page, { runOnly: ['target-size'] })
+}
+
+async function runAxe(page: Page, options: RunOptions): Promise<void> {
   await settle(page)
   // scripts of the debugger are not subject to the page's CSP
   await page.evaluate(axeSource)
-  const { violations } = (await page.evaluate('axe.run()')) as AxeResults
+  const { violations } = (await page.evaluate(`axe.run(${JSON.stringify(options)})`)) as AxeResults
   const lines = violations.flatMap(({ id, help, nodes }) =>
     nodes.map(({ target, failureSummary }) => `${id} (${help}) at ${target.join(' ')}: ${failureSummary}`),
   )
   if (lines.length > 0) throw new Error(`axe finds:\n${lines.join('\n')}`)
-  if (name !== undefined) await screenshot(page, name)
 }
 
 async function screenshot(page: Page, name: string): Promise<void> {

@@ -35,7 +35,8 @@ export function createConnection(now: () => number = Date.now): Connection {
 }
 
 const firstMs = 1_000
-const longestMs = 30_000
+/** The page is back within this time of the server's return. */
+const longestMs = 5_000
 /** Timers end at once after more than 24 days, and a page that waits for days looks broken. */
 const retryAfterMaxMs = 3_600_000
 

@@ -1,6 +1,6 @@
 import type { ComponentChildren } from 'preact'
 import type { RequestError } from '../api/request-error.ts'
-import type { Loaded } from '../api/use-api.ts'
+import { type Loaded, useConnection } from '../api/use-api.ts'
 import { Value } from './value.tsx'
 
 /** Stands in place of content that is loading, empty or failed. */
@@ -12,8 +12,13 @@ export function Notice({ kind, children }: { kind: 'loading' | 'empty' | 'failed
   )
 }
 
-/** Explains a failure. `what` completes "This server does not …". */
+/**
+ * Explains a failure, unless the banner of the page does: that the server does not respond. `what` completes "This server
+ * does not …".
+ */
 export function Failure({ error, what = 'support this' }: { error: RequestError; what?: string }) {
+  const { lostAt } = useConnection()
+  if (error.kind === 'offline' && lostAt !== undefined) return null
   return (
     <Notice kind="failed">
       <Value text={explain(error, what)} isMultiline />

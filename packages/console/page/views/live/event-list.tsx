@@ -1,10 +1,11 @@
 import type { RefObject } from 'preact'
 import { useLayoutEffect, useMemo, useRef } from 'preact/hooks'
-import { formatTimeMs, timeZone } from '../../format.ts'
+import { formatTimeMs } from '../../format.ts'
 import { summarizeMembers } from '../../json-text.ts'
 import { useScroll } from '../../parts/use-scroll.ts'
 import { Value } from '../../parts/value.tsx'
 import { rowAfterKey, scrollToRow, visibleRows } from '../../parts/visible-rows.ts'
+import { timeZone } from '../../time-zone.ts'
 import type { HeldEvent } from './held-events.ts'
 
 /** As in live.css. */
