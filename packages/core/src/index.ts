@@ -130,6 +130,7 @@ export { eventCursors } from './json/cursor.ts'
 export { declaredBytes, pendingBytesOf } from './maps/map-quota.ts'
 export type {
   BuildEntry,
+  BuildPosition,
   BuildSelection,
   CompleteMap,
   HashedChunks,
@@ -141,12 +142,14 @@ export type {
   MapSlot,
   MapStore,
   NewChunk,
+  NewestBuildSelection,
+  NewestBuilds,
   PendingManifest,
   PendingMap,
   PendingTotals,
   PutChunkOutcome,
 } from './maps/map-store.ts'
-export { readyMapsMax } from './maps/map-store.ts'
+export { buildsSearchedMax, foldBuildId, readyMapsMax } from './maps/map-store.ts'
 export { contentsAfterExpiry, digestsOf, isExpired, isPendingVoid } from './maps/pending-map.ts'
 export { openMemoryStore } from './memory/memory-store.ts'
 export type { Store, StoreMetric } from './store.ts'

@@ -1,7 +1,7 @@
 import { IngestError } from './error.ts'
 import type { EventStore } from './events/event-store.ts'
 import { decodeListCursor, encodeListCursor } from './json/cursor.ts'
-import type { BuildEntry, MapStore } from './maps/map-store.ts'
+import { type BuildEntry, type BuildPosition, foldBuildId, type MapStore } from './maps/map-store.ts'
 import { buildIdIssue } from './maps/publication.ts'
 import type { Store } from './store.ts'
 import { checkLimit } from './validation.ts'
@@ -38,7 +38,17 @@ export interface BuildStatus {
   maps: number
 }
 
+/** The longest `search` of a list of builds, in UTF-16 units: that of a build id. */
+export const searchLengthMax = 128
+
 export interface BuildPageOptions {
+  /** `id`: by UTF-8 bytes. `frozen`: open builds, then the newest freeze first. Default: `id`. */
+  order?: 'id' | 'frozen'
+  /**
+   * Only builds whose id contains this text of 1 to 128 characters, in whatever case of A to Z. Needs the order
+   * `frozen`. A page looks at 10,000 builds at most: it may have none although `next` names a further page.
+   */
+  search?: string
   /** `next` of the previous page. */
   cursor?: string
   /** The most builds of the page, 1 to 1,000. Default: 100. */
@@ -56,7 +66,7 @@ export interface ProjectStatsReader {
   /** The totals of the project. The cost grows with the number of builds, not with the number of events. */
   getStats(): Promise<ProjectStats>
   /**
-   * The builds that are frozen or have a published map, in the order of their UTF-8 bytes.
+   * The builds that are frozen or have a published map.
    *
    * @throws {IngestError} `invalid-cursor`, `invalid-argument`
    */
@@ -97,18 +107,74 @@ export function createProjectStats(
       }
     },
 
-    async listBuilds({ cursor, limit = pageDefault } = {}) {
+    async listBuilds({ order = 'id', search, cursor, limit = pageDefault } = {}) {
       checkLimit(limit, pageMax, 'builds')
+      checkSearch(order, search)
+      if (order === 'frozen') return listNewest(store, projectId, { search, cursor, limit })
       const after = cursor === undefined ? undefined : decodeListCursor('builds', projectId, cursor, parseBuildName)
       const entries = await store.builds(projectId, { after, limit: limit + 1 })
       const page = entries.slice(0, limit)
       const last = page.at(-1)
       return {
-        builds: page.map(({ buildId, frozenAt = null, maps }) => ({ buildId, frozenAt, maps })),
+        builds: page.map(toStatus),
         next: last && entries.length > limit ? encodeListCursor('builds', projectId, [last.buildId]) : null,
       }
     },
   })
+}
+
+interface NewestPageOptions {
+  search: string | undefined
+  cursor: string | undefined
+  limit: number
+}
+
+async function listNewest(
+  store: MapStore,
+  projectId: string,
+  { search, cursor, limit }: NewestPageOptions,
+): Promise<BuildPage> {
+  const after = cursor === undefined ? undefined : decodeListCursor(newest, projectId, cursor, parseBuildPosition)
+  const found = await store.newestBuilds(projectId, {
+    search: search && foldBuildId(search),
+    after,
+    limit: limit + 1,
+  })
+  const page = found.builds.slice(0, limit)
+  const last = found.builds.length > limit ? page.at(-1) : found.last
+  return {
+    builds: page.map(toStatus),
+    next: last ? encodeListCursor(newest, projectId, namesOf(last)) : null,
+  }
+}
+
+const newest = 'newest builds'
+
+function namesOf({ buildId, frozenAt }: BuildPosition): string[] {
+  return frozenAt === undefined ? [buildId] : [buildId, String(frozenAt)]
+}
+
+function parseBuildPosition(names: readonly unknown[]): BuildPosition {
+  const buildId = parseBuildName(names)
+  if (names[1] === undefined) return { buildId }
+  const frozenAt = Number(names[1])
+  if (Number.isSafeInteger(frozenAt)) return { buildId, frozenAt }
+  throw new IngestError('invalid-cursor', 'The cursor holds no time.')
+}
+
+function checkSearch(order: unknown, search: unknown): void {
+  if (order !== 'id' && order !== 'frozen') {
+    throw new IngestError('invalid-argument', "order must be 'id' or 'frozen'.")
+  }
+  if (search === undefined) return
+  if (order === 'id') throw new IngestError('invalid-argument', "search needs the order 'frozen'.")
+  if (typeof search !== 'string' || search.length < 1 || search.length > searchLengthMax) {
+    throw new IngestError('invalid-argument', `search must be a text of 1 to ${searchLengthMax} characters.`)
+  }
+}
+
+function toStatus({ buildId, frozenAt, maps }: BuildEntry): BuildStatus {
+  return { buildId, frozenAt: frozenAt ?? null, maps }
 }
 
 /** All builds of a project. */

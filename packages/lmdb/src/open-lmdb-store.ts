@@ -38,6 +38,7 @@ import { openActivity } from './tables/activity.ts'
 import { openConsumers } from './tables/consumers.ts'
 import { createManifestCache } from './tables/manifest-cache.ts'
 import { openMapTables } from './tables/maps.ts'
+import { ensureNewestBuilds } from './tables/newest-builds.ts'
 import { openProjects } from './tables/projects.ts'
 import { createCommitState } from './threads/commit-state.ts'
 import { asDamage, deserializeError, serializeError } from './threads/error-transfer.ts'
@@ -194,6 +195,7 @@ async function openStore(
   const activityTable = openActivity(environment.table)
   const tables = openEventLogTables(environment.table)
   const maps = openMapTables(environment.table, () => {}, createManifestCache())
+  ensureNewestBuilds(environment.table, environment.write)
   const blobTable = chunkEnvironment.table('bytes')
   const commitWatchers = new Set<(commit: StoreCommit) => void>()
   // nothing below throws once the thread has started: it would have to be ended

@@ -49,7 +49,19 @@ export async function openInProcess(directory: string): Promise<Store> {
 
   const operations = Object.fromEntries(
     [
-      ...['append', 'known', 'find', 'lastCursor', 'totals', 'countSince', 'map', 'maps', 'builds', 'putChunk'],
+      ...[
+        'append',
+        'known',
+        'find',
+        'lastCursor',
+        'totals',
+        'countSince',
+        'map',
+        'maps',
+        'builds',
+        'newestBuilds',
+        'putChunk',
+      ],
       ...['readChunk', 'sweepMaps', 'pendingTotals', 'project', 'projects', 'check', 'erase', 'expire', 'purge'],
       ...['consumers', 'consumerProjects', 'countAfter', 'putActivity', 'expireActivity'],
     ].map((method) => [method, (...args: unknown[]) => child.operate(method, ...args)]),

@@ -48,6 +48,8 @@ const values: Record<string, unknown[]> = {
   maps: [project, null, null, null, null, 10],
   'map-slot': [project, 'build-1', Buffer.from('place'), byteaArray([Buffer.alloc(32)])],
   builds: [project, '', 10],
+  'newest-builds': [project, '9223372036854775807', '', '', 10, 10],
+  'newest-build-at': [project, '9223372036854775807', '', 10],
   chunk: [project, Buffer.alloc(32)],
   'pending-totals': [project],
   'maps-to-sweep': [1, 0, '', Buffer.alloc(0), 10],

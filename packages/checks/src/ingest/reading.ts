@@ -336,6 +336,55 @@ export const readingChecks: readonly IngestCheck[] = [
     for (const limit of [0, 1_001]) await assertRefused(ingest.listBuilds({ limit }), 'invalid-argument')
   }),
 
+  check('the newest builds are listed in pages, and found by a part of their id', async (bench) => {
+    const { ingest, submit, event, publish } = bench
+    const order = 'frozen'
+    assert.deepEqual(await ingest.listBuilds({ order }), { builds: [], next: null })
+    for (const buildId of ['a', 'Beta', 'c']) await publish({ map: 1, buildId })
+    for (const buildId of ['é&1', 'alpha', 'c']) {
+      await submit(event(buildId, { buildId }))
+      // the times of a log may be equal
+      await publish({ map: 1, buildId: `${buildId}-next` })
+    }
+    const { builds, next } = await ingest.listBuilds({ order })
+    assert.equal(next, null)
+    assert.deepEqual(
+      builds.slice(0, 5).map(({ buildId, frozenAt, maps }) => [buildId, frozenAt, maps]),
+      ['é&1-next', 'c-next', 'alpha-next', 'a', 'Beta'].map((buildId) => [buildId, null, 1]),
+    )
+    const frozen = builds.slice(5)
+    assert.deepEqual(frozen.map(({ buildId }) => buildId).sort(), ['alpha', 'c', 'é&1'])
+    for (const [i, { frozenAt }] of frozen.entries()) {
+      assert.ok(frozenAt !== null && frozenAt <= (frozen[i - 1]?.frozenAt ?? frozenAt))
+    }
+    const known = (await ingest.listBuilds()).builds
+    assert.deepEqual(
+      new Set(known.map((each) => JSON.stringify(each))),
+      new Set(builds.map((each) => JSON.stringify(each))),
+    )
+    for (const limit of [1, 3, 8]) {
+      const seen: unknown[] = []
+      for (let cursor: string | null | undefined; cursor !== null; ) {
+        const page = await ingest.listBuilds({ order, ...(cursor && { cursor }), limit })
+        assert.ok(page.builds.length <= limit)
+        seen.push(...page.builds)
+        cursor = page.next
+      }
+      assert.deepEqual(seen, builds)
+    }
+    const find = async (search: string) =>
+      (await ingest.listBuilds({ order, search })).builds.map(({ buildId }) => buildId)
+    assert.deepEqual(await find('BETA'), ['Beta'])
+    assert.deepEqual(await find('é&1-'), ['é&1-next'])
+    assert.deepEqual(await find('%'), [])
+    const { next: cursor } = await ingest.listBuilds({ limit: 1 })
+    await assertRefused(ingest.listBuilds({ order, cursor: cursor as string }), 'invalid-cursor')
+    await assertRefused(ingest.listBuilds({ search: 'a' }), 'invalid-argument')
+    for (const search of ['', 'a'.repeat(129)])
+      await assertRefused(ingest.listBuilds({ order, search }), 'invalid-argument')
+    await assertRefused(ingest.listBuilds({ order: 'newest' as 'id' }), 'invalid-argument')
+  }),
+
   check('the outcomes of the last minutes are counted', async ({ ingest, submit, event }) => {
     const { since, minutes } = await ingest.getActivity()
     assert.deepEqual(minutes, [])

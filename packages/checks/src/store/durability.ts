@@ -68,6 +68,7 @@ export const closeChecks: readonly StoreCheck[] = [
       pendingTotals: () => store.pendingTotals('p'),
       sweepMaps: () => store.sweepMaps(1),
       builds: () => store.builds('p', { limit: 1 }),
+      newestBuilds: () => store.newestBuilds('p', { limit: 1 }),
       projects: () => store.projects(),
       project: () => store.project('p'),
       updateProject: () => store.updateProject('p', () => ({ result: 1 })),
@@ -130,7 +131,9 @@ export const durableChecks: readonly DurableStoreCheck[] = [
     const reopened = await reopen()
     assert.deepEqual(await reopened.totals('p'), totals)
     assert.deepEqual(await reopened.countSince('p', 7_000, 9), { events: 1, since: 7_000 })
-    assert.deepEqual(await reopened.builds('p', { limit: 9 }), [{ buildId: 'b', frozenAt: 7_000, maps: 1 }])
+    const builds = [{ buildId: 'b', frozenAt: 7_000, maps: 1 }]
+    assert.deepEqual(await reopened.builds('p', { limit: 9 }), builds)
+    assert.deepEqual(await reopened.newestBuilds('p', { limit: 9 }), { builds })
     assert.deepEqual(await reopened.map(key()), { frozenAt: 7_000, ...wholeOf('a') })
     assert.deepEqual(await reopened.projects(), ['p'])
     assert.deepEqual(await reopened.project('p'), projectWith(['k1', 'k2']))

@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict'
-import type { BuildEntry, MapId, MapSelection } from '@ingest/core'
+import { type BuildEntry, buildsSearchedMax, type MapId, type MapSelection } from '@ingest/core'
 import { batchOf, event, nameOfBuild, publishEmpty } from './sample-events.ts'
 import {
   chunk,
@@ -75,6 +75,67 @@ export const mapChecks: readonly StoreCheck[] = [
     assert.deepEqual(await store.builds('p', { limit: 10 }), [{ buildId: 'b', maps: 1 }])
     await store.sweepMaps(1_001)
     assert.deepEqual(await store.builds('p', { limit: 10 }), [])
+    assert.deepEqual(await store.newestBuilds('p', { limit: 10 }), { builds: [] })
+  }),
+
+  check('the newest builds are the open ones, then those that froze last', async (store) => {
+    assert.deepEqual(await store.newestBuilds('p', { limit: 10 }), { builds: [] })
+    await store.append('q', batchOf([event('a', { buildId: 'another' })]))
+    for (const buildId of ['é', 'v1', 'Beta-2', 'Beta-1']) await publishEmpty(store, buildId, '1')
+    await publishEmpty(store, 'v1', '2')
+    const freezes = [['v2'], ['v1'], ['beta-3', '\uffff', '😀'], ['Beta-1']]
+    for (const [i, builds] of freezes.entries()) {
+      const events = builds.map((buildId) => event(buildId, { buildId }))
+      await store.append('p', batchOf(events, { receivedAt: 7_000 + i }))
+    }
+    const all: BuildEntry[] = [
+      { buildId: 'é', maps: 1 },
+      { buildId: 'Beta-2', maps: 1 },
+      { buildId: 'Beta-1', frozenAt: 7_003, maps: 1 },
+      { buildId: '😀', frozenAt: 7_002, maps: 0 },
+      { buildId: '\uffff', frozenAt: 7_002, maps: 0 },
+      { buildId: 'beta-3', frozenAt: 7_002, maps: 0 },
+      { buildId: 'v1', frozenAt: 7_001, maps: 2 },
+      { buildId: 'v2', frozenAt: 7_000, maps: 0 },
+    ]
+    assert.deepEqual(await store.newestBuilds('p', { limit: 10 }), { builds: all })
+    for (const [i, after] of all.entries()) {
+      assert.deepEqual(await store.newestBuilds('p', { after, limit: 10 }), { builds: all.slice(i + 1) })
+      assert.deepEqual(await store.newestBuilds('p', { after, limit: 1 }), { builds: all.slice(i + 1, i + 2) })
+    }
+    const gone = { buildId: 'beta-4', frozenAt: 7_002 }
+    assert.deepEqual(await store.newestBuilds('p', { after: gone, limit: 1 }), { builds: all.slice(5, 6) })
+    const [open] = all
+    for (const [search, ids] of [
+      ['beta', ['Beta-2', 'Beta-1', 'beta-3']],
+      ['a-1', ['Beta-1']],
+      ['É', []],
+      ['é', ['é']],
+      ['%', []],
+    ] as const) {
+      const { builds } = await store.newestBuilds('p', { search, limit: 10 })
+      assert.deepEqual(
+        builds.map(({ buildId }) => buildId),
+        ids,
+        search,
+      )
+    }
+    const beta = await store.newestBuilds('p', { search: 'beta', after: open, limit: 2 })
+    assert.deepEqual(beta.builds, all.slice(1, 3))
+  }),
+
+  check('a search looks at a limited number of builds', async (store) => {
+    for (let i = 0; i <= buildsSearchedMax; i += 100) {
+      const texts = range(100).map((n) => event(`${i + n}`, { buildId: nameOfBuild(i + n) }))
+      await store.append('p', batchOf(texts, { receivedAt: i }))
+    }
+    const search = nameOfBuild(3)
+    const { builds, last } = await store.newestBuilds('p', { search, limit: 1 })
+    assert.deepEqual(builds, [])
+    assert.ok(last)
+    const found = await store.newestBuilds('p', { search, after: last, limit: 1 })
+    assert.deepEqual(found, { builds: [{ buildId: search, frozenAt: 0, maps: 0 }] })
+    assert.equal((await store.newestBuilds('p', { search: 'none', after: last, limit: 9 })).last, undefined)
   }),
 
   check('a map has the contents of its last update, whose decision saw the ones before', async (store) => {

@@ -22,8 +22,8 @@ export interface StatsCalls {
 export function statsCalls(api: Api): StatsCalls {
   return {
     getStats: (options) => api.json(wire.Stats, { path: '/v1/stats' }, options),
-    listBuilds: ({ cursor, limit, ...options } = {}) =>
-      api.json(wire.BuildPage, { path: '/v1/builds', query: { cursor, limit } }, options),
+    listBuilds: ({ order, search, cursor, limit, ...options } = {}) =>
+      api.json(wire.BuildPage, { path: '/v1/builds', query: { order, search, cursor, limit } }, options),
     getActivity: (options) => api.json(wire.Activity, { path: '/v1/activity' }, options),
     listRejected: ({ limit, ...options } = {}) =>
       api.json(wire.RecentRejections, { path: '/v1/rejected', query: { limit } }, options),

@@ -135,6 +135,11 @@ const calls: Record<string, Call> = {
     request: { path: '/v1/builds', query: { cursor: 'n', limit: '7' } },
     body: { builds: [{ ...builds[0], frozenAt: time }], next: null },
   },
+  'listBuilds by a search': {
+    call: (client, options) => client.listBuilds({ order: 'frozen', search: '1.42', ...options }),
+    request: { path: '/v1/builds', query: { order: 'frozen', search: '1.42' } },
+    body: { builds, next: null },
+  },
   getActivity: {
     call: (client, options) => client.getActivity(options),
     request: { path: '/v1/activity' },

@@ -101,9 +101,9 @@ export function eventCursors({ id, epoch }: StoreIdentity, projectId: string): E
 }
 
 /** The lists whose cursors hold the name of the last item of a page. */
-export type ListKind = 'maps' | 'builds'
+export type ListKind = 'maps' | 'builds' | 'newest builds'
 
-const listKinds: Record<ListKind, number> = { maps: 2, builds: 3 }
+const listKinds: Record<ListKind, number> = { maps: 2, builds: 3, 'newest builds': 4 }
 
 /** The cursor behind the item with these names in a list of a project. */
 export function encodeListCursor(kind: ListKind, projectId: string, names: readonly string[]): string {

@@ -95,6 +95,36 @@ export interface BuildSelection {
   limit: number
 }
 
+export interface NewestBuildSelection {
+  /** Only builds whose id contains this, with A to Z as a to z: {@link foldBuildId}. */
+  search?: string | undefined
+  /** Only builds after this one. */
+  after?: BuildPosition | undefined
+  /** At most this many. */
+  limit: number
+}
+
+/** Where a build is in the order of the newest. */
+export interface BuildPosition {
+  buildId: string
+  /** Undefined while the build is open. */
+  frozenAt?: number
+}
+
+export interface NewestBuilds {
+  builds: BuildEntry[]
+  /** Of fewer builds than `limit`: the last one that was looked at, if more may follow. */
+  last?: BuildPosition
+}
+
+/** The most builds that one call of `newestBuilds` looks at. */
+export const buildsSearchedMax = 10_000
+
+/** How searches compare the ids of builds: A to Z as a to z. */
+export function foldBuildId(buildId: string): string {
+  return buildId.replace(/[A-Z]+/g, (letters) => letters.toLowerCase())
+}
+
 /** One build that is frozen, or has maps, or both. */
 export interface BuildEntry {
   buildId: string
@@ -111,6 +141,11 @@ export interface MapStore {
   maps(projectId: string, selection: MapSelection): Promise<MapEntry[]>
   /** The builds of a project, in the order of their UTF-8. */
   builds(projectId: string, selection: BuildSelection): Promise<BuildEntry[]>
+  /**
+   * The same builds: open ones, then the newest freeze first; those of one time in descending order of their UTF-8. Reads
+   * an index, so that the cost grows with `limit`, and with a search with the builds that it looks at.
+   */
+  newestBuilds(projectId: string, selection: NewestBuildSelection): Promise<NewestBuilds>
   /**
    * Reads, decides and writes a map atomically, serialized with all appends, across all processes. `decide` is pure:
    * it receives the slot and those of `chunks.digests` that the project has, and is called again after a lost race. If

@@ -2,12 +2,17 @@ import type { Digest, Manifest, MapId } from '../maps/map.ts'
 import { pendingBytesOf } from '../maps/map-quota.ts'
 import {
   type BuildEntry,
+  type BuildPosition,
   type BuildSelection,
+  buildsSearchedMax,
+  foldBuildId,
   type MapContents,
   type MapEntry,
   type MapSelection,
   type MapSlot,
   type MapStore,
+  type NewestBuildSelection,
+  type NewestBuilds,
   readyMapsMax,
 } from '../maps/map-store.ts'
 import { contentsAfterExpiry, digestsOf, isExpired, isPendingVoid } from '../maps/pending-map.ts'
@@ -40,6 +45,8 @@ export function memoryMapStore(mapsOf: (projectId: string) => ProjectMaps, all: 
     maps: async (projectId, selection) => listMaps(mapsOf(projectId), selection),
 
     builds: async (projectId, selection) => listBuilds(mapsOf(projectId), selection),
+
+    newestBuilds: async (projectId, selection) => listNewestBuilds(mapsOf(projectId), selection),
 
     async updateMap({ projectId, placeId, buildId }, { digests = [], uploads = [] }, decide) {
       const project = mapsOf(projectId)
@@ -106,7 +113,29 @@ function listMaps(project: ProjectMaps, { placeId, buildId, after, limit }: MapS
     .map(({ id }) => ({ ...id, slot: slotOf(project, id) }))
 }
 
-function listBuilds({ frozenAt, maps }: ProjectMaps, { after, limit }: BuildSelection): BuildEntry[] {
+function listBuilds(project: ProjectMaps, { after, limit }: BuildSelection): BuildEntry[] {
+  return buildsOf(project)
+    .sort((a, b) => compareBytes(a.buildId, b.buildId))
+    .filter(({ buildId }) => after === undefined || compareBytes(buildId, after) > 0)
+    .slice(0, limit)
+}
+
+function listNewestBuilds(project: ProjectMaps, { search = '', after, limit }: NewestBuildSelection): NewestBuilds {
+  const following = buildsOf(project)
+    .sort(byAge)
+    .filter((build) => !after || byAge(build, after) > 0)
+  const searched = following.slice(0, buildsSearchedMax)
+  const found = searched.filter(({ buildId }) => foldBuildId(buildId).includes(search))
+  const last = found.length < limit && searched.length < following.length ? searched.at(-1) : undefined
+  return { builds: found.slice(0, limit), ...(last && { last }) }
+}
+
+function byAge(a: BuildPosition, b: BuildPosition): number {
+  const [aAt, bAt] = [a.frozenAt ?? Number.POSITIVE_INFINITY, b.frozenAt ?? Number.POSITIVE_INFINITY]
+  return aAt === bAt ? compareBytes(b.buildId, a.buildId) : bAt - aAt
+}
+
+function buildsOf({ frozenAt, maps }: ProjectMaps): BuildEntry[] {
   const builds = new Map<string, BuildEntry>()
   for (const [buildId, at] of frozenAt) builds.set(buildId, { buildId, frozenAt: at, maps: 0 })
   for (const { buildId } of [...maps.values()].map(({ id }) => id)) {
@@ -114,9 +143,6 @@ function listBuilds({ frozenAt, maps }: ProjectMaps, { after, limit }: BuildSele
     builds.set(buildId, { ...build, maps: build.maps + 1 })
   }
   return [...builds.values()]
-    .sort((a, b) => compareBytes(a.buildId, b.buildId))
-    .filter(({ buildId }) => after === undefined || compareBytes(buildId, after) > 0)
-    .slice(0, limit)
 }
 
 function nameOf({ placeId, buildId }: MapId): string {

@@ -4,6 +4,7 @@ import { projectKey, sequenceKey } from '../environment/row-keys.ts'
 import { fingerprint } from '../ids/fingerprint.ts'
 import { createEventLog, openEventLogTables } from '../log/event-log.ts'
 import { countedBytes, decodeRecord, fingerprintsIn, payloadOf, storedOrdinal } from '../log/record.ts'
+import { hasFrozenBuild } from '../tables/newest-builds.ts'
 import { readUnpurged } from '../writer/erasures.ts'
 import { createIndexComparison, type IndexedIds } from './check-index.ts'
 import { readEvents } from './read-events.ts'
@@ -73,6 +74,8 @@ function createRecordCheck({ environment, hashKey, report, indexed }: LogCheckOp
   const numbers = environment.table('project-numbers')
   const projects = new Map<number, ProjectState>()
   const comparison = createIndexComparison(indexed, report)
+  // an earlier version has no list
+  const isListed = [...tables.newestBuilds.getKeys({ limit: 1 })].length > 0
   let lastAt = Number.NEGATIVE_INFINITY
   let isDamaged = false
   /** As of the last slice. */
@@ -105,7 +108,11 @@ function createRecordCheck({ environment, hashKey, report, indexed }: LogCheckOp
     for (const buildId of builds) {
       if (frozen.has(buildId)) continue
       if (frozen.size < frozenBuildsMax) frozen.add(buildId)
-      if (log.frozenAt(project, buildId) === undefined) problem('has an event of a build that is not frozen', 'freezes')
+      const frozenAt = log.frozenAt(project, buildId)
+      if (frozenAt === undefined) problem('has an event of a build that is not frozen', 'freezes')
+      else if (isListed && !hasFrozenBuild(tables.newestBuilds, project, buildId, frozenAt)) {
+        problem('has an event of a build that the list of the newest lacks', 'freezes')
+      }
     }
   }
 

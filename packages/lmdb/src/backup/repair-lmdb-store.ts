@@ -7,6 +7,7 @@ import { adoptIdentity, type LmdbIdentity, openChunks, parseIdentity } from '../
 import { pageSize } from '../environment/page-file.ts'
 import { projectKey } from '../environment/row-keys.ts'
 import { findProcessMapping } from '../environment/write-lock.ts'
+import { fillNewestBuilds } from '../tables/newest-builds.ts'
 import { asDiskFull } from '../threads/error-transfer.ts'
 import { type DataPages, openDataPages } from './data-pages.ts'
 import { saveLog } from './repair-log.ts'
@@ -95,6 +96,7 @@ async function save(files: Files, { signal, onProgress = () => {} }: JobOptions)
   const frozenAt = lastFreeze(pages)
   const withKeys = saveProjects(pages, environment, names)
   const maps = await saveMaps({ ...files, names }, (done) => step('maps', done))
+  environment.write(() => fillNewestBuilds(environment.table))
   return {
     records: log.records,
     events: log.events,

@@ -24,6 +24,7 @@ export interface Rows {
   getBinary(key: Buffer): Buffer | undefined
   doesExist(key: Buffer): boolean
   getKeys(range: KeyRange): Iterable<Buffer>
+  getKeysCount(range: KeyRange): number
   put(key: Buffer, value: Buffer): unknown
   remove(key: Buffer): unknown
 }
@@ -205,6 +206,7 @@ const emptyTable = {
   getBinaryFast: () => undefined,
   doesExist: () => false,
   getKeys: () => [],
+  getKeysCount: () => 0,
   getStats: () => ({ entryCount: 0 }),
 } as unknown as Table
 

@@ -9,6 +9,7 @@ export interface EventLogTables {
   log: Table
   projectLog: Table
   freezes: Table
+  newestBuilds: Table
   totals: Table
   expiries: Table
   unpurged: Table
@@ -19,6 +20,7 @@ export function openEventLogTables(table: (name: TableName) => Table): EventLogT
     log: table('log'),
     projectLog: table('project-log'),
     freezes: table('freezes'),
+    newestBuilds: table('newest-builds'),
     totals: table('totals'),
     expiries: table('expiries'),
     unpurged: table('unpurged'),

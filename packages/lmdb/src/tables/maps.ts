@@ -18,6 +18,7 @@ import { type ChunkTables, openChunkTables, type WrittenChunk } from './chunks.t
 import { noManifestCache } from './manifest-cache.ts'
 import { createMapReader, type FoundMap, type MapReader, type MapRow } from './map-reader.ts'
 import { chunkRefBytes, decodeChunks, encodeChunks, encodeMapName } from './map-records.ts'
+import { addOpenBuild, countMaps, removeOpenBuild } from './newest-builds.ts'
 import { openPendingTables, type PendingTables } from './pending-manifests.ts'
 
 export interface PutOptions {
@@ -59,6 +60,7 @@ export function openMapTables(
   cache = noManifestCache,
 ): MapTables {
   const maps = table('maps')
+  const newest = table('newest-builds')
   const manifests = table('manifests')
   const detached = table('detached-manifests')
   const numbers = table('manifest-numbers')
@@ -114,7 +116,7 @@ export function openMapTables(
   function put(
     project: number,
     id: MapId,
-    { row: before, contents: old }: FoundMap,
+    { row: before, contents: old, frozenAt }: FoundMap,
     contents: MapContents,
     { uploads = new Map() }: PutOptions = {},
   ): void {
@@ -140,8 +142,12 @@ export function openMapTables(
       if (manifest && !numbers.includes(manifest.number)) setReleased(project, manifest.number, 0)
     }
     const key = projectKey(project, encodeMapName(id))
-    if (row.complete || row.pending) maps.put(key, Buffer.from(JSON.stringify(row)))
+    const isKept = row.complete || row.pending
+    if (isKept) maps.put(key, Buffer.from(JSON.stringify(row)))
     else maps.remove(key)
+    if (frozenAt !== undefined) return
+    if (isKept) addOpenBuild(newest, project, id.buildId)
+    else if (countMaps(maps, project, id.buildId) === 0) removeOpenBuild(newest, project, id.buildId)
   }
 
   return {

@@ -16,6 +16,7 @@ import {
   recordBytes,
   sealRecord,
 } from '../log/record.ts'
+import { addFrozenBuild } from '../tables/newest-builds.ts'
 import { createDuplicateFinder, type SearchedBatch } from './find-duplicates.ts'
 
 /** What an append did. Mostly it stores all or nothing and freezes no build, which makes a short message. */
@@ -58,7 +59,7 @@ export function createAppender(
   ids: IdIndex,
   onSeen: (sequence: number) => void,
 ): Appender {
-  const { log, projectLog, freezes } = tables
+  const { log, projectLog, freezes, newestBuilds } = tables
   const { isRetry, findMatches, locate } = createDuplicateFinder(log, ids)
   /** The last committed record that this process has seen. */
   let seen: LogEnd = readLogEnd(eventLog)
@@ -131,6 +132,7 @@ export function createAppender(
     const value = Buffer.allocUnsafe(8)
     value.writeDoubleLE(at)
     freezes.put(key, value)
+    addFrozenBuild(newestBuilds, project, buildId, at)
     return true
   }
 

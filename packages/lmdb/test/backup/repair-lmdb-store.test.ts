@@ -78,6 +78,7 @@ t.test('a number of a record that no file of this size can have is not looked fo
 t.test('of a store without damage everything is saved, and earlier cursors are refused', async (t) => {
   const store = await openLmdbStore(whole)
   const after = await store.lastCursor(projectId)
+  const { builds } = await store.newestBuilds(projectId, { limit: 100 })
   await store.close()
   const { report, ingest, project, ids } = await repair('no damage', () => {})
   t.match(report, { records: batches, events: batches * 2, maps: 2, projects: 1, mayHaveErased: false })
@@ -85,6 +86,8 @@ t.test('of a store without damage everything is saved, and earlier cursors are r
   t.strictSame(ids, allIds)
   t.equal(await ingest.authenticate({ projectId, key, scope: 'read' }), true)
   t.match(await project.getMap(map), { frozen: false })
+  t.match((await project.listBuilds({ order: 'frozen' })).builds, builds)
+  t.match(builds, [{ buildId: 'b', maps: 2 }, {}, {}, {}])
   t.ok(await project.getMapContent(map))
   t.match(await project.submitBatch({ events: [{ projectId, eventId: 'e-7-1', buildId: 'b' }] }), { duplicates: 1 })
   await t.rejects(project.readEvents({ after })[Symbol.asyncIterator]().next(), { code: 'invalid-cursor' })

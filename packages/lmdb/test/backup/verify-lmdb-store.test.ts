@@ -127,6 +127,12 @@ const damages: Record<string, [damage: (directory: string) => unknown, problem: 
       change('freezes', (rows) => rows.remove(projectKey(1, Buffer.from('b2')))),
       { part: 'freezes', record: 2, projectId },
     ],
+    'a build that the list of the newest lacks': [
+      change('newest-builds', (rows) => {
+        for (const key of [...rows.getKeys({})]) if (key.toString().endsWith('b1')) rows.remove(key)
+      }),
+      { part: 'freezes', record: 1, message: /the list of the newest lacks/ },
+    ],
     'a flipped bit in the bytes of a map': [
       (directory) => flipIn(join(directory, 'chunks', 'data.mdb'), Buffer.from('x'.repeat(64))),
       { part: 'maps', projectId, message: /^Chunk sha256:\w+ has other bytes than its digest says/ },

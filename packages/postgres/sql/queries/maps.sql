@@ -38,6 +38,31 @@ WHERE b.project = $1::int AND b.build_id > $2::text AND (b.frozen_at IS NOT NULL
 ORDER BY b.build_id
 LIMIT $3::int
 
+-- name: newest-builds
+-- those before a time and id, of the newest $6 builds; `search` is '' for all
+SELECT b.build_id, b.frozen_at, m.maps
+FROM (
+  SELECT b.project, b.build_id, b.frozen_at, coalesce(b.frozen_at, 9223372036854775806) AS at
+  FROM ingest.builds b
+  WHERE b.project = $1::int AND (coalesce(b.frozen_at, 9223372036854775806), b.build_id) < ($2::bigint, $3::text)
+  ORDER BY coalesce(b.frozen_at, 9223372036854775806) DESC, b.build_id DESC
+  LIMIT $6::int
+) b
+CROSS JOIN LATERAL (
+  SELECT count(*)::int AS maps FROM ingest.maps m WHERE m.project = b.project AND m.build_id = b.build_id
+) m
+WHERE position($4::text IN lower(b.build_id)) > 0 AND (b.frozen_at IS NOT NULL OR m.maps > 0)
+ORDER BY b.at DESC, b.build_id DESC
+LIMIT $5::int
+
+-- name: newest-build-at
+-- the last of as many builds
+SELECT b.build_id, b.frozen_at
+FROM ingest.builds b
+WHERE b.project = $1::int AND (coalesce(b.frozen_at, 9223372036854775806), b.build_id) < ($2::bigint, $3::text)
+ORDER BY coalesce(b.frozen_at, 9223372036854775806) DESC, b.build_id DESC
+OFFSET $4::int - 1 LIMIT 1
+
 -- name: put-map
 SELECT ingest.put_map_1(
   $1::int, $2, $3, $4::uuid, $5::uuid, $6::bigint, $7, $8, $9::uuid, $10::bigint, $11::uuid, $12::bigint,

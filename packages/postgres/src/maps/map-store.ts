@@ -1,4 +1,11 @@
-import { type MapStore, type PendingTotals, readyMapsMax } from '@ingest/core'
+import {
+  type BuildEntry,
+  type BuildPosition,
+  buildsSearchedMax,
+  type MapStore,
+  type PendingTotals,
+  readyMapsMax,
+} from '@ingest/core'
 import { createTurns } from '@ingest/core/internal'
 import type { Database } from '../connection/database.ts'
 import { createProjectQuery, type ProjectNumbers } from '../projects/project-numbers.ts'
@@ -19,6 +26,19 @@ interface BuildRow {
   build_id: string
   frozen_at: number | null
   maps: number
+}
+
+/** The time of open builds in the order of the newest, and one after it. */
+const openTime = '9223372036854775806'
+const startTime = '9223372036854775807'
+
+function positionOf({ build_id: buildId, frozen_at: frozenAt }: Omit<BuildRow, 'maps'>): BuildPosition {
+  return { buildId, ...(frozenAt !== null && { frozenAt }) }
+}
+
+function toBuild(row: BuildRow): BuildEntry {
+  const { buildId, frozenAt } = positionOf(row)
+  return { buildId, ...(frozenAt !== undefined && { frozenAt }), maps: row.maps }
 }
 
 interface PutChunkRow {
@@ -45,11 +65,17 @@ export function createMapStore({ database, numbers }: MapStoreOptions): MapStore
 
     async builds(projectId, { after = '', limit }) {
       const rows = await query<BuildRow>(projectId, 'builds', after, limit)
-      return rows.map(({ build_id: buildId, frozen_at: frozenAt, maps }) => ({
-        buildId,
-        ...(frozenAt !== null && { frozenAt }),
-        maps,
-      }))
+      return rows.map(toBuild)
+    },
+
+    async newestBuilds(projectId, { search = '', after, limit }) {
+      const from = after ? [after.frozenAt ?? openTime, after.buildId] : [startTime, '']
+      const searched = search === '' ? limit : buildsSearchedMax
+      const rows = await query<BuildRow>(projectId, 'newest-builds', ...from, search, limit, searched)
+      const builds = rows.map(toBuild)
+      if (builds.length === limit) return { builds }
+      const [last] = await query<Omit<BuildRow, 'maps'>>(projectId, 'newest-build-at', ...from, searched)
+      return { builds, ...(last && { last: positionOf(last) }) }
     },
 
     updateMap(key, chunks, decide) {

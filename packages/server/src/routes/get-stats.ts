@@ -1,13 +1,17 @@
+import { type BuildPageOptions, IngestError } from '@ingest/core'
+import { searchLengthMax } from '@ingest/core/internal'
 import { BuildPage, Stats, toWire } from '@ingest/core/wire'
 import { parseLimit, parseQuery } from '../http/query.ts'
 import { type HttpResponse, jsonResponse } from '../http/response.ts'
-import { json, pageOf } from '../operation.ts'
+import { json, pageOf, query } from '../operation.ts'
 import type { ProjectRoute, RouteContext } from '../route.ts'
 
 /** The most builds of one page. */
 export const buildsPageMax = 1_000
 /** The charge for each build, in bytes. */
 export const buildReadBytes = 512
+/** The charge for a search, which looks at up to 10,000 builds, in bytes. */
+export const searchReadBytes = 262_144
 /** The charge for counting the batches of the last minute, in bytes. */
 export const statsReadBytes = 1_048_576
 
@@ -60,8 +64,21 @@ export const getBuilds: ProjectRoute = {
     operationId: 'listBuilds',
     tag: 'project',
     summary: 'list builds and when each froze',
-    description: 'Builds that are frozen or have a published map, in byte order.',
-    parameters: pageOf(buildsPageMax),
+    description:
+      'Builds that are frozen or have a published map. A page of a search looks at 10,000 builds at most: it may have none although `next` names a further page.',
+    parameters: [
+      query(
+        'order',
+        { enum: ['id', 'frozen'], default: 'id' },
+        '`id`: by bytes; `frozen`: open builds, then the newest freeze first',
+      ),
+      query(
+        'search',
+        { type: 'string', minLength: 1, maxLength: searchLengthMax },
+        'only ids that contain this, in whatever case of A to Z; needs `order=frozen`',
+      ),
+      ...pageOf(buildsPageMax),
+    ],
     responses: {
       200: {
         description: 'A page of builds.',
@@ -77,8 +94,15 @@ export const getBuilds: ProjectRoute = {
 }
 
 async function readBuilds({ request, ingest, limiter }: RouteContext): Promise<HttpResponse> {
-  const { limit, ...start } = parseQuery(request.query, ['cursor', 'limit'])
-  const page = await ingest.listBuilds({ ...start, ...parseLimit(limit, buildsPageMax) })
+  const { limit, order, ...start } = parseQuery(request.query, ['order', 'search', 'cursor', 'limit'])
+  if (start.search !== undefined) await limiter.charge(ingest.projectId, { readBytes: searchReadBytes })
+  const page = await ingest.listBuilds({ ...start, ...parseOrder(order), ...parseLimit(limit, buildsPageMax) })
   await limiter.charge(ingest.projectId, { readBytes: page.builds.length * buildReadBytes })
   return jsonResponse(200, toWire(BuildPage, page))
+}
+
+function parseOrder(order: string | undefined): Pick<BuildPageOptions, 'order'> {
+  if (order === undefined) return {}
+  if (order === 'id' || order === 'frozen') return { order }
+  throw new IngestError('invalid-argument', 'order must be id or frozen.')
 }
