@@ -1,110 +1,56 @@
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { createIngest } from '@ingest/core'
-import { openLmdbStore } from '@ingest/lmdb'
-import { createMetrics, toFetchHandler } from '@ingest/server'
-import t, { type Test } from 'tap'
+import t from 'tap'
+import { type ScrapedMetric, scrapeBusyServer } from './scraped-metrics.ts'
 
 const docs = join(import.meta.dirname, '../../../../docs')
 const textOf = (name: string) => readFileSync(join(docs, name), 'utf8')
 
-/** A metric of a scrape, with all labels of its samples. */
-interface Scraped {
-  name: string
-  type: string
-  help: string
-  /** The values of each label. */
-  labels: Map<string, Set<string>>
-}
-
-/** The metrics of a server on LMDB that had every kind of traffic. */
-async function scrapeBusyServer(t: Test): Promise<Scraped[]> {
-  const ingest = createIngest({ store: await openLmdbStore(t.testdir()) })
-  t.teardown(() => ingest.close())
-  const metrics = createMetrics(ingest)
-  // on a slow machine, time would fill the bucket again
-  const rateLimits = { requests: { perSecond: 1, burst: 4 }, now: () => 0 }
-  const handle = toFetchHandler(ingest, { metrics, rateLimits, log: silent })
-  const { key } = await ingest.keys.create('game-1')
-  const cursor = await ingest.project('game-1').lastCursor()
-  await ingest.project('game-1').putConsumer('warehouse', { cursor, replaces: null })
-  const send = async (path: string, events?: object[], credential = key) => {
-    const headers = { 'X-Project-Id': 'game-1', 'X-Ingestion-Key': credential, 'Content-Type': 'application/json' }
-    const request = events ? { method: 'POST', headers, body: JSON.stringify({ events }) } : { headers }
-    const response = await handle(new Request(`http://localhost${path}`, request))
-    await response.text()
-    return response.status
-  }
-  const event = { projectId: 'game-1', eventId: 'e-1', buildId: 'b-1', timestamp: new Date().toISOString() }
-  const statuses = [
-    await send('/v1/events/batch', [event]),
-    await send('/v1/events/batch', [{ ...event, type: 'other' }]),
-    await send('/v1/events/batch', [{ eventId: 'e-2' }]),
-    await send('/v1/events/batch', [event, event]),
-    await send('/v1/events/batch', [event]),
-    await send('/v1/events', undefined, 'wrong'),
-    await send('/v1/events'),
-    await send('/elsewhere'),
-  ]
-  t.strictSame(statuses, [202, 202, 202, 202, 429, 401, 200, 404])
-  return parseScrape(await metrics.render())
-}
-
-const silent = { debug() {}, info() {}, warn() {}, error() {}, isLevelEnabled: () => false }
-
-function parseScrape(text: string): Scraped[] {
-  const metrics: Scraped[] = []
-  for (const line of text.split('\n')) {
-    const [, name = '', help = ''] = /^# HELP (\S+) (.*)$/.exec(line) ?? []
-    if (name !== '') metrics.push({ name, help, type: '', labels: new Map() })
-    const metric = metrics.at(-1)
-    if (metric === undefined || line === '' || line.startsWith('# HELP')) continue
-    if (line.startsWith('# TYPE')) metric.type = line.split(' ').at(-1) ?? ''
-    for (const [, label = '', value = ''] of line.matchAll(/([a-z_]+)="((?:[^"\\]|\\.)*)"/g)) {
-      metric.labels.set(label, (metric.labels.get(label) ?? new Set()).add(value))
-    }
-  }
-  return metrics
-}
-
 /** Written by prom-client, of Node and of the process. */
-const isOfNode = ({ name }: Scraped) => /^(?:nodejs|process)_/.test(name)
+const isOfNode = ({ name }: ScrapedMetric) => /^(?:nodejs|process)_/.test(name)
 
-t.test('docs/metrics.md lists every metric of a directory, with its type and labels', async (t) => {
+/** The tests of the PostgreSQL store hold these. */
+const ofDatabase = /^### Of a database$.*?(?=^###? )/ms
+
+function typeOf(name: string): string {
+  if (name.endsWith('_total')) return 'counter'
+  return name.endsWith('_duration_seconds') || name === 'ingest_commit_requests' ? 'histogram' : 'gauge'
+}
+
+t.test('docs/metrics.md lists every metric of a directory, with its labels', async (t) => {
   const scraped = (await scrapeBusyServer(t)).filter((metric) => !isOfNode(metric))
-  const expected = scraped.map(({ name, type, labels, help }) => {
+  const expected = scraped.map(({ name, labels, help }) => {
     const names = [...labels.keys()].filter((label) => label !== 'le').sort()
-    return `${name} | ${type} | ${names.join(', ')} | ${help}`
+    return `${name}${names.length > 0 ? `{${names}}` : ''} | ${help}`
   })
-  // the tests of the PostgreSQL store hold the metrics of a database
-  const text = textOf('metrics.md').replace(/^### Of a database$.*?(?=^###? )/ms, '')
-  const listed = Array.from(text.matchAll(/^\| `(ingest_.*) \|$/gm), ([, row = '']) =>
-    row
-      .replaceAll('`', '')
-      .split('|')
-      .map((cell) => cell.trim())
-      .join(' | '),
+  const listed = Array.from(
+    textOf('metrics.md')
+      .replace(ofDatabase, '')
+      .matchAll(/^\| `(ingest_\S+)` +\| (.*?) +\|$/gm),
+    ([, metric, help]) => `${metric} | ${help}`,
   )
   t.not(listed.length, 0)
   t.strictSame(listed.sort(), expected.sort())
+  for (const { name, type } of scraped) t.equal(type, typeOf(name), `${name} has the type that its name says`)
 })
 
-/** What a query selects that no scrape has: unknown metrics, labels, and values of labels. */
-function unknownIn(query: string, scraped: readonly Scraped[]): string[] {
+/** What a query selects that does not exist: unknown metrics, labels, and values of labels, unless none are listed. */
+function unknownIn(query: string, scraped: readonly ScrapedMetric[]): string[] {
   const metricOf = (sample: string) =>
     scraped.find(({ name, type }) => {
       return name === sample || (type === 'histogram' && new RegExp(`^${name}_(?:bucket|sum|count)$`).test(sample))
     })
   const unknown: string[] = []
   const labels = new Set(ofPrometheus)
-  for (const [, sample = '', matchers = ''] of query.matchAll(/\b((?:ingest|nodejs|process)_\w+)(?:\{([^}]*)\})?/g)) {
+  for (const [, sample = '', matchers = ''] of query.matchAll(sampleInQuery)) {
     const metric = metricOf(sample)
     if (!metric) unknown.push(sample)
     for (const label of metric?.labels.keys() ?? []) labels.add(label)
-    for (const [, label = '', operator, value = ''] of matchers.matchAll(/(\w+)(=~|=)"([^"]*)"/g)) {
+    for (const [, label = '', operator = '', value = ''] of matchers.matchAll(/(\w+)(=~|!=|=)"([^"]*)"/g)) {
       if (ofPrometheus.includes(label)) continue
       const values = metric?.labels.get(label)
-      if (!values || (operator === '=' && !values.has(value))) unknown.push(`${sample}{${label}="${value}"}`)
+      const isKnown = values && (values.size === 0 || operator === '=~' || values.has(value))
+      if (!isKnown) unknown.push(`${sample}{${label}="${value}"}`)
     }
   }
   for (const [, list = ''] of query.matchAll(/\bby \(([^)]*)\)/g)) {
@@ -113,24 +59,51 @@ function unknownIn(query: string, scraped: readonly Scraped[]): string[] {
   return unknown
 }
 
+/** The name of a metric or of a recording rule, and its matchers. */
+const sampleInQuery = /(?<![\w:"/])((?:\w+:)?(?:ingest|nodejs|process)_[\w:]+)(?:\{([^}]*)\})?/g
+
 /** Labels that Prometheus adds. */
 const ofPrometheus = ['instance', 'job']
 
-t.test('the dashboard and the alert rules use metrics and labels that exist', async (t) => {
-  const scraped = await scrapeBusyServer(t)
-  t.strictSame(unknownIn('sum by (le, nope) (rate(ingest_nope_total{a="b"}[5m]))', scraped), [
+/** The recording rules as metrics, with the labels that they aggregate by, and their expressions. */
+function recordingRules(): { metric: ScrapedMetric; expr: string }[] {
+  return Array.from(textOf('alerts.yml').matchAll(/- record: (\S+)\n +expr: (.+)$/gm), ([, name = '', expr = '']) => {
+    const labels = Array.from(expr.matchAll(/\bby \(([^)]*)\)/g)).flatMap(([, list = '']) => list.split(', '))
+    return { metric: { name, type: 'gauge', help: '', labels: new Map(labels.map((each) => [each, new Set()])) }, expr }
+  })
+}
+
+/** The metrics of a database, as docs/metrics.md lists them. */
+function databaseMetrics(): ScrapedMetric[] {
+  const [section = ''] = ofDatabase.exec(textOf('metrics.md')) ?? []
+  return Array.from(section.matchAll(/^\| `(\w+)(?:\{(.*)\})?` /gm), ([, name = '', labels = '']) => {
+    return { name, type: typeOf(name), help: '', labels: new Map(labels.split(',').map((each) => [each, new Set()])) }
+  })
+}
+
+t.test('the dashboard and the rules use metrics and labels that exist', async (t) => {
+  const rules = recordingRules()
+  const known = [...(await scrapeBusyServer(t)), ...databaseMetrics(), ...rules.map(({ metric }) => metric)]
+  t.strictSame(unknownIn('sum by (le, nope) (rate(ingest_nope_total{a="b"}[5m]))', known), [
     'ingest_nope_total',
     'ingest_nope_total{a="b"}',
     'le',
     'nope',
   ])
-  t.strictSame(unknownIn('ingest_events_total{outcome="nope"}', scraped), ['ingest_events_total{outcome="nope"}'])
-  const { panels } = JSON.parse(textOf('grafana/ingest.json')) as { panels: { targets?: { expr: string }[] }[] }
-  const queries = panels.flatMap(({ targets = [] }) => targets.map(({ expr }) => expr))
-  const rules = Array.from(textOf('alerts.yml').matchAll(/^ +expr: (.+)$/gm), ([, expr = '']) => expr)
-  t.ok(queries.length > 20 && rules.length > 8)
+  t.strictSame(unknownIn('ingest_events_total{outcome="nope"}', known), ['ingest_events_total{outcome="nope"}'])
+  t.strictSame(unknownIn('job:ingest_nope:rate5m > 1', known), ['job:ingest_nope:rate5m'])
+
+  const alerts = Array.from(textOf('alerts.yml').matchAll(/- alert: .*\n +expr: (.+)$/gm), ([, expr = '']) => expr)
+  const queries = dashboardQueries()
+  t.ok(queries.length > 30 && alerts.length > 15 && rules.length > 7)
   t.strictSame(
-    [...queries, ...rules].flatMap((query) => unknownIn(query, scraped)),
+    [...queries, ...alerts, ...rules.map(({ expr }) => expr)].flatMap((query) => unknownIn(query, known)),
     [],
   )
 })
+
+/** The queries of the panels, the variables and the annotations. */
+function dashboardQueries(): string[] {
+  const text = textOf('grafana/ingest.json')
+  return Array.from(text.matchAll(/"(?:expr|definition)": ("(?:[^"\\]|\\.)*")/g), ([, json = '']) => JSON.parse(json))
+}

@@ -31,11 +31,11 @@ export function createMeasure({ directory, environments, writer }: MeasureOption
     // the writer alone opens the environment of the ids, whose limit is that of the others
     const idsBytesMax = usages.slice(0, 1).map(({ bytesMax }) => ({ labels: { environment: 'ids' }, value: bytesMax }))
     return [
-      storeGauge('queue_requests', 'Requests that the writer has not committed yet.', queue.requests),
-      storeGauge('queue_bytes', 'Bytes of the requests that the writer has not committed yet.', queue.bytes),
+      storeGauge('queue_requests', 'Requests not committed yet.', queue.requests),
+      storeGauge('queue_bytes', 'Bytes of requests not committed yet.', queue.bytes),
       ...(inWriter ? writerMetrics(inWriter) : []),
-      storeGauge('file_bytes', 'Bytes of the data file of each environment.', files ?? []),
-      storeGauge('file_max_bytes', 'The most bytes that a data file may have.', [
+      storeGauge('file_bytes', 'Size of the data file.', files ?? []),
+      storeGauge('file_max_bytes', 'The largest size of the data file.', [
         ...byEnvironment((of) => of.bytesMax),
         ...idsBytesMax,
       ]),
@@ -51,7 +51,7 @@ export function createMeasure({ directory, environments, writer }: MeasureOption
       ),
       storeGauge(
         'oldest_reader_transactions',
-        'Transactions since the oldest snapshot in use, whose pages cannot be reused.',
+        'Transactions since the oldest snapshot in use.',
         byEnvironment((of) => of.oldestReaderAge),
       ),
       ...(filesystem ? filesystemMetrics(filesystem) : []),
@@ -66,21 +66,21 @@ function writerMetrics({ records, ids }: Awaited<ReturnType<Writer['measure']>>)
   }))
   return [
     storeGauge('log_batches', 'Batches in the log, of all projects.', records),
-    storeGauge('id_index_ids', 'Event ids in the index, on disk or in memory.', ids.indexedIds + ids.unflushedIds),
-    storeGauge('id_index_unflushed_ids', 'Event ids in memory that no run on disk has yet.', ids.unflushedIds),
-    storeGauge('id_index_runs', 'Runs of the index on disk; 8 of a level are merged into one.', runs),
+    storeGauge('id_index_ids', 'Event ids in the index.', ids.indexedIds + ids.unflushedIds),
+    storeGauge('id_index_unflushed_ids', 'Event ids in no run on disk yet.', ids.unflushedIds),
+    storeGauge('id_index_runs', 'Runs of the index on disk; 8 of a level are merged.', runs),
     {
       ...storeGauge('id_index_merges_total', 'Merges of runs since the index was built.', ids.merges),
       type: 'counter',
     },
-    storeGauge('id_index_memory_bytes', 'Memory of tables and filters of the index.', ids.memoryBytes),
+    storeGauge('id_index_memory_bytes', 'Memory of the index.', ids.memoryBytes),
   ]
 }
 
 function filesystemMetrics({ bavail, blocks, bsize }: { bavail: number; blocks: number; bsize: number }) {
   return [
-    storeGauge('filesystem_free_bytes', 'Free bytes of the file system of the store.', bavail * bsize),
-    storeGauge('filesystem_size_bytes', 'Size of the file system of the store.', blocks * bsize),
+    storeGauge('filesystem_free_bytes', 'Free bytes of the file system.', bavail * bsize),
+    storeGauge('filesystem_size_bytes', 'Size of the file system.', blocks * bsize),
   ]
 }
 

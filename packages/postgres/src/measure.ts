@@ -25,13 +25,13 @@ export function createMeasure(
     ]
     const isDurable = survivesPrimaryLoss ? 1 : 0
     return [
-      storeGauge('queue_requests', 'Appends that have not been committed yet.', requests),
-      storeGauge('queue_bytes', 'Bytes of the appends that have not been committed yet.', queueBytes),
+      storeGauge('queue_requests', 'Appends not committed yet.', requests),
+      storeGauge('queue_bytes', 'Bytes of appends not committed yet.', queueBytes),
       storeGauge('appends_in_flight', 'Statements of appends that run.', statements),
       storeGauge('connections', 'Connections to the database.', byState),
       storeGauge('connections_max', 'The most connections of this server.', database.connectionsMax),
       storeGauge('waiting_statements', 'Statements that wait for a connection.', waiting),
-      storeGauge('servers', 'Live servers of the store, as of the last heartbeat.', servers.count()),
+      storeGauge('servers', 'Live servers of the store.', servers.count()),
       storeGauge('survives_primary_loss', 'Whether commits waited for a standby when the store opened.', isDurable),
       ...(bytes === undefined ? [] : [storeGauge('database_bytes', 'Bytes of all tables of the store.', bytes)]),
     ]

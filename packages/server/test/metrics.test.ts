@@ -50,7 +50,7 @@ t.test('batches and events are counted by project and outcome', async (t) => {
     'ingest_event_issues_total{project="game-1",code="required"}': 2,
     'ingest_duplicate_conflicts_total{project="game-1"}': 1,
     'ingest_builds_frozen_total{project="game-1"}': 1,
-    ingest_batch_duration_seconds_count: 3,
+    'ingest_batch_duration_seconds_count{status="202"}': 3,
     'ingest_batch_step_duration_seconds_count{step="authenticate"}': 3,
     'ingest_batch_step_duration_seconds_count{step="body"}': 3,
     'ingest_batch_step_duration_seconds_count{step="decide"}': 3,
@@ -100,12 +100,13 @@ t.test('requests are counted by route, never by their path', async (t) => {
     'ingest_http_requests_total{route="/v1/stats",method="GET",status="401"}': 1,
     'ingest_http_requests_total{route="/v1/consumers/{name}",method="GET",status="401"}': 1,
     'ingest_http_requests_total{route="/v1/events/batch",method="POST",status="202"}': 1,
-    'ingest_http_requests_total{route="/v1/events/batch",method="POST",status="503"}': 0,
     'ingest_http_requests_total{route="/v1/events?wait",method="GET",status="200"}': 1,
     'ingest_http_request_duration_seconds_count{route="/v1/events?wait"}': 1,
     'ingest_http_request_duration_seconds_count{route="/v1/events"}': 1,
     'ingest_http_request_duration_seconds_count{route="/v1/events/batch"}': 3,
-    ingest_batch_duration_seconds_count: 1,
+    'ingest_batch_duration_seconds_count{status="202"}': 1,
+    'ingest_batch_duration_seconds_count{status="503"}': 0,
+    'ingest_batch_duration_seconds_count{status="429"}': undefined,
     'ingest_http_problems_total{code="unauthorized"}': 4,
     'ingest_http_problems_total{code="disk-full"}': 0,
     'ingest_rate_limited_requests_total{project="game-1",budget="batches"}': 1,
@@ -204,6 +205,7 @@ t.test('a failure of the server is counted', async (t) => {
   t.equal(response.status, 500)
   has(t, await metrics.render(), {
     'ingest_http_problems_total{code="internal-error"}': 1,
+    'ingest_batch_duration_seconds_count{status="500"}': 1,
     'ingest_batches_total{project="game-1",outcome="refused"}': 1,
   })
 })

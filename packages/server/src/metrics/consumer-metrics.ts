@@ -16,12 +16,12 @@ export function createConsumerMetrics(
   const labels = ['project', 'consumer'] as const
   const events = gauge(
     'ingest_consumer_lag_events',
-    'Events that a consumer has not read; beyond 1,000 batches, at least as many.',
+    'Unread events of a consumer; at least as many beyond 1,000 batches.',
     ...labels,
   )
   const seconds = gauge(
     'ingest_consumer_lag_seconds',
-    'Age of the oldest event that a consumer has not read; +Inf if its cursor is invalid.',
+    'Age of its oldest unread event; +Inf if its cursor is invalid.',
     ...labels,
   )
   let reading: Promise<Consumers> | undefined

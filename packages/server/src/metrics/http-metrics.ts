@@ -21,8 +21,8 @@ const problemsShown: readonly ErrorCode[] = [
 ]
 
 export const batchRoute = '/v1/events/batch'
-/** Responses to a batch that exist before the first of them, for the same reason. */
-const batchStatusesShown = [202, 500, 503]
+/** The responses to batches that count for the objective: the others are due to the client. */
+const batchStatuses: ReadonlySet<number> = new Set([202, 500, 503])
 
 /** Methods that are a label; the others share one. */
 const methods: ReadonlySet<string> = new Set(['DELETE', 'GET', 'HEAD', 'OPTIONS', 'PATCH', 'POST', 'PUT'])
@@ -45,9 +45,11 @@ export function createHttpMetrics({ counter, gauge, histogram }: MetricFactory):
   )
   const batches = histogram(
     'ingest_batch_duration_seconds',
-    'Batches with a 202, without the time in which their body arrives.',
+    'Batches with a 202 or a 5xx, without the arrival of the body.',
     batchBuckets,
+    'status',
   )
+  for (const status of batchStatuses) batches.zero({ status })
   const steps = histogram('ingest_batch_step_duration_seconds', 'The steps of a batch.', stepBuckets, 'step')
   const requests = counter(
     'ingest_http_requests_total',
@@ -56,9 +58,8 @@ export function createHttpMetrics({ counter, gauge, histogram }: MetricFactory):
     'method',
     'status',
   )
-  const problems = counter('ingest_http_problems_total', 'Requests refused with an error, by its code.', 'code')
+  const problems = counter('ingest_http_problems_total', 'Requests refused with an error.', 'code')
   for (const code of problemsShown) problems.inc({ code }, 0)
-  for (const status of batchStatusesShown) requests.inc({ route: batchRoute, method: 'POST', status }, 0)
   const inFlight = gauge('ingest_http_requests_in_flight', 'Requests whose response has not ended.')
 
   return {
@@ -77,8 +78,11 @@ export function createHttpMetrics({ counter, gauge, histogram }: MetricFactory):
       durations.observe({ route }, (endedAt - startedAt) / 1000)
       if (code !== undefined) problems.inc({ code })
       const { outcome, authenticatedAt, bodyAt, handledAt } = record
+      if (route === batchRoute && batchStatuses.has(status)) {
+        const bodyMs = bodyAt === undefined || authenticatedAt === undefined ? 0 : bodyAt - authenticatedAt
+        batches.observe({ status }, (endedAt - startedAt - bodyMs) / 1000)
+      }
       if (outcome === undefined || authenticatedAt === undefined || bodyAt === undefined) return
-      batches.observe((authenticatedAt - startedAt + endedAt - bodyAt) / 1000)
       steps.observe({ step: 'authenticate' }, (authenticatedAt - startedAt) / 1000)
       steps.observe({ step: 'body' }, (bodyAt - authenticatedAt) / 1000)
       if (handledAt !== undefined) steps.observe({ step: 'respond' }, (endedAt - handledAt) / 1000)

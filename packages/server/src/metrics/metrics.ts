@@ -69,7 +69,7 @@ export function createMetrics(
 function observeCommits(ingest: Pick<EmbeddedIngest, 'observe'>, { histogram }: MetricFactory): void {
   const durations = histogram(
     'ingest_commit_duration_seconds',
-    'Commits of the store, from the start of the transaction to its durable end.',
+    'Commits of the store, until they are durable.',
     [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 10, 30],
   )
   const requests = histogram(

@@ -29,7 +29,7 @@ export function createProjectMetrics({ counter, gauge }: MetricFactory, projects
 
   const batches = counter(
     'ingest_batches_total',
-    'Batches: accepted if an event was stored, rejected if none was and one is invalid, refused as a whole by an error.',
+    'Batches: accepted if an event was stored, rejected if none was and one is invalid, refused by an error.',
     'project',
     'outcome',
   )
@@ -50,13 +50,13 @@ export function createProjectMetrics({ counter, gauge }: MetricFactory, projects
   )
   const conflicts = counter(
     'ingest_duplicate_conflicts_total',
-    'Duplicates whose bytes differ from those of the stored event.',
+    'Duplicates that differ from the stored event.',
     'project',
   )
   const freezes = counter('ingest_builds_frozen_total', 'Builds frozen by their first event.', 'project')
   const frozenAt = gauge(
     'ingest_last_build_frozen_timestamp_seconds',
-    'When a batch last froze a build, in seconds since 1970.',
+    'When a build last froze, in seconds since 1970.',
     'project',
   )
 

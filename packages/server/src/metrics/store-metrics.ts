@@ -16,7 +16,7 @@ export function createStoreMetrics(
   timeoutMs: number,
 ): { collect(): Promise<void> } {
   const metrics = metricsIn(registry)
-  const up = metrics.gauge('ingest_store_up', 'Whether the store responded to this scrape and could store a batch.')
+  const up = metrics.gauge('ingest_store_up', 'Whether the store responds and could store a batch.')
   let registered: string[] = []
   let measuring: Promise<readonly StoreMetric[]> | undefined
 
