@@ -29,28 +29,18 @@ export interface TargetOptions {
   project?: Option
   /** Default of `--retries`. */
   retries?: number
-  /** Why the command works on a server alone. Default: it works on a store too. */
-  serverOnly?: string
 }
 
 /** Adds the options that select a project on a server or in a store. */
 export function addTargetOptions(
   command: Command,
-  { project = projectOption(), retries = 4, serverOnly }: TargetOptions = {},
+  { project = projectOption(), retries = 4 }: TargetOptions = {},
 ): Command {
   const url = new Option('--url <url>', 'URL of the server').env('INGEST_URL').argParser(nonEmpty)
-  if (serverOnly === undefined) command.addOption(url).addOption(storeOption())
-  else {
-    const why = `${serverOnly}: name the server with --url, not a store with --store`
-    // without its variable
-    const store = new Option('--store [store]').hideHelp()
-    command
-      .addOption(url.makeOptionMandatory())
-      .addOption(store)
-      .on('option:store', () => command.error(why))
-  }
   return (
     command
+      .addOption(url)
+      .addOption(storeOption())
       .addOption(project)
       .addOption(
         new Option('--key-file <file>', 'read the ingestion key from a file, not from INGEST_KEY').argParser(nonEmpty),
@@ -68,7 +58,7 @@ export function addTargetOptions(
           .default(120_000, '120s')
           .argParser(parsePositiveDuration),
       )
-      .addHelpText('after', serverOnly === undefined ? `${keyHelp}${storeHelp}` : keyHelp)
+      .addHelpText('after', `${keyHelp}${storeHelp}`)
   )
 }
 
@@ -178,7 +168,9 @@ async function readKey({ env }: Io, file: string | undefined): Promise<string> {
 export interface OpenOptions extends OpenStoreOptions {
   store: string
   maps?: MapRules
+  activity?: IngestOptions['activity']
   rejected?: IngestOptions['rejected']
+  server?: string
 }
 
 /**
@@ -188,11 +180,17 @@ export interface OpenOptions extends OpenStoreOptions {
  */
 export async function withIngest<T>(
   io: Pick<Io, 'stderr'>,
-  { store: name, maps = {}, rejected = {}, ...options }: OpenOptions,
+  { store: name, maps, activity, rejected, server, ...options }: OpenOptions,
   use: (ingest: EmbeddedIngest) => Promise<T>,
 ): Promise<T> {
   const store = await openStore(io, name, options)
-  const ingest = createIngest({ store, maps, rejected })
+  const ingest = createIngest({
+    store,
+    ...(maps && { maps }),
+    ...(activity && { activity }),
+    ...(rejected && { rejected }),
+    ...(server !== undefined && { server }),
+  })
   try {
     return await use(ingest)
   } finally {

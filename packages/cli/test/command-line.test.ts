@@ -28,7 +28,7 @@ const map = 'place build'
 
 /** The options of every command, in the order of its help. */
 const reference: Record<string, string> = {
-  serve: `store no-migrate retain keep-unread listen admin tls-cert tls-key cors rate-limit pending-map-limit schemas console keep-rejected drain-timeout log-level log-format json`,
+  serve: `store no-migrate retain keep-unread keep-activity listen admin tls-cert tls-key cors rate-limit pending-map-limit schemas console keep-rejected drain-timeout log-level log-format json`,
   'keys create': 'store project scope expires json',
   'keys list': 'store project json',
   'keys revoke': 'store project json',
@@ -41,7 +41,7 @@ const reference: Record<string, string> = {
   'consumers list': `${target} json`,
   'consumers set': `cursor event end ${target} json`,
   'consumers delete': `${target} json`,
-  rejected: `${target.replace(' store', '')} limit json`,
+  rejected: `${target} since json`,
   'publish-map': `${map} ${target} content-type allow-empty if-absent expect on-frozen dry-run concurrency json quiet`,
   'maps list': `${map} ${target} json`,
   'maps show': `${map} ${target} json`,
@@ -105,7 +105,6 @@ t.test('help and --version', async (t) => {
   const help = (await ingest(['--help'])).stdout
   t.match(help, exitCodeHelp)
   t.match((await ingest(['keys'])).stdout, /^Usage: ingest keys <command> \[options\]\n(?:.*\n)* {2}rotate <keyId> /)
-  t.match((await ingest(['rejected', '--help'])).stdout, 'Usage: ingest rejected --url <url> --project <id> [options]')
 })
 
 /** The words of a command line; quotes enclose an empty word, or spaces. */
@@ -140,9 +139,6 @@ const wrong: [pattern: RegExp, ...lines: string[]][] = [
   [/a directory has no migrations/, 'migrate --store data'],
   [/required option '--to <store>' not specified/, 'copy --from data'],
   [/name the same store/, 'copy --from data --to data'],
-  [/required option '--url <url>' not specified/, 'rejected --project p'],
-  [/in the memory of the server: name the server with --url/, 'rejected --store data'],
-  [/in the memory of the server/, 'rejected --url http://x --project p --store postgres://x/games'],
   [/missing required argument 'file'/, `send ${store}`, `publish-map ${store} --place 1 --build b`],
   [/missing required argument 'keyId'/, 'keys revoke --project p --store data'],
   [/missing required argument 'eventId'/, 'find --project p'],
@@ -199,14 +195,15 @@ const wrong: [pattern: RegExp, ...lines: string[]][] = [
   [/more than 0/, 'erase --yes --store data --older-than 0d', `find e ${store} --timeout 0s`],
   [/--from expects a duration such as 10m, or a time/, ...each(`export ${store} --from %`, 'soon', '2026-11-20')],
   [/--to expects a duration such as 10m/, `export ${store} --output made --to yesterday`],
-  [/--since expects a duration/, `tail ${store} --since yesterday`],
+  [/--since expects a duration/, ...each(`% ${store} --since yesterday`, 'tail', 'rejected')],
+  [/at most 31 days/, `rejected ${store} --since 32d`],
+  [/Expected a duration from 1h/, 'serve --store data --keep-activity 59m'],
   [/--from must be before/, `export ${store} --from 1h --to 2h`],
   [
     /'--retries <n>' argument '.*' is invalid. Expected an integer from 0 to 100/,
     ...each(`stats ${store} --retries %`, "''", '-1', '101', '1.5', '0x10', '1e3', "' 1'", 'ten', '9'.repeat(20)),
   ],
   [/'--limit <n>' argument '.*' is invalid/, `export ${store} --limit 9007199254740992`],
-  [/integer from 1 to 1000/, ...each('rejected --url http://x --project p --limit %', '0', '1001')],
   [/integer from 1 to 64/, ...each(`send file ${store} --concurrency %`, '0', '65')],
   [/integer from 1 to 16/, ...each(`${publish} ${store} --concurrency %`, '0', '17', 'x')],
   [/integer from 1 to 256/, 'migrate --key-partitions 0'],
@@ -342,7 +339,6 @@ t.test('an option overrides its variable, and the variable of the other kind of 
   await isWrongUsage(t, ['export'], /name a server with --url or INGEST_URL/, {
     env: { ...served.env, INGEST_URL: '' },
   })
-  await isWrongUsage(t, ['rejected'], /required option '--url <url>'/, { env })
 })
 
 t.test('the key is that of a variable or of a file; an invalid one is exit code 4, and not printed', async (t) => {

@@ -15,11 +15,15 @@ export interface ServedOptions {
   /** Default: a memory store. */
   store?: Store
   now?: () => number
+  server?: string
 }
 
 /** Serves a store over HTTP in this process until the end of the test, with a key of `game-1`. */
-export async function openServed(t: Test, { store = openMemoryStore(), now, ...limits }: ServedOptions = {}) {
-  const embedded = createIngest({ store, ...(now && { now }) })
+export async function openServed(
+  t: Test,
+  { store = openMemoryStore(), now, server: name, ...limits }: ServedOptions = {},
+) {
+  const embedded = createIngest({ store, ...(now && { now }), ...(name !== undefined && { server: name }) })
   const { key } = await embedded.keys.create(projectId)
   const server = await serve({ ingest: embedded, port: 0, ...limits })
   t.teardown(async () => {

@@ -10,8 +10,19 @@ import {
   fieldAt,
   projectId,
   timestamp,
+  type,
 } from './known-fields.ts'
-import { bodyStart, buildsStart, keysStart, projectIdStart, rowsStart, slotsStart, toOffset } from './memory.ts'
+import {
+  bodyStart,
+  buildsStart,
+  keysStart,
+  projectIdStart,
+  rowsStart,
+  slotsStart,
+  toOffset,
+  typeSlotsStart,
+  typesStart,
+} from './memory.ts'
 import { sipHash } from './sip-hash.ts'
 import { byteAt, endOfColon, endOfName, endOfPlainString, skipSpace } from './text.ts'
 import { endOfTime } from './time.ts'
@@ -25,9 +36,10 @@ const hashColumn: usize = 8
 const idStartColumn: usize = 16
 const idEndColumn: usize = 20
 const buildColumn: usize = 24
-const rowBytes: usize = 28
+const typeColumn: usize = 28
+const rowBytes: usize = 32
 
-const noBuild: u32 = 0xffff_ffff
+const noName: u32 = 0xffff_ffff
 const slotMask: usize = 255
 
 /** The length of the JSON string of the project. */
@@ -36,6 +48,8 @@ let projectIdBytes: usize = 0
 let row: usize = 0
 /** The number of distinct builds so far. */
 let builds: u32 = 0
+/** The same of types. */
+let types: u32 = 0
 /** The JSON string of the last build that was not that of the event before, and its number. */
 let lastBuild: usize = 0
 let lastBuildBytes: usize = 0
@@ -45,7 +59,9 @@ let lastBuildNumber: u32 = 0
 export function startEvents(ofProjectId: usize): void {
   projectIdBytes = ofProjectId
   builds = 0
+  types = 0
   memory.fill(slotsStart, 0, slotMask + 1)
+  memory.fill(typeSlotsStart, 0, slotMask + 1)
 }
 
 /** The number of distinct builds of the events. */
@@ -53,11 +69,16 @@ export function countBuilds(): u32 {
   return builds
 }
 
+export function countTypes(): u32 {
+  return types
+}
+
 /** The end of a valid event of the project; fills its row. */
 export function endOfEvent(start: usize, index: u32): usize {
   if (byteAt(start) !== openBrace) return 0
   row = rowsStart + usize(index) * rowBytes
-  store<u32>(row, noBuild, buildColumn)
+  store<u32>(row, noName, buildColumn)
+  store<u32>(row, noName, typeColumn)
   startValues()
   let seen: u32 = 0
   let at = start
@@ -97,6 +118,7 @@ function endOfFieldValue(at: usize, field: u32): usize {
   if (field === eventId) return endOfEventId(at)
   if (field === buildId) return endOfBuildId(at)
   if (field === timestamp) return endOfTimestamp(at)
+  if (field === type) return endOfType(at)
   return endOfTextField(at, field)
 }
 
@@ -148,6 +170,40 @@ function numberOf(build: usize, bytes: usize): u32 {
   store<u32>(entry, toOffset(build), 0)
   store<u32>(entry, toOffset(build + bytes), 4)
   return builds++
+}
+
+@inline
+function endOfType(at: usize): usize {
+  const end = endOfTextField(at, type)
+  if (byteAt(at) === quote && end !== 0) store<u32>(row, numberOfType(at, end - at), typeColumn)
+  return end
+}
+
+/** The number of a type: that of the same type of an earlier event, or a new one. */
+@inline
+function numberOfType(at: usize, bytes: usize): u32 {
+  let slot = slotOfType(at, bytes)
+  while (true) {
+    const next: u32 = load<u8>(typeSlotsStart + slot)
+    if (next === 0) break
+    const entry = typesStart + (usize(next - 1) << 3)
+    const known = load<u32>(entry)
+    if (load<u32>(entry, 4) - known === bytes && isSame(at, bodyStart + known, bytes)) return next - 1
+    slot = (slot + 1) & slotMask
+  }
+  const entry = typesStart + (usize(types) << 3)
+  store<u32>(entry, toOffset(at), 0)
+  store<u32>(entry, toOffset(at + bytes), 4)
+  store<u8>(typeSlotsStart + slot, types + 1)
+  return types++
+}
+
+/** From its first eight bytes, its last eight and its length. Types that share a slot are compared one by one. */
+@inline
+function slotOfType(at: usize, bytes: usize): usize {
+  const first = load<u64>(at)
+  const words = bytes < 8 ? first & ((u64(1) << (bytes << 3)) - 1) : first ^ rotl(load<u64>(at + bytes - 8), 29)
+  return usize(((words ^ u64(bytes)) * 0x9e37_79b9_7f4a_7c15) >>> 56)
 }
 
 @inline

@@ -8,12 +8,16 @@ export const projectIdStart: usize = 0x410
 /** The rows of at most 100 events, as `BatchEvents` of src/events/batch-events.ts has them. */
 export const rowsStart: usize = 0x800
 /** The start and the end of the JSON string of each build in the body, two words. */
-export const buildsStart: usize = 0x1400
+export const buildsStart: usize = 0x1800
+/** The same of each type. */
+export const typesStart: usize = 0x1c00
 /** A hash table of the ids, one byte a slot: the number of an event from 1 on, or 0. */
-export const slotsStart: usize = 0x1800
+export const slotsStart: usize = 0x2000
+/** The same of the types. */
+export const typeSlotsStart: usize = 0x2100
 /** The expected keys of an event, and those inside its values: see keys.ts. */
-export const keysStart: usize = 0x2000
-export const nestedKeysStart: usize = 0x2800
+export const keysStart: usize = 0x2800
+export const nestedKeysStart: usize = 0x3000
 /** The body of the batch, of at most 262,144 bytes, and 16 zeros behind it. */
 export const bodyStart: usize = 0x1_0000
 

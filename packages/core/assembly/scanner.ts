@@ -1,10 +1,10 @@
 import { closeBrace, closeBracket, comma, openBrace, openBracket } from '../src/json/bytes.ts'
-import { countBuilds, endOfEvent, startEvents } from './event.ts'
-import { bodyStart, buildsStart, hashKeyStart, projectIdStart, rowsStart } from './memory.ts'
+import { countBuilds, countTypes, endOfEvent, startEvents } from './event.ts'
+import { bodyStart, buildsStart, hashKeyStart, projectIdStart, rowsStart, typesStart } from './memory.ts'
 import { sipHash } from './sip-hash.ts'
 import { byteAt, endOfColon, skipSpace } from './text.ts'
 
-export { bodyStart, buildsStart, countBuilds, hashKeyStart, projectIdStart, rowsStart }
+export { bodyStart, buildsStart, countBuilds, countTypes, hashKeyStart, projectIdStart, rowsStart, typesStart }
 
 const eventsMax: i32 = 100
 const eventsKey: u64 = 0x2273746e_65766522

@@ -33,18 +33,23 @@ export { eventIdBytesMax } from './events/known-fields.ts'
 export type { EventBatch, ReadBatchesOptions } from './events/read-batches.ts'
 export type { FollowOptions, ReadEventsOptions } from './events/read-events.ts'
 export { eventLine, followEvents } from './events/read-events.ts'
-export type {
-  Activity,
-  ActivityMinute,
-  RecentOutcomesReader,
-  RecentRejection,
-  RecentRejections,
-  RejectedOptions,
-  RejectionGroup,
-} from './events/recent-outcomes.ts'
 export type { RetentionOptions, RetentionRule } from './retention.ts'
 export { startRetention } from './retention.ts'
 export { issuesMax } from './validation.ts'
+
+// Activity
+
+export type {
+  Activity,
+  ActivityGroup,
+  ActivityOptions,
+  ActivityRangeOptions,
+  ActivityReader,
+  ActivityStep,
+  RejectionGroup,
+  RejectionSample,
+  Rejections,
+} from './activity/activity.ts'
 
 // Maps
 
@@ -99,7 +104,7 @@ export { activityBodyBytesMax, activityRowsMax } from './activity/activity-store
 
 // Keys
 
-export type { Authenticate, Credentials, KeyOptions, Keyring } from './projects/keyring.ts'
+export type { Authenticate, Authenticated, Credentials, KeyOptions, Keyring } from './projects/keyring.ts'
 export type { KeyRecord, Project, ProjectDecision, ProjectStore, Scope } from './projects/project.ts'
 export { scopes } from './projects/project.ts'
 

@@ -1,4 +1,8 @@
 import { randomBytes } from 'node:crypto'
+import { hostname } from 'node:os'
+import { type ActivityReader, hourMs } from './activity/activity.ts'
+import { createActivityCounter } from './activity/activity-counter.ts'
+import { createActivityReader } from './activity/read-activity.ts'
 import {
   type Consumers,
   createConsumers,
@@ -27,17 +31,17 @@ import {
   type ReadEventsOptions,
   readEvents,
 } from './events/read-events.ts'
-import { createRecentOutcomes, type RecentOutcomesReader } from './events/recent-outcomes.ts'
 import { type SubmitContext, type SubmitOptions, type SubmitReport, submitBatch } from './events/submit-batch.ts'
 import type { Maps } from './maps/map.ts'
 import { createMaps, type MapRules } from './maps/maps.ts'
+import { createOperations, type Operations } from './operations.ts'
 import { createProjectStats, hasProject, type ProjectStatsReader } from './project-stats.ts'
 import { type Authenticate, createKeyring, type Keyring } from './projects/keyring.ts'
 import type { Store, StoreMetric } from './store.ts'
 import { checkProjectId } from './validation.ts'
 
-/** The events, maps, consumers, statistics and recent outcomes of one project: the same interface embedded and over HTTP. */
-export interface Ingest<E = IngestEvent> extends Maps, Consumers, ProjectStatsReader, RecentOutcomesReader {
+/** The events, maps, consumers, statistics and activity of one project: the same interface embedded and over HTTP. */
+export interface Ingest<E = IngestEvent> extends Maps, Consumers, ProjectStatsReader, ActivityReader {
   readonly projectId: string
   /**
    * Stores the valid new events of a batch, each exactly once and permanently. Resolves once they would survive power
@@ -98,7 +102,10 @@ export interface IngestObserver {
   onBatch?(report: BatchReport): void
   /** A commit of the store in this process, if the store reports them. */
   onCommit?(commit: StoreCommit): void
-  /** Work in the background has failed: a sweep of unused maps, which is tried again in an hour. */
+  /**
+   * Work in the background has failed: a sweep of unused maps, which is tried again in an hour, or writing what was
+   * counted for `getActivity`, which is tried again in a minute and reported once.
+   */
   onError?(error: unknown): void
 }
 
@@ -110,7 +117,7 @@ export interface EmbeddedIngest<E = IngestEvent> {
    * @throws {IngestError} `invalid-argument` for an invalid project id: not 1 to 64 of `A-Z a-z 0-9 . _ -`
    */
   project(projectId: string): Ingest<E>
-  /** Whether credentials are valid for a project: by the option `authenticate`, or by `keys`. */
+  /** Whether credentials are valid for a project, and by which key: by the option `authenticate`, or by `keys`. */
   authenticate: Authenticate
   keys: Keyring
   /** The ids of all projects with stored data, in the order of their bytes. */
@@ -188,11 +195,17 @@ export interface IngestOptions<Schemas extends EventSchemas = EventSchemas> {
   /** Replaces the keys of the store. The server reports an error that it throws as `key-store-unavailable`. */
   authenticate?: Authenticate
   maps?: MapRules
-  /** Rejected events in memory, for `listRejected`. */
+  /** What is counted for `getActivity` and `listRejected`. */
+  activity?: {
+    /** How long the store keeps it, in milliseconds. Default: 14 days. */
+    keepMs?: number
+  }
   rejected?: {
-    /** Whether to keep the events themselves, which may hold personal data. Default: false, only their issues. */
+    /** Whether samples of rejected events have their text, which may hold personal data. Default: false, only issues. */
     keepEvents?: boolean
   }
+  /** The name of this server in `listRejected`. Default: the name of the host. */
+  server?: string
   /** The clock, in milliseconds since 1970. Default: `Date.now`. An invalid time is an `internal-error`. */
   now?: () => number
 }
@@ -206,7 +219,8 @@ export function createIngest<const Schemas extends EventSchemas = EventSchemas>(
   options: IngestOptions<Schemas>,
 ): EmbeddedIngest<EventOf<Schemas>> {
   // a caller without types may have forgotten them
-  const { store, schemas = {}, authenticate, maps: rules = {}, rejected = {}, now: clock = Date.now } = options ?? {}
+  const { store, schemas = {}, authenticate, maps: rules = {}, now: clock = Date.now } = options ?? {}
+  const { activity = {}, rejected = {}, server = hostname() } = options ?? {}
   if (typeof store?.append !== 'function') {
     throw new IngestError('invalid-argument', 'createIngest needs an open store: { store: await openLmdbStore(…) }.')
   }
@@ -214,30 +228,39 @@ export function createIngest<const Schemas extends EventSchemas = EventSchemas>(
   const keys = createKeyring(store, now)
   const notifier = createEventNotifier(store.watch?.bind(store))
   let serverCount: (() => number) | undefined
-  const recent = createRecentOutcomes({
-    now,
-    // unchecked: only calls are refused because of the clock
-    startedAt: clock(),
-    serverCount: () => serverCount?.() ?? 1,
+  const reports = createReports(store)
+  const counter = createActivityCounter({
+    ...{ store, now, server },
+    keepMs: checkKeepMs(activity.keepMs ?? activityKeepMs),
     keepEvents: rejected.keepEvents ?? false,
+    onError: reports.reportError,
   })
   const checkBySchema = compileEventSchemas(schemas)
-  const submitting: SubmitContext = { store, hashKey: store.hashKey ?? randomBytes(16), checkBySchema, now, recent }
+  const submitting: SubmitContext = { store, hashKey: store.hashKey ?? randomBytes(16), checkBySchema, now, counter }
   const reading: ReadContext = { store, readArrivals: createReadArrivals(store), notifier, now }
-  const reports = createReports(store)
   const mapsOf = createMaps({ store, rules, now, onSweepError: reports.reportError })
   const consumersOf = createConsumers(store, now)
   const statsOf = createProjectStats(store, now)
+  const activityOf = createActivityReader({ store, counter, now })
+  const operations = createOperations()
+  let closing: Promise<void> | undefined
+
+  /** Counts the batches in flight, puts what was counted, and closes the store. */
+  async function closeAll(): Promise<void> {
+    const counted = operations.drain().then(counter.close)
+    await settleWithin(counted, closeTimeoutMs)
+    await store.close()
+  }
 
   return {
     project(projectId) {
       checkProjectId(projectId)
       return {
-        ...eventsOf(projectId, submitting, reading, reports.reportBatch),
+        ...eventsOf(projectId, submitting, reading, { operations, onBatch: reports.reportBatch }),
         ...mapsOf(projectId),
         ...consumersOf(projectId),
         ...statsOf(projectId),
-        ...recent.readerOf(projectId),
+        ...activityOf(projectId),
       }
     },
     keys,
@@ -246,6 +269,7 @@ export function createIngest<const Schemas extends EventSchemas = EventSchemas>(
     hasProject: (projectId) => hasProject(store, projectId),
     checkReady: createReadyCheck(store),
     registerServer() {
+      counter.start()
       serverCount ??= store.registerServer?.() ?? (() => 1)
       return serverCount
     },
@@ -270,17 +294,24 @@ export function createIngest<const Schemas extends EventSchemas = EventSchemas>(
     measure: async () => (await store.measure?.()) ?? [],
     close() {
       notifier.close()
-      return store.close()
+      closing ??= closeAll()
+      return closing
     },
   }
 }
 
-/** The events of one project. `onBatch` receives what happened to each of its batches. */
+interface Submits {
+  operations: Operations
+  /** Receives what happened to each batch. */
+  onBatch: (report: BatchReport) => void
+}
+
+/** The events of one project. */
 function eventsOf(
   projectId: string,
   submitting: SubmitContext,
   reading: ReadContext,
-  onBatch: (report: BatchReport) => void,
+  { operations, onBatch }: Submits,
 ): Pick<Ingest<never>, 'projectId' | 'submitBatch' | 'readEvents' | 'readBatches' | 'lastCursor' | 'findEvent'> {
   const { store, notifier } = reading
   const reader: EventReader = {
@@ -296,7 +327,7 @@ function eventsOf(
 
     async submitBatch(body, options = {}) {
       const startedAt = performance.now()
-      const report = await submitBatch(submitting, projectId, body, options)
+      const report = await operations.run(() => submitBatch(submitting, projectId, body, options))
       if (report.result.accepted > 0) notifier.notify(projectId)
       onBatch({ ...report, projectId, durationMs: performance.now() - startedAt })
       return report.result
@@ -370,6 +401,26 @@ async function checkReady(store: Store): Promise<void> {
   } finally {
     clearTimeout(timer)
   }
+}
+
+/** How long a close waits for batches in flight and for the rows of what was counted. */
+const closeTimeoutMs = 5_000
+
+/** Resolves when the promise does, or after a time. */
+async function settleWithin(promise: Promise<void>, ms: number): Promise<void> {
+  let timer: NodeJS.Timeout | undefined
+  const timeout = new Promise<void>((resolve) => {
+    timer = setTimeout(resolve, ms)
+  })
+  await Promise.race([promise, timeout])
+  clearTimeout(timer)
+}
+
+const activityKeepMs = 14 * 24 * hourMs
+
+function checkKeepMs(keepMs: number): number {
+  if (Number.isSafeInteger(keepMs) && keepMs >= hourMs) return keepMs
+  throw new IngestError('invalid-argument', 'activity.keepMs must be a whole number of milliseconds, from an hour.')
 }
 
 /** The last time of a `Date`. */

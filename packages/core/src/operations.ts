@@ -3,6 +3,8 @@ import { IngestError } from './error.ts'
 export interface Operations {
   /** @throws {IngestError} `store-closed` once the store is closing */
   checkOpen(): void
+  /** Runs an operation. @throws {IngestError} as `checkOpen` */
+  run<T>(operation: () => Promise<T>): Promise<T>
   /** The same operations, each refused once the store is closing. */
   trackAll<T extends object>(operations: T): T
   /** Refuses new operations, and resolves when none is in flight. */
@@ -32,6 +34,7 @@ export function createOperations(): Operations {
 
   return {
     checkOpen,
+    run,
 
     trackAll<T extends object>(operations: T): T {
       const tracked = Object.entries(operations).map(([name, operation]) => [

@@ -200,47 +200,84 @@ export const PutConsumer = object({
 
 export const PutConsumerResult = object({ ...position, outcome: { enum: ['created', 'updated', 'unchanged'] } })
 
-export const Activity = object({
-  since: { ...time, description: 'Since when the process has counted.' },
-  servers: { type: 'integer', minimum: 1, description: 'Live servers of the store, where known, else 1.' },
-  minutes: {
-    type: 'array',
-    description: 'Of the last 60 minutes, those with events, oldest first.',
-    items: object({
-      at: { ...time, description: 'When the minute began.' },
-      accepted: count,
-      duplicates: count,
-      rejected: count,
-    }),
-  },
-})
+const range = {
+  from: { ...time, description: 'The range, widened to whole steps.' },
+  to: time,
+  stepSeconds: { ...count, description: '60 up to 6 hours, 600 up to a day, 3,600 beyond.' },
+} as const
 
-export const RecentRejections = object({
-  since: { ...time, description: 'Since when the process has counted.' },
-  total: { ...count, description: 'Events rejected since then, in memory or not.' },
+const counts = {
+  type: 'array',
+  items: count,
+  description: 'In each of `steps`.',
+} as const
+
+export const Activity = object(
+  {
+    ...range,
+    servers: { ...count, description: 'Processes that counted something.' },
+    steps: {
+      type: 'array',
+      description: 'All of the range, oldest first.',
+      items: object({ at: time, accepted: count, duplicates: count, rejected: count }),
+    },
+    groups: {
+      type: 'array',
+      description: 'With `by`: at most 100 types or builds, most events first, and the others as null.',
+      items: object({
+        name: { type: ['string', 'null'] },
+        accepted: count,
+        rejected: count,
+        firstAt: { ...time, description: 'When the minute or hour of the first begins.' },
+        lastAt: time,
+        counts: { ...counts, description: 'Accepted events in each of `steps`.' },
+      }),
+    },
+  },
+  'groups',
+)
+
+const textOrNull = { type: ['string', 'null'] } as const
+
+export const Rejections = object({
+  ...range,
+  total: { ...count, description: 'The sum of the groups and `other`.' },
+  steps: {
+    type: 'array',
+    description: 'All of the range, oldest first.',
+    items: object({ at: time, rejected: count }),
+  },
   groups: {
     type: 'array',
-    description: 'The most frequent issues of all rejected events in memory, most frequent first.',
+    description: 'At most 100, most events first.',
     items: object({
       code: Issue.properties.code,
-      path: { type: 'string', description: 'As in an issue, with `*` in place of array indexes.' },
-      message: { type: 'string', description: 'That of the newest event.' },
-      count: { ...count, description: 'Events with this issue.' },
-      lastAt: { ...time, description: 'When the newest was received.' },
+      path: { type: 'string', description: 'Of the first issue of each event, with `*` in place of array indexes.' },
+      message: { type: 'string', description: 'That of the last event.' },
+      buildId: { ...textOrNull, description: 'As sent, if it is a string; so is `type`.' },
+      type: textOrNull,
+      keyId: { ...textOrNull, description: 'The key of the request.' },
+      server: { type: 'string', description: 'The server that rejected them.' },
+      count,
+      firstAt: { ...time, description: 'When the first was received.' },
+      lastAt: time,
+      counts,
+      samples: {
+        type: 'array',
+        description: 'At most 3, newest first.',
+        items: object(
+          {
+            receivedAt: time,
+            eventId: RejectedEvent.properties.eventId,
+            issues: { ...issues, description: 'Long texts are cut.' },
+            event: { type: 'string', description: 'The exact text of the event, if the server keeps rejected events.' },
+          },
+          'event',
+        ),
+      },
     }),
   },
-  rejected: {
-    type: 'array',
-    description: 'Newest first.',
-    items: object(
-      {
-        receivedAt: time,
-        ...RejectedEvent.properties,
-        event: { type: 'string', description: 'The exact text of the event, if the server keeps rejected events.' },
-      },
-      'event',
-    ),
-  },
+  other: { ...count, description: 'Events in none of the groups.' },
 })
 
 export const Health = object({ status: { enum: ['alive', 'ready'] } })

@@ -2,12 +2,13 @@ import t from 'tap'
 import type { TSchema } from 'typebox'
 import Schemas from 'typebox/schema'
 import {
+  Activity,
   BatchResult,
   fromWire,
   isBody,
   MapPage,
   PutChunksResult,
-  RecentRejections,
+  Rejections,
   Stats,
   toWire,
 } from '../src/wire.ts'
@@ -29,13 +30,22 @@ t.test('times are RFC 3339 in bodies and milliseconds in values, at any depth; n
   t.strictSame(fromWire(MapPage, pageOf(time)), pageOf(at))
   const issue = { code: 'required', path: time, message: time } as const
   const rejectionsOf = <Time>(received: Time) => ({
-    since: received,
+    from: received,
+    to: received,
+    stepSeconds: 60,
     total: 1,
-    groups: [{ ...issue, count: 1, lastAt: received }],
-    rejected: [{ receivedAt: received, index: 0, eventId: null, issues: [issue], event: time, further: 1 }],
+    steps: [{ at: received, rejected: 1 }],
+    groups: [
+      {
+        ...{ ...issue, buildId: null, type: time, keyId: time, server: time, count: 1, counts: [1] },
+        ...{ firstAt: received, lastAt: received },
+        samples: [{ receivedAt: received, eventId: null, issues: [issue], event: time, further: 1 }],
+      },
+    ],
+    other: 0,
   })
-  t.strictSame(toWire(RecentRejections, rejectionsOf(at)), rejectionsOf(time))
-  t.strictSame(fromWire(RecentRejections, rejectionsOf(time)), rejectionsOf(at))
+  t.strictSame(toWire(Rejections, rejectionsOf(at)), rejectionsOf(time))
+  t.strictSame(fromWire(Rejections, rejectionsOf(time)), rejectionsOf(at))
 })
 
 t.test('missing members stay missing, and the value itself is not changed', async (t) => {
@@ -72,12 +82,17 @@ t.test('isBody agrees with TypeBox, but for new codes of issues', async (t) => {
   const map = { placeId: '1', buildId: 'b', state: 'complete', ...contents, frozen: true, publishedAt: time }
   const rejected = { index: 0, eventId: null, issues: [issue] }
   const totals = { events: 1, batches: 1, bytes: 1, builds: 1, frozenBuilds: 0, maps: 1 }
+  const range = { from: time, to: time, stepSeconds: 60 }
+  const times = { firstAt: time, lastAt: time, counts: [1] }
+  const source = { buildId: null, type: 'a', keyId: null, server: 'b', count: 1 }
+  const group = { ...issue, ...source, ...times, samples: [{ receivedAt: time, eventId: null, issues: [] }] }
   const bodies: [TSchema, object][] = [
     [BatchResult, { accepted: 1, duplicates: 0, rejected: [rejected] }],
     [MapPage, { maps: [{ ...map, frozenAt: null, pending: contents }], next: null }],
     [PutChunksResult, { stored: 1, existing: 0, rejected: [], completed: [{ ...map, outcome: 'created' }] }],
     [Stats, { ...totals, eventsPerSecond: 0.5, firstAt: time, lastAt: null }],
-    [RecentRejections, { since: time, total: 1, groups: [], rejected: [{ receivedAt: time, ...rejected }] }],
+    [Activity, { ...range, servers: 1, steps: [], groups: [{ ...times, name: null, accepted: 1, rejected: 0 }] }],
+    [Rejections, { ...range, total: 1, steps: [{ at: time, rejected: 1 }], groups: [group], other: 0 }],
   ]
   for (const [schema, body] of bodies) {
     const exact = Schemas.Compile(schema)

@@ -1,11 +1,16 @@
-import { type EmbeddedIngest, IngestError, type Scope } from '@ingest/core'
+import { type Authenticated, type EmbeddedIngest, IngestError, type Scope } from '@ingest/core'
 import { isProjectId } from '@ingest/core/internal'
 import type { Wait } from './http/cancellation.ts'
 import type { RequestHeaders } from './http/request.ts'
 import type { LogError } from './log.ts'
 
+/** The project of a request, and the key where it has an id. */
+export interface Authorized extends Authenticated {
+  projectId: string
+}
+
 /**
- * Returns the project of a request whose key has the scope.
+ * Returns the project and the key of a request whose key has the scope.
  *
  * @throws {IngestError} `unauthorized`; `key-store-unavailable` when the keys cannot be checked.
  */
@@ -14,21 +19,28 @@ export async function authenticateRequest(
   { values, repeated }: RequestHeaders,
   scope: Scope,
   wait: Wait,
-): Promise<string> {
+): Promise<Authorized> {
   const { 'x-project-id': projectId } = values
   const key = keyOf(values)
   const isRepeated = repeated.includes('x-project-id') || repeated.includes('x-ingestion-key')
   if (isRepeated || !isProjectId(projectId) || key === undefined || key === '') throw unauthorized()
-  let isAuthentic: boolean
+  let authenticated: Authenticated | boolean
   try {
-    isAuthentic = await wait(ingest.authenticate({ projectId, key, scope }))
+    authenticated = await wait(ingest.authenticate({ projectId, key, scope }))
   } catch (error) {
     // not a 401: game servers would stop sending for minutes
     logError('key-store-unavailable', { err: error, projectId }, 'keys cannot be checked')
     throw keysUnavailable(error)
   }
-  if (isAuthentic !== true) throw unauthorized()
-  return projectId
+  const keyId = authenticated === true ? null : keyIdFrom(authenticated)
+  if (keyId === undefined) throw unauthorized()
+  return { projectId, keyId }
+}
+
+/** Undefined for anything but a result of valid credentials: an embedder without types may return something else. */
+function keyIdFrom(authenticated: unknown): string | null | undefined {
+  const { keyId } = (authenticated ?? {}) as Partial<Authenticated>
+  return typeof keyId === 'string' || keyId === null ? keyId : undefined
 }
 
 /** The key of either header; undefined if they differ. Other schemes of `Authorization` are for a proxy in front. */

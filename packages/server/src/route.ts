@@ -17,6 +17,8 @@ import type { Call } from './router.ts'
 /** One request of an authenticated project that holds a slot. */
 export interface RouteContext extends Pick<Call, 'request' | 'params' | 'headers' | 'record'> {
   ingest: Ingest
+  /** The id of the key of the request; null where it is not known. */
+  keyId: string | null
   limiter: RateLimiter
   /** The body of an upload: what it holds is released with the slot of the request. */
   upload: UploadBody
@@ -91,7 +93,7 @@ export async function runRoute(
   const { limiter, cancellation } = services
   if (record?.isLogged) setKeyId(record, request)
   const wait = createWait()
-  const projectId = await authenticateRequest(services, request.headers, scope, wait)
+  const { projectId, keyId } = await authenticateRequest(services, request.headers, scope, wait)
   await services.turnBudgets.requests(projectId, 1)
   if (record) {
     record.projectId = projectId
@@ -110,7 +112,7 @@ export async function runRoute(
     const ingest = services.ingest.project(projectId)
     const onCancel: RouteContext['onCancel'] = (cancel) => cancellation.watch(request, cancel)
     const upload = holdUpload(services, projectId, held)
-    const context = { request, params, ingest, limiter, headers, upload, wait, record, onCancel }
+    const context = { request, params, ingest, keyId, limiter, headers, upload, wait, record, onCancel }
     const response = await (budget === 'reads' ? wait(handle(context)) : handle(context))
     if (record) record.handledAt = performance.now()
     // a HEAD only saves the work of a stream

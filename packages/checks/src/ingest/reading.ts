@@ -11,7 +11,7 @@ async function batchesOf(source: AsyncIterable<EventBatch>): Promise<EventBatch[
   return batches
 }
 
-/** Reading events, statistics and recent outcomes. */
+/** Reading events, statistics and activity. */
 export const readingChecks: readonly IngestCheck[] = [
   check('a cursor of another store and a modified cursor are refused', async (bench, open) => {
     const { ingest, submit, event, events } = bench
@@ -385,46 +385,84 @@ export const readingChecks: readonly IngestCheck[] = [
     await assertRefused(ingest.listBuilds({ order: 'newest' as 'id' }), 'invalid-argument')
   }),
 
-  check('the outcomes of the last minutes are counted', async ({ ingest, submit, event }) => {
-    const { since, minutes } = await ingest.getActivity()
-    assert.deepEqual(minutes, [])
-    await submit(event('a'), event('b'), event('b'), event('c', { type: 5 }), 7)
-    await submit(event('a'), event('d'))
-    const activity = await ingest.getActivity()
-    assert.ok(activity.since <= since && activity.servers >= 1)
-    const total = { accepted: 0, duplicates: 0, rejected: 0 }
-    for (const { at, accepted, duplicates, rejected } of activity.minutes) {
-      assert.ok(at % 60_000 === 0 && Math.abs(at - Date.now()) < 3_600_000)
-      total.accepted += accepted
-      total.duplicates += duplicates
-      total.rejected += rejected
+  check('outcomes are counted by time, type and build', async ({ ingest, submit, event }) => {
+    const empty = await ingest.getActivity()
+    assert.equal(empty.stepSeconds, 60)
+    assert.equal(empty.servers, 0)
+    assert.ok(empty.steps.length >= 60 && empty.steps.every((step, i) => step.at === empty.from + i * 60_000))
+    await submit(event('a', { type: 'kill', buildId: 'b1' }), event('b'), event('b'), event('c', { type: 5 }), 7)
+    await submit(event('a'), event('d', { type: 'kill' }), event('e', { type: 'kill', placeId: {} }))
+    for (const [hours, stepSeconds] of [
+      [1, 60],
+      [24, 600],
+      [14 * 24, 3_600],
+    ] as const) {
+      // the clock of the bench may be behind
+      const to = Date.now() + 60_000
+      const from = to - hours * 3_600_000
+      const activity = await ingest.getActivity({ from, to, by: 'type' })
+      assert.equal(activity.stepSeconds, stepSeconds)
+      assert.ok(activity.from <= from && activity.to >= to && activity.servers >= 1)
+      const sum = (name: 'accepted' | 'duplicates' | 'rejected') =>
+        activity.steps.reduce((total, step) => total + step[name], 0)
+      assert.deepEqual([sum('accepted'), sum('duplicates'), sum('rejected')], [3, 2, 3])
+      const groups = activity.groups?.map(({ name, accepted, rejected, counts }) => {
+        assert.equal(counts.length, activity.steps.length)
+        const counted = counts.reduce((total, count) => total + count, 0)
+        assert.equal(counted, accepted)
+        return [name, accepted, rejected]
+      })
+      assert.deepEqual(groups, [
+        ['kill', 2, 1],
+        [null, 1, 2],
+      ])
+      const builds = await ingest.getActivity({ from, to, by: 'build' })
+      assert.deepEqual(
+        builds.groups?.map(({ name, accepted }) => [name, accepted]),
+        [
+          ['b1', 1],
+          [null, 2],
+        ],
+      )
     }
-    assert.deepEqual(total, { accepted: 3, duplicates: 2, rejected: 2 })
   }),
 
-  check('the last rejected events are listed newest first, and by issue', async ({ ingest, submit, event }) => {
-    assert.deepEqual(await ingest.listRejected().then(({ since: _, ...listed }) => listed), {
-      total: 0,
-      groups: [],
-      rejected: [],
-    })
-    const { rejected: first } = await submit(event('a', { type: 5 }), event('good'), 7)
-    const { rejected: second } = await submit(event('b', { type: 6, buildId: 1 }))
-    const { total, groups, rejected } = await ingest.listRejected()
-    assert.equal(total, 3)
-    const listed = rejected.map(({ receivedAt: _, ...each }) => each)
-    assert.deepEqual(listed, [...second, ...first.toReversed()])
-    const times = rejected.map(({ receivedAt }) => receivedAt)
-    const newestFirst = times.toSorted((a, b) => b - a)
-    assert.deepEqual(times, newestFirst)
-    const counted = groups.map(({ code, path, count, lastAt }) => [code, path, count, lastAt])
-    assert.deepEqual(counted, [
-      ['invalid_type', '/type', 2, times[0]],
-      ['invalid_type', '/buildId', 1, times[0]],
-      ['not_object', '', 1, times[1]],
+  check('rejected events are counted by cause, with samples', async ({ ingest, submit, event }) => {
+    const { total: none, groups: noGroups, other } = await ingest.listRejected()
+    assert.deepEqual([none, noGroups, other], [0, [], 0])
+    const { rejected } = await submit(event('a', { type: 5 }), event('good'), 7, event('b', { type: 6, buildId: 1 }))
+    await submit(event('c', { type: 'kill', buildId: 7 }))
+    const { total, groups, steps } = await ingest.listRejected()
+    assert.equal(total, 4)
+    const counted = steps.reduce((sum, step) => sum + step.rejected, 0)
+    assert.equal(counted, 4)
+    const causes = groups.map(({ code, path, type, buildId, count }) => [code, path, type, buildId, count])
+    assert.deepEqual(causes.slice(0, 1), [['invalid_type', '/type', null, null, 2]])
+    assert.deepEqual(
+      new Set(causes.slice(1).map(String)),
+      new Set(['not_object,,,,1', 'invalid_type,/buildId,kill,,1']),
+    )
+    const [first] = groups
+    assert.ok(first && first.firstAt <= first.lastAt && Math.abs(first.lastAt - Date.now()) < 3_600_000)
+    const sampled = first.samples.map(({ receivedAt: _, ...sample }) => sample)
+    const [a, , b] = rejected
+    assert.deepEqual(sampled, [
+      { eventId: 'a', issues: a?.issues },
+      { eventId: 'b', issues: b?.issues },
     ])
-    const newest = await ingest.listRejected({ limit: 1 })
-    assert.deepEqual(newest, { ...newest, total, groups, rejected: rejected.slice(0, 1) })
-    for (const limit of [0, 1_001]) await assertRefused(ingest.listRejected({ limit }), 'invalid-argument')
+  }),
+
+  check('an invalid range of activity is refused', async ({ ingest }) => {
+    const day = 86_400_000
+    for (const range of [
+      { from: Number.NaN },
+      { from: 2 * day, to: day },
+      { from: day, to: day },
+      { from: 0, to: 32 * day },
+    ]) {
+      await assertRefused(ingest.getActivity(range), 'invalid-argument')
+      await assertRefused(ingest.listRejected(range), 'invalid-argument')
+    }
+    await assertRefused(ingest.getActivity({ by: 'place' as 'type' }), 'invalid-argument')
   }),
 ]

@@ -1,4 +1,5 @@
 import { readFile } from 'node:fs/promises'
+import { hostname } from 'node:os'
 import { type EmbeddedIngest, type EventSchemas, IngestError, startRetention } from '@ingest/core'
 import type { DurabilityReport } from '@ingest/postgres'
 import type { ServedWithAdmin, TlsMaterial } from '@ingest/server'
@@ -33,7 +34,7 @@ export async function runServer(io: Io, settings: ServeSettings): Promise<void> 
     isListening = true
     const ignoreReloads = reloadOnSignal(io, settings, { ingest, served, log })
     await announce(io, settings, { ingest, served, log })
-    ingest.observe({ onError: (err) => log.warn({ err }, 'a sweep of maps failed, and is tried again in an hour') })
+    ingest.observe({ onError: (err) => log.warn({ err }, 'work in the background failed, and is tried again') })
     const { retain, keepUnread = false } = settings
     const endRetention = startRetention(ingest, retain, {
       keepUnread,
@@ -154,13 +155,15 @@ function listenForSignals(io: Io): { first: Promise<StopSignal>; off: () => void
 
 /** How a server opens its store. */
 function toOpenOptions(io: Io, settings: ServeSettings, log: Log): OpenOptions {
-  const { store, migrate, pendingMapLimit, keepRejected = false } = settings
+  const { store, migrate, listen, pendingMapLimit, keepActivity, keepRejected = false } = settings
   return {
     store,
     create: migrate,
     readAhead: false,
     maps: { pendingBytesMax: pendingMapLimit },
+    activity: { keepMs: keepActivity },
     rejected: { keepEvents: keepRejected },
+    server: listen.port ? `${hostname()}:${listen.port}` : hostname(),
     onRebuild: (percent) => log.info({ percent }, 'rebuilding the id index'),
     onOpen: logDurability,
     onFatal: killProcess,

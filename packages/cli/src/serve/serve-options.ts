@@ -28,6 +28,8 @@ export interface ServeSettings {
   retain: RetentionRule[]
   /** Whether `retain` keeps what a consumer has not read. */
   keepUnread?: true
+  /** In milliseconds. */
+  keepActivity: number
   console?: true
   keepRejected?: true
   /** In milliseconds. */
@@ -54,6 +56,10 @@ export function serveOptions(): Option[] {
       new Option('--keep-unread', 'let --retain wait for consumers that have not read the events').env(
         'INGEST_KEEP_UNREAD',
       ),
+      new Option('--keep-activity <duration>', 'how long counts by minute and rejected events by cause are stored')
+        .env('INGEST_KEEP_ACTIVITY')
+        .default(14 * 86_400_000, '14d')
+        .argParser(parseKeepActivity),
     ],
     'Network:': [
       new Option('--listen <address>', 'host:port, or unix:/path; port 0 selects a free one')
@@ -89,7 +95,7 @@ export function serveOptions(): Option[] {
       new Option('--console', 'serve the web console at /console/').env('INGEST_CONSOLE'),
       new Option(
         '--keep-rejected',
-        'keep the text of the last rejected events in memory, which may be personal data',
+        'store the text of some rejected events for --keep-activity, which may be personal data',
       ).env('INGEST_KEEP_REJECTED'),
       new Option('--drain-timeout <duration>', 'how long SIGTERM waits for requests in flight')
         .env('INGEST_DRAIN_TIMEOUT')
@@ -149,6 +155,12 @@ function parseMaxAge(text: string): number {
   const ms = durationMs(text)
   if (ms > 0) return ms
   throw new InvalidArgumentError('Expected a duration such as 90d, or one for each project: a=30d,b=off,*=90d.')
+}
+
+function parseKeepActivity(text: string): number {
+  const ms = durationMs(text)
+  if (ms >= 3_600_000) return ms
+  throw new InvalidArgumentError('Expected a duration from 1h, such as 14d.')
 }
 
 /** Accepts several arguments, repeated options, and commas. */

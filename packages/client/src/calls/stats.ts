@@ -1,10 +1,11 @@
 import type {
   Activity,
+  ActivityOptions,
+  ActivityRangeOptions,
   BuildPage,
   BuildPageOptions,
   ProjectStats,
-  RecentRejections,
-  RejectedOptions,
+  Rejections,
 } from '@ingest/core'
 import * as wire from '@ingest/core/wire'
 import type { CallOptions } from '../http/retry.ts'
@@ -13,10 +14,8 @@ import type { Api } from './api.ts'
 export interface StatsCalls {
   getStats(options?: CallOptions): Promise<ProjectStats>
   listBuilds(options?: BuildPageOptions & CallOptions): Promise<BuildPage>
-  /** Of the process that responds: behind one address there may be several. */
-  getActivity(options?: CallOptions): Promise<Activity>
-  /** Of the process that responds, as `getActivity`. */
-  listRejected(options?: RejectedOptions & CallOptions): Promise<RecentRejections>
+  getActivity(options?: ActivityOptions & CallOptions): Promise<Activity>
+  listRejected(options?: ActivityRangeOptions & CallOptions): Promise<Rejections>
 }
 
 export function statsCalls(api: Api): StatsCalls {
@@ -24,8 +23,9 @@ export function statsCalls(api: Api): StatsCalls {
     getStats: (options) => api.json(wire.Stats, { path: '/v1/stats' }, options),
     listBuilds: ({ order, search, cursor, limit, ...options } = {}) =>
       api.json(wire.BuildPage, { path: '/v1/builds', query: { order, search, cursor, limit } }, options),
-    getActivity: (options) => api.json(wire.Activity, { path: '/v1/activity' }, options),
-    listRejected: ({ limit, ...options } = {}) =>
-      api.json(wire.RecentRejections, { path: '/v1/rejected', query: { limit } }, options),
+    getActivity: ({ from, to, by, ...options } = {}) =>
+      api.json(wire.Activity, { path: '/v1/activity', query: { from, to, by } }, options),
+    listRejected: ({ from, to, ...options } = {}) =>
+      api.json(wire.Rejections, { path: '/v1/rejected', query: { from, to } }, options),
   }
 }

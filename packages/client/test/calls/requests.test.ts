@@ -15,14 +15,19 @@ const incomplete = { ...published, outcome: 'incomplete', state: 'incomplete', m
 const pending = { digest, size: 1, contentType: 'a/b', chunks: 1, missing: [digest] }
 const known = { ...map, missing: [], publishedAt: time, frozenAt: time, pending }
 const issue = { code: 'invalid_type', path: '/type', message: 'Expected a string.' }
-const rejection = { receivedAt: time, index: 1, eventId: null, issues: [issue] }
+const range = { from: time, to: time, stepSeconds: 60 }
+const source = { buildId: 'b', type: null, keyId: 'k', server: 's' }
+const sample = { receivedAt: time, eventId: 'e', issues: [issue] }
+const spanned = { firstAt: time, lastAt: time, counts: [3] }
 const rejections = {
-  since: time,
-  total: 2,
-  groups: [{ ...issue, count: 1, lastAt: time }],
-  rejected: [rejection, { ...rejection, eventId: 'e', event: '5' }],
+  ...range,
+  total: 4,
+  steps: [{ at: time, rejected: 4 }],
+  groups: [{ ...issue, ...source, count: 3, ...spanned, samples: [{ ...sample, event: '5' }, sample] }],
+  other: 1,
 }
-const activity = { since: time, servers: 2, minutes: [{ at: time, accepted: 1, duplicates: 0, rejected: 2 }] }
+const steps = [{ at: time, accepted: 1, duplicates: 0, rejected: 2 }]
+const groups = [{ name: null, accepted: 3, rejected: 0, ...spanned }]
 const counts = { events: 3, batches: 2, bytes: 100, eventsPerSecond: 0.25, builds: 2, frozenBuilds: 1, maps: 1 }
 const builds = [{ buildId: 'é', frozenAt: null, maps: 1 }]
 const asJson = { 'content-type': 'application/json' }
@@ -35,6 +40,8 @@ interface Call {
   /** A response, and what the call returns for it if that is not its values with times in milliseconds. */
   body: object
   result?: unknown
+  /** A member that a response may leave out. */
+  optional?: string
 }
 
 const calls: Record<string, Call> = {
@@ -143,21 +150,29 @@ const calls: Record<string, Call> = {
   getActivity: {
     call: (client, options) => client.getActivity(options),
     request: { path: '/v1/activity' },
-    body: activity,
+    body: { ...range, servers: 2, steps },
+  },
+  'getActivity of a range by type': {
+    call: (client, options) => client.getActivity({ from: 1, to: 2, by: 'type', ...options }),
+    request: { path: '/v1/activity', query: { from: '1', to: '2', by: 'type' } },
+    body: { ...range, servers: 2, steps, groups },
+    optional: 'groups',
   },
   listRejected: {
     call: (client, options) => client.listRejected(options),
     request: { path: '/v1/rejected' },
     body: rejections,
   },
-  'listRejected with a limit': {
-    call: (client, options) => client.listRejected({ limit: 7, ...options }),
-    request: { path: '/v1/rejected', query: { limit: '7' } },
-    body: { since: time, total: 0, groups: [], rejected: [] },
+  'listRejected of a range': {
+    call: (client, options) => client.listRejected({ from: 1, to: 2, ...options }),
+    request: { path: '/v1/rejected', query: { from: '1', to: '2' } },
+    body: { ...range, total: 0, steps: [], groups: [], other: 0 },
   },
 }
 
-for (const [name, { call, request, status = 200, body, result = withUnixTimes(body) }] of Object.entries(calls)) {
+for (const [name, { call, request, status = 200, body, result = withUnixTimes(body), optional }] of Object.entries(
+  calls,
+)) {
   t.test(`${name} sends its request, also after a 503, and returns the response`, async (t) => {
     const { client, received } = await openScriptedClient(t, {}, problem(503, 'overloaded'), json(status, body))
     t.strictSame(await call(client), result)
@@ -175,7 +190,9 @@ for (const [name, { call, request, status = 200, body, result = withUnixTimes(bo
     const { client, received } = await openScriptedClient(t, {}, (...args) => respond(...args))
     await t.rejects(call(client), { code: 'unexpected-response' })
     const others = [null, 7, 'text', [], {}, [body]]
-    const faults = Object.keys(body).flatMap((member) => [{ [member]: undefined }, { [member]: [null] }])
+    const required = Object.keys(body).filter((member) => member !== optional)
+    const missing = required.map((member) => ({ [member]: undefined }))
+    const faults = [...missing, ...Object.keys(body).map((member) => ({ [member]: [null] }))]
     for (const other of [...others, ...faults.map((fault) => ({ ...body, ...fault }))]) {
       respond = json(status, other)
       await t.rejects(call(client), { code: 'unexpected-response' }, JSON.stringify(other))

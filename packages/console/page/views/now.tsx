@@ -52,7 +52,7 @@ function isUnexplained({ kind }: RequestError, isReady: boolean): boolean {
 
 /** In a project without events, minutes matter only if events were rejected. */
 function hasMinutes(activity: Activity | undefined, isEmpty: boolean): boolean {
-  return !isEmpty || (activity?.minutes.length ?? 0) > 0
+  return !isEmpty || (activity?.steps ?? []).some(({ rejected }) => rejected > 0)
 }
 
 function NoEvents() {

@@ -2,11 +2,8 @@ import { execFileSync } from 'node:child_process'
 import { existsSync } from 'node:fs'
 import { createIngest, openMemoryStore } from '@ingest/core'
 import t from 'tap'
-import type { RecentRejection } from '../../page/api/bodies.ts'
 import { rowAfterKey, scrollToRow, visibleRows } from '../../page/parts/visible-rows.ts'
 import { fileNameOf, isJsonType } from '../../page/views/maps/file-name.ts'
-import { fillMinutes, minuteMs, totalsOf } from '../../page/views/now/minutes.ts'
-import { isInGroup, keyRejections } from '../../page/views/rejected/rejections.ts'
 import {
   type BatchResponse,
   curlCommand,
@@ -15,69 +12,6 @@ import {
   sampleBatch,
 } from '../../page/views/try/batch.ts'
 import { explainResponse, outcomesOf } from '../../page/views/try/explain-response.ts'
-
-const now = 29_916_667 * minuteMs
-
-t.test('minutes that the server leaves out had no events, unless it did not count yet', async (t) => {
-  const iso = (minutesAgo: number) => new Date(now - minutesAgo * minuteMs).toISOString()
-  const minutes = fillMinutes(
-    {
-      since: new Date(now - 2.5 * minuteMs).toISOString(),
-      servers: 1,
-      minutes: [
-        { at: iso(2), accepted: 5, duplicates: 1, rejected: 2 },
-        { at: iso(0), accepted: 7, duplicates: 0, rejected: 1 },
-      ],
-    },
-    now + 1_000,
-  )
-  t.equal(minutes.length, 60)
-  t.same(minutes.slice(-5), [
-    { at: now - 4 * minuteMs, counts: null },
-    { at: now - 3 * minuteMs, counts: { accepted: 0, duplicates: 0, rejected: 0 } },
-    { at: now - 2 * minuteMs, counts: { accepted: 5, duplicates: 1, rejected: 2 } },
-    { at: now - 1 * minuteMs, counts: { accepted: 0, duplicates: 0, rejected: 0 } },
-    { at: now, counts: { accepted: 7, duplicates: 0, rejected: 1 } },
-  ])
-  t.same(totalsOf(minutes), { accepted: 12, duplicates: 1, rejected: 3 })
-})
-
-t.test('the minutes end with those of a server whose clock is ahead', async (t) => {
-  const ahead = { at: new Date(now + 2 * minuteMs).toISOString(), accepted: 1, duplicates: 0, rejected: 0 }
-  const minutes = fillMinutes({ since: new Date(now).toISOString(), servers: 1, minutes: [ahead] }, now)
-  t.equal(minutes.at(-1)?.at, now + 2 * minuteMs)
-})
-
-const rejectionAt = (path: string): RecentRejection => ({
-  receivedAt: '2026-11-20T17:51:00.250Z',
-  index: 3,
-  eventId: 'e-1',
-  issues: [
-    { code: 'required', path: '/eventId', message: 'Every event needs an eventId.' },
-    { code: 'invalid_type', path, message: 'Expected a string.' },
-  ],
-})
-
-t.test('an event is in the group of each of its issues, whatever the array index', async (t) => {
-  const isIn = (code: string, path: string) => isInGroup(rejectionAt('/visits/12/place'), { code, path })
-  t.equal(isIn('invalid_type', '/visits/*/place'), true)
-  t.equal(isIn('required', '/eventId'), true)
-  t.equal(isIn('required', '/visits/*/place'), false)
-  t.equal(isInGroup(rejectionAt('/2'), { code: 'invalid_type', path: '/*' }), true)
-  t.equal(isInGroup(rejectionAt('/a1/01'), { code: 'invalid_type', path: '/a1/01' }), true, 'names of members')
-})
-
-t.test('each event keeps its key when others arrive, also one that was sent twice within a millisecond', async (t) => {
-  const older = [rejectionAt('/a'), rejectionAt('/a')]
-  const before = keyRejections(older).map(({ key }) => key)
-  t.equal(new Set(before).size, 2)
-  const after = keyRejections([rejectionAt('/a'), { ...rejectionAt('/a'), index: 4 }, ...older])
-  t.equal(new Set(after.map(({ key }) => key)).size, 4)
-  t.same(
-    after.slice(2).map(({ key }) => key),
-    before,
-  )
-})
 
 t.test('the sample is accepted, and freezes no build', async (t) => {
   const ingest = createIngest({ store: openMemoryStore() })

@@ -9,6 +9,8 @@ export interface BatchEvents {
   rows: Uint32Array
   /** The builds that the events reference, each once. */
   builds: readonly string[]
+  /** The types of the events, each once. */
+  types: readonly string[]
   /** The key of the hashes of the ids, 16 bytes. */
   hashKey: Uint8Array
 }
@@ -25,18 +27,21 @@ export const column = {
   /** Where the JSON string of its id starts, with its quotes. */
   idStart: 4,
   idEnd: 5,
-  /** The index of its build in `builds`; {@link noBuild} without one. */
+  /** The index of its build in `builds`; {@link noName} without one. */
   build: 6,
+  /** The index of its type in `types`; {@link noName} without one. */
+  type: 7,
 } as const
 
-export const wordsPerEvent = 7
-export const noBuild = 0xffff_ffff
+export const wordsPerEvent = 8
+export const noName = 0xffff_ffff
 
 /** One event of a batch as an object. */
 export interface AppendEvent {
   eventId: string
   /** The build that it references, which storing it freezes. */
   buildId?: string
+  type?: string
   /** Its exact bytes: `body.subarray(start, end)`. */
   start: number
   end: number
@@ -62,30 +67,34 @@ export function bytesOfEvents({ rows }: BatchEvents, isWanted: readonly boolean[
 export function encodeEvents(events: readonly AppendEvent[], hashKey: Uint8Array): BatchEvents {
   const rows = new Uint32Array(events.length * wordsPerEvent)
   const builds: string[] = []
+  const types: string[] = []
   let at = 0
-  for (const { eventId, buildId, start, end, idStart, idEnd } of events) {
+  for (const { eventId, buildId, type, start, end, idStart, idEnd } of events) {
     const [high, low] = hashId(hashKey, eventId)
-    rows.set([start, end, high, low, idStart, idEnd, buildId === undefined ? noBuild : indexOf(builds, buildId)], at)
+    rows.set([start, end, high, low, idStart, idEnd, indexOf(builds, buildId), indexOf(types, type)], at)
     at += wordsPerEvent
   }
-  return { rows, builds, hashKey }
+  return { rows, builds, types, hashKey }
 }
 
-function indexOf(builds: string[], buildId: string): number {
-  const index = builds.indexOf(buildId)
-  return index === -1 ? builds.push(buildId) - 1 : index
+/** The index of a name in `names`, to which a new one is added. */
+function indexOf(names: string[], name: string | undefined): number {
+  if (name === undefined) return noName
+  const index = names.indexOf(name)
+  return index === -1 ? names.push(name) - 1 : index
 }
 
 /** Decodes events to objects, for stores that need ids as strings. */
-export function decodeEvents(body: Uint8Array, { rows, builds }: BatchEvents): AppendEvent[] {
+export function decodeEvents(body: Uint8Array, { rows, builds, types }: BatchEvents): AppendEvent[] {
   const bytes = Buffer.from(body.buffer, body.byteOffset, body.length)
   const events: AppendEvent[] = []
   for (let at = 0; at < rows.length; at += wordsPerEvent) {
-    const [start, end, , , idStart, idEnd, build] = rows.subarray(at, at + wordsPerEvent) as unknown as number[]
+    const [start, end, , , idStart, idEnd, build, type] = rows.subarray(at, at + wordsPerEvent) as unknown as number[]
     const eventId = JSON.parse(bytes.toString('utf8', idStart, idEnd))
     const event = { eventId, start, end, idStart, idEnd } as AppendEvent
-    const buildId = builds[build as number]
-    events.push(buildId === undefined ? event : { ...event, buildId })
+    if (build !== noName) event.buildId = builds[build as number] as string
+    if (type !== noName) event.type = types[type as number] as string
+    events.push(event)
   }
   return events
 }

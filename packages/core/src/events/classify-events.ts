@@ -10,6 +10,9 @@ import { type ParsedEvent, parseBatch } from './parse-batch.ts'
 /** An event with issues, and where its bytes are. */
 export interface Rejection extends Slice {
   rejection: RejectedEvent
+  /** Its type and build as sent, up to 200 characters; null for one that is not a string. */
+  type: string | null
+  buildId: string | null
 }
 
 /** An event with an identity and with issues: a duplicate if its id is stored, rejected otherwise. */
@@ -45,7 +48,7 @@ export function classifyEvents(
     const { start, end, tooDeepAt } = parsed
     if (unidentifiedBy.length > 0) {
       const rejection = { index, eventId: validEventId(parsed.event), issues: [...unidentifiedBy] }
-      unidentified.push({ start, end, rejection })
+      unidentified.push({ start, end, rejection, ...namesOf(parsed.event) })
       continue
     }
     const event = parsed.event as IdentifiedEvent
@@ -57,7 +60,8 @@ export function classifyEvents(
     if (issues.length === 0) valid.push(toAppendEvent(event, parsed))
     else {
       const { eventId } = event
-      invalid.push({ eventId, start, end, rejection: { index, eventId, issues: issues.slice(0, issuesMax) } })
+      const rejection = { index, eventId, issues: issues.slice(0, issuesMax) }
+      invalid.push({ eventId, start, end, rejection, ...namesOf(event) })
     }
   }
   return { unidentified, invalid, ...splitRepeats(valid) }
@@ -79,11 +83,26 @@ function splitRepeats(events: readonly AppendEvent[]): Pick<ClassifiedEvents, 'v
 type IdentifiedEvent = JsonObject & { eventId: string }
 
 function toAppendEvent(
-  { eventId, buildId }: IdentifiedEvent,
+  { eventId, buildId, type }: IdentifiedEvent,
   { start, end, idStart, idEnd }: ParsedEvent,
 ): AppendEvent {
-  const event = { eventId, start, end, idStart, idEnd }
-  return typeof buildId === 'string' ? { ...event, buildId } : event
+  const event: AppendEvent = { eventId, start, end, idStart, idEnd }
+  if (typeof buildId === 'string') event.buildId = buildId
+  if (typeof type === 'string') event.type = type
+  return event
+}
+
+/** More than a valid type or build has. */
+const nameCharactersMax = 200
+
+function namesOf({ type, buildId }: JsonObject = {}): Pick<Rejection, 'type' | 'buildId'> {
+  return { type: sentName(type), buildId: sentName(buildId) }
+}
+
+/** A copy of a part: it would keep all of the text in memory. */
+function sentName(value: unknown): string | null {
+  if (typeof value !== 'string') return null
+  return value.length <= nameCharactersMax ? value : Buffer.from(value.slice(0, nameCharactersMax)).toString()
 }
 
 function validEventId(event: unknown): string | null {

@@ -19,7 +19,12 @@ export function scanBatch(body: Buffer, projectId: string, hashKey: Uint8Array):
   const count = scanner.scan(body.length, projectId.length + quoteBytes)
   if (count === -1) return undefined
   const from = rowsStart >> 2
-  return { rows: words.slice(from, from + count * wordsPerEvent), builds: readBuilds(scanner, body), hashKey }
+  return {
+    rows: words.slice(from, from + count * wordsPerEvent),
+    builds: readNames(scanner, body, scanner.buildsStart, scanner.countBuilds()),
+    types: readNames(scanner, body, scanner.typesStart, scanner.countTypes()),
+    hashKey,
+  }
 }
 
 /** Both quotes of a string. */
@@ -37,13 +42,14 @@ function setProject({ bytes, projectIdStart }: Scanner, projectId: string): bool
   return true
 }
 
-function readBuilds({ words, buildsStart, countBuilds }: Scanner, body: Buffer): string[] {
-  const builds: string[] = []
-  const from = buildsStart >> 2
-  const end = from + 2 * countBuilds()
+/** The names of which the scanner has written the ranges at `start`. */
+function readNames({ words }: Scanner, body: Buffer, start: number, count: number): string[] {
+  const names: string[] = []
+  const from = start >> 2
+  const end = from + 2 * count
   for (let at = from; at < end; at += 2) {
     // without its quotes
-    builds.push(body.toString('utf8', (words[at] as number) + 1, (words[at + 1] as number) - 1))
+    names.push(body.toString('utf8', (words[at] as number) + 1, (words[at + 1] as number) - 1))
   }
-  return builds
+  return names
 }

@@ -15,21 +15,25 @@ export interface Scanner {
   rowsStart: number
   /** Where `scan` writes the range of each build in the body, two words. */
   buildsStart: number
+  /** The same for each type. */
+  typesStart: number
   /** Returns the number of events of a batch; -1 for one that is left to `parseBatch`. */
   scan(bodyBytes: number, projectIdBytes: number): number
   /** The number of distinct builds in the last scanned batch. */
   countBuilds(): number
+  countTypes(): number
   /** Writes the hash of the first bytes of the body to `rowsStart`, two words, the high one first. */
   hash(bytes: number): void
 }
 
-interface Exports extends Pick<Scanner, 'scan' | 'countBuilds' | 'hash'> {
+interface Exports extends Pick<Scanner, 'scan' | 'countBuilds' | 'countTypes' | 'hash'> {
   memory: { buffer: ArrayBuffer }
   bodyStart: { value: number }
   hashKeyStart: { value: number }
   projectIdStart: { value: number }
   rowsStart: { value: number }
   buildsStart: { value: number }
+  typesStart: { value: number }
 }
 
 declare const WebAssembly: {
@@ -54,7 +58,7 @@ function load(): Scanner | null {
     // `node --jitless` has no WebAssembly, some processors no SIMD, some systems no address space for its memory
     return null
   }
-  const { memory, scan, countBuilds, hash } = exports
+  const { memory, scan, countBuilds, countTypes, hash } = exports
   return {
     bytes: Buffer.from(memory.buffer),
     words: new Uint32Array(memory.buffer),
@@ -63,8 +67,10 @@ function load(): Scanner | null {
     projectIdStart: exports.projectIdStart.value,
     rowsStart: exports.rowsStart.value,
     buildsStart: exports.buildsStart.value,
+    typesStart: exports.typesStart.value,
     scan,
     countBuilds,
+    countTypes,
     hash,
   }
 }

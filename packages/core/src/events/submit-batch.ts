@@ -1,3 +1,4 @@
+import type { Slice } from '../json/json-scanner.ts'
 import type { JsonObject } from '../validation.ts'
 import { type BatchInput, type BatchResult, batchBody } from './batch.ts'
 import { type BatchEvents, bytesOfEvents, countEvents, encodeEvents } from './batch-events.ts'
@@ -5,7 +6,6 @@ import { classifyEvents, type InvalidEvent, type Rejection } from './classify-ev
 import type { CheckBySchema } from './event-schemas.ts'
 import type { EventStore, StoreCommit } from './event-store.ts'
 import { parseBatch } from './parse-batch.ts'
-import type { RecentOutcomes } from './recent-outcomes.ts'
 import { scanBatch } from './scan-batch.ts'
 
 export interface SubmitOptions {
@@ -19,6 +19,30 @@ export interface SubmitOptions {
    * body. Default: false.
    */
   mayTransfer?: boolean
+  /** The id of the key that the batch was sent with, for `listRejected`. Default: none. */
+  keyId?: string | null
+}
+
+/** The outcome of one batch. */
+export interface CountedBatch {
+  /** In milliseconds since 1970. */
+  receivedAt: number
+  accepted: number
+  duplicates: number
+  /** The valid events, and for each whether it was stored. */
+  events: BatchEvents
+  stored: readonly boolean[]
+  rejections: readonly Rejection[]
+  /** The text of each rejected event that is kept; empty if none are. */
+  texts: readonly (Uint8Array | undefined)[]
+  keyId: string | null
+}
+
+/** Counts the outcomes of batches. */
+export interface BatchCounter {
+  /** Copies the bytes of rejected events that are kept: the body may be transferred to another thread. */
+  copyTexts(body: Uint8Array, slices: readonly Slice[]): readonly (Uint8Array | undefined)[]
+  count(projectId: string, batch: CountedBatch): void
 }
 
 export interface SubmitContext {
@@ -29,7 +53,7 @@ export interface SubmitContext {
   checkBySchema: CheckBySchema | undefined
   /** Milliseconds since 1970. */
   now(): number
-  recent: Pick<RecentOutcomes, 'copyEvents' | 'record'>
+  counter: BatchCounter
 }
 
 export interface SubmitReport {
@@ -54,9 +78,9 @@ export async function submitBatch(
   context: SubmitContext,
   projectId: string,
   input: Uint8Array | BatchInput<unknown>,
-  { admit, mayTransfer = false }: SubmitOptions,
+  { admit, mayTransfer = false, keyId = null }: SubmitOptions,
 ): Promise<SubmitReport> {
-  const { store, now, recent } = context
+  const { store, now, counter } = context
   const decided = decide(context, projectId, input, admit)
   // without a wait, an append that has begun before a close is finished
   const { body, count, unidentified, invalid, valid } = decided instanceof Promise ? await decided : decided
@@ -70,7 +94,7 @@ export async function submitBatch(
       : []
   const rejections = [...unidentified, ...invalid.filter((_, i) => !isKnown[i])]
   rejections.sort((a, b) => a.rejection.index - b.rejection.index)
-  const copies = recent.copyEvents(body, rejections)
+  const texts = counter.copyTexts(body, rejections)
   const receivedAt = now()
   const appendedAt = performance.now()
   let commit: StoreCommit | undefined
@@ -89,8 +113,9 @@ export async function submitBatch(
   const appendMs = stored.length === 0 ? 0 : performance.now() - appendedAt
   const accepted = stored.filter(Boolean).length
   const rejected = rejections.map(({ rejection }) => rejection)
-  const result = { accepted, duplicates: count - accepted - rejected.length, rejected }
-  recent.record(projectId, receivedAt, result, copies)
+  const duplicates = count - accepted - rejected.length
+  counter.count(projectId, { receivedAt, accepted, duplicates, events: valid, stored, rejections, texts, keyId })
+  const result = { accepted, duplicates, rejected }
   return { result, conflicts, storedBytes: bytesOfEvents(valid, stored), frozen, appendMs, commit }
 }
 

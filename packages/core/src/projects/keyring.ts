@@ -24,8 +24,16 @@ export interface Credentials {
   scope: Scope
 }
 
-/** Whether the credentials are valid for the project and the scope. Throws when that cannot be decided now. */
-export type Authenticate = (credentials: Credentials) => boolean | Promise<boolean>
+/** Valid credentials, and their key where it has an id. */
+export interface Authenticated {
+  keyId: string | null
+}
+
+/**
+ * Whether the credentials are valid for the project and the scope; `true` is `{ keyId: null }`. Throws when that cannot be
+ * decided now.
+ */
+export type Authenticate = (credentials: Credentials) => Authenticated | boolean | Promise<Authenticated | boolean>
 
 export interface KeyOptions {
   /** Scopes of the key. Default: all. */
@@ -111,7 +119,7 @@ export function createKeyring(
       const at = now()
       if (record === undefined || !isKeyOf(record, key, scope, at)) return false
       noteUse(projectId, { keyId, at }, record)
-      return true
+      return { keyId }
     },
 
     async create(projectId, options = {}) {

@@ -60,7 +60,7 @@ function leaves(body: string, message = body): void {
   assert.equal(scan(bytes), undefined, `not accepted: ${message}`)
 }
 
-t.test('an event has its id, its build and its range', async (t) => {
+t.test('an event has its id, its build, its type and its range', async (t) => {
   const body = Buffer.from(
     batch(
       `{"projectId":"${projectId}","eventId":"a","type":"kill","buildId":"2026.1","n":1}`,
@@ -75,7 +75,7 @@ t.test('an event has its id, its build and its range', async (t) => {
       JSON.parse(body.toString('utf8', start, end)).eventId,
     ]),
     [
-      [{ eventId: 'a', buildId: '2026.1' }, 'a'],
+      [{ eventId: 'a', buildId: '2026.1', type: 'kill' }, 'a'],
       [{ eventId: 'b' }, 'b'],
       [{ eventId: 'c' }, 'c'],
     ],

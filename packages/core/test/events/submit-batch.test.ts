@@ -1,18 +1,23 @@
 import t from 'tap'
 import { Type } from 'typebox'
 import { batchOf } from '../../../checks/src/store/sample-events.ts'
+import { createActivityCounter } from '../../src/activity/activity-counter.ts'
 import type { BatchInput, BatchResult } from '../../src/events/batch.ts'
 import { checkEvent } from '../../src/events/classify-events.ts'
 import { compileEventSchemas, type EventSchemas } from '../../src/events/event-schemas.ts'
-import { createRecentOutcomes } from '../../src/events/recent-outcomes.ts'
 import { submitBatch } from '../../src/events/submit-batch.ts'
 import { openMemoryStore } from '../../src/memory/memory-store.ts'
 
-const recent = createRecentOutcomes({ now: () => 1_000, startedAt: 0, serverCount: () => 1, keepEvents: false })
+const counter = createActivityCounter({
+  ...{ store: openMemoryStore(), now: () => 1_000, server: 's', keepMs: 3_600_000, keepEvents: false },
+  onError(error) {
+    throw error
+  },
+})
 
 function setUp(schemas: EventSchemas = {}, store = openMemoryStore()) {
   const checkBySchema = compileEventSchemas(schemas)
-  const context = { store, hashKey: Buffer.alloc(16), checkBySchema, now: () => 1_000, recent }
+  const context = { store, hashKey: Buffer.alloc(16), checkBySchema, now: () => 1_000, counter }
   return {
     store,
     context,

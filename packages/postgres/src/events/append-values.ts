@@ -1,5 +1,5 @@
 import type { AppendBatch, BatchEvents } from '@ingest/core'
-import { column, countEvents, noBuild, wordsPerEvent } from '@ingest/core/internal'
+import { column, countEvents, noName, wordsPerEvent } from '@ingest/core/internal'
 import { int2Array, int4Array, int8Array, textArray, writtenArray } from '../connection/binary-arrays.ts'
 import { joinedBytes, writeEvents } from './batch-body.ts'
 import { writeEventKey } from './event-key.ts'
@@ -19,7 +19,7 @@ export function appendValues(batches: readonly AppendBatch[]): unknown[] {
       const build = events.rows[row] as number
       batchNumbers[at] = number
       indexes[at] = index
-      buildNumbers[at++] = build === noBuild ? 0 : (numbers[build] as number)
+      buildNumbers[at++] = build === noName ? 0 : (numbers[build] as number)
     }
   }
   return [

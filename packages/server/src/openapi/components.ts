@@ -19,8 +19,8 @@ import {
   PutChunksResult,
   PutConsumer,
   PutConsumerResult,
-  RecentRejections,
   RejectedEvent,
+  Rejections,
   Stats,
 } from '@ingest/core/wire'
 import { type Header, type HeaderDescription, headers } from '../operation.ts'
@@ -60,8 +60,8 @@ const schemas: Readonly<Record<string, object>> = {
   PutChunksResult,
   PutConsumer,
   PutConsumerResult,
-  RecentRejections,
   RejectedEvent,
+  Rejections,
   Stats,
 }
 const nameBySchema = new Map(Object.entries(schemas).map(([name, schema]) => [schema, name]))

@@ -44,7 +44,7 @@ export const postBatch: ProjectRoute = {
   handle: acceptBatch,
 }
 
-async function acceptBatch({ request, ingest, limiter, record, wait }: RouteContext): Promise<HttpResponse> {
+async function acceptBatch({ request, ingest, keyId, limiter, record, wait }: RouteContext): Promise<HttpResponse> {
   const { projectId } = ingest
   const { gzip } = checkBodyHeaders(request.headers, kinds)
   const { body, chargedBytes } = await readChargedBody(
@@ -66,6 +66,7 @@ async function acceptBatch({ request, ingest, limiter, record, wait }: RouteCont
       admit: (count) =>
         limiter.admit(projectId, { events: count }, { retry: { requests: 1, batchBytes: chargedBytes } }),
       mayTransfer: true,
+      keyId,
     })
   const result = await wait(record?.span ? record.span.runChild('submit batch', submit) : submit())
   const { accepted, duplicates, rejected } = result

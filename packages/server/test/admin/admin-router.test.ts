@@ -57,7 +57,7 @@ t.test('keys are created, listed, rotated and revoked', async (t) => {
     'lastUsedAt',
   ])
   t.match(record, { projectId: 'new', state: 'active', scopes: ['read'], expiresAt, revokedAt: null, lastUsedAt: null })
-  t.equal(await ingest.authenticate({ projectId: 'new', key, scope: 'read' }), true)
+  t.ok(await ingest.authenticate({ projectId: 'new', key, scope: 'read' }))
   t.equal(created.headers.get('cache-control'), 'no-store')
 
   const rotated = await send(`/v1/projects/new/keys/${record.keyId}/rotate`, {
@@ -67,7 +67,7 @@ t.test('keys are created, listed, rotated and revoked', async (t) => {
   t.equal(rotated.status, 201)
   t.match(rotated.body, { scopes: ['read'], expiresAt: null, rotated: { keyId: record.keyId } })
   t.ok(Date.parse(rotated.body.rotated.expiresAt) < Date.parse(expiresAt))
-  t.equal(await ingest.authenticate({ projectId: 'new', key: rotated.body.key, scope: 'read' }), true)
+  t.ok(await ingest.authenticate({ projectId: 'new', key: rotated.body.key, scope: 'read' }))
 
   const revoked = await send(`/v1/projects/new/keys/${record.keyId}`, { method: 'DELETE' })
   t.match(revoked, { status: 200, body: { keyId: record.keyId, state: 'revoked' } })

@@ -1,8 +1,6 @@
-import { createIngest, type MapStatus, openMemoryStore } from '@ingest/core'
-import t from 'tap'
+import type { MapStatus } from '@ingest/core'
 import { readBytesMin } from '../../src/limits/rate-limits.ts'
-import { rejectedReadBytes } from '../../src/routes/get-recent.ts'
-import { byEachEdge, openFetch } from '../edges.ts'
+import { byEachEdge } from '../edges.ts'
 import { bytesOf, freeze, get, manifestOf } from '../map-parts.ts'
 import { headersOf, projectId } from '../test-ingest.ts'
 
@@ -78,36 +76,47 @@ const invalid = `{"projectId":"${projectId}", "eventId":"e-1","type":5}`
 /** One accepted and two rejected events. */
 const mixed = Buffer.from(`{"events":[{"projectId":"${projectId}","eventId":"e-0"},${invalid},7]}`)
 
-byEachEdge('the outcomes of the last minutes are returned, of the project alone', async (t, open) => {
+/** The range of `/v1/activity` with all that `mixed` has, in one minute. */
+const firstMinute = 'from=1970-01-01T00:00:00Z&to=60000'
+const minute = { from: epoch, to: '1970-01-01T00:01:00.000Z', stepSeconds: 60 }
+
+byEachEdge('outcomes over time are returned, of the project alone', async (t, open) => {
   const { ingest, key, send } = await open({}, { now: () => 1_000 })
   await ingest.project(projectId).submitBatch(mixed)
-  const response = await send(get('/v1/activity', key))
+  const response = await send(get(`/v1/activity?${firstMinute}&by=type`, key))
   t.match(response.headers, { 'content-type': 'application/json', 'cache-control': 'no-store' })
-  const minutes = [{ at: epoch, accepted: 1, duplicates: 0, rejected: 2 }]
-  t.strictSame(response.json, { since: at, servers: 1, minutes })
-  t.match(await send(get('/v1/activity', key, {}, 'HEAD')), headOnly)
+  const steps = [{ at: epoch, accepted: 1, duplicates: 0, rejected: 2 }]
+  const groups = [{ name: null, accepted: 1, rejected: 2, firstAt: epoch, lastAt: epoch, counts: [1] }]
+  t.strictSame(response.json, { ...minute, servers: 1, steps, groups })
+  t.strictSame((await send(get(`/v1/activity?${firstMinute}`, key))).json, { ...minute, servers: 1, steps })
+  t.match(await send(get(`/v1/activity?${firstMinute}`, key, {}, 'HEAD')), headOnly)
   const { key: stranger } = await ingest.keys.create('game-2')
   for (const [path, nothing] of [
-    ['/v1/activity', { minutes: [] }],
-    ['/v1/rejected', { total: 0, rejected: [] }],
+    [`/v1/activity?${firstMinute}`, { servers: 0, steps: [{ accepted: 0, rejected: 0 }] }],
+    [`/v1/rejected?${firstMinute}`, { total: 0, groups: [] }],
   ] as const) {
     t.equal((await send(get(path, stranger))).status, 401)
     t.match((await send({ method: 'GET', path, headers: headersOf(stranger, 'game-2') })).json, nothing)
   }
 })
 
-byEachEdge('the last rejected events are returned, with their text if they are kept', async (t, open) => {
+byEachEdge('rejected events are returned by cause, key and server, with their text if it is kept', async (t, open) => {
   for (const keepEvents of [false, true]) {
-    const { ingest, key, send } = await open({}, { now: () => 1_000, rejected: { keepEvents } })
-    await ingest.project(projectId).submitBatch(mixed)
+    const { key, send } = await open({}, { now: () => 1_000, rejected: { keepEvents }, server: 'eu-1' })
+    t.equal((await send({ body: mixed, headers: headersOf(key) })).status, 202)
     const issue = { code: 'invalid_type', path: '/type', message: 'Expected a string.' }
     const notObject = { code: 'not_object', path: '', message: 'Expected an object.' }
-    const newest = { receivedAt: at, index: 2, eventId: null, issues: [notObject], ...(keepEvents && { event: '7' }) }
-    const older = { receivedAt: at, index: 1, eventId: 'e-1', issues: [issue], ...(keepEvents && { event: invalid }) }
-    const groups = [notObject, issue].map((each) => ({ ...each, count: 1, lastAt: at }))
-    const all = { since: at, total: 2, groups, rejected: [newest, older] }
-    t.strictSame((await send(get('/v1/rejected', key))).json, all)
-    t.strictSame((await send(get('/v1/rejected?limit=1', key))).json, { ...all, rejected: [newest] })
+    const source = { buildId: null, type: null, keyId: key.slice(3, 11), server: 'eu-1' }
+    const once = { ...source, count: 1, firstAt: at, lastAt: at, counts: [1] }
+    const groupOf = (first: object, eventId: string | null, event: string) => ({
+      ...{ ...first, ...once },
+      samples: [{ receivedAt: at, eventId, issues: [first], ...(keepEvents && { event }) }],
+    })
+    t.strictSame((await send(get(`/v1/rejected?${firstMinute}`, key))).json, {
+      ...{ ...minute, total: 2, steps: [{ at: epoch, rejected: 2 }] },
+      groups: [groupOf(issue, 'e-1', invalid), groupOf(notObject, null, '7')],
+      other: 0,
+    })
   }
 })
 
@@ -119,14 +128,24 @@ byEachEdge('an event of a request without a valid key is not among them', async 
   t.match((await send(get('/v1/rejected', key))).json, { total: 1 })
 })
 
-byEachEdge('a list of rejected events is charged by its bytes and for grouping, also by HEAD', async (t, open) => {
+byEachEdge('activity is charged by the bytes of the rows that are read, also by HEAD', async (t, open) => {
   const burst = 1_000_000
-  const { ingest, key, send } = await open({ rateLimits: { readBytes: { perSecond: 1, burst }, now: () => 0 } })
-  await ingest.project(projectId).submitBatch(mixed)
-  const { body, headers } = await send(get('/v1/rejected', key))
-  const charged = readBytesMin + rejectedReadBytes + body.length
+  let now = 1_000
+  const options = { rateLimits: { readBytes: { perSecond: 1, burst }, now: () => 0 } }
+  const { ingest, key, send } = await open(options, { now: () => now })
+  const project = ingest.project(projectId)
+  await project.submitBatch(mixed)
+  now += 60_000
+  await project.submitBatch(mixed)
+  let rowBytes = 0
+  const onScan = (bytes: number) => {
+    rowBytes += bytes
+  }
+  while (rowBytes === 0) await project.listRejected({ from: 0, to: 60_000, onScan })
+  const { body, headers } = await send(get(`/v1/rejected?${firstMinute}`, key))
+  const charged = readBytesMin + rowBytes + body.length
   t.match(headers.ratelimit, `"read-bytes";r=${burst - charged};`)
-  const head = await send(get('/v1/rejected', key, {}, 'HEAD'))
+  const head = await send(get(`/v1/rejected?${firstMinute}`, key, {}, 'HEAD'))
   t.match(head.headers.ratelimit, `"read-bytes";r=${burst - 2 * charged};`, 'it takes the same work')
 })
 
@@ -147,19 +166,12 @@ byEachEdge('what a read does not take is refused', async (t, open) => {
     ['stats?a=1', 'invalid-argument'],
     ['activity?a=1', 'invalid-argument'],
     ['rejected?a=1', 'invalid-argument'],
-    ...['0', '1001', '-1', 'x', ''].map((limit) => [`rejected?limit=${limit}`, 'invalid-argument'] as const),
+    ['activity?by=place', 'invalid-argument'],
+    ...['from=x', 'from=2&to=1', 'from=1&to=1', 'from=0&to=3000000000', 'from=9999999999999'].flatMap((range) => [
+      [`activity?${range}`, 'invalid-argument'] as const,
+      [`rejected?${range}`, 'invalid-argument'] as const,
+    ]),
   ] as const) {
     t.equal((await send(get(`/v1/${query}`, key))).json.code, code, query)
-  }
-})
-
-t.test('the servers of a store are those between which the rate limits are divided', async (t) => {
-  const store = { ...openMemoryStore(), registerServer: () => () => 3 }
-  for (const [options, servers] of [
-    [{}, 1],
-    [{ rateLimits: {} }, 3],
-  ] as const) {
-    const { key, send } = await openFetch(t, options, createIngest({ store }))
-    t.match((await send(get('/v1/activity', key))).json, { servers })
   }
 })

@@ -1,11 +1,9 @@
-import { useMemo } from 'preact/hooks'
 import { formatAddress } from '../../address.ts'
 import type { Activity } from '../../api/bodies.ts'
 import type { Loaded } from '../../api/use-api.ts'
 import { formatCompact, formatCount, formatMinute } from '../../format.ts'
 import { Failure, Notice } from '../../parts/notice.tsx'
-import { Time } from '../../parts/time.tsx'
-import { fillMinutes, type Minute, type Outcome, outcomes, totalsOf } from './minutes.ts'
+import { type Minute, type Outcome, outcomes, totalOf } from './minutes.ts'
 
 const titles: Readonly<Record<Outcome, string>> = {
   accepted: 'Accepted',
@@ -15,18 +13,17 @@ const titles: Readonly<Record<Outcome, string>> = {
 
 /** Accepted, duplicates and rejected by minute, each with a scale of its own: three of 100,000 stay visible. */
 export function MinutesCharts({ loaded: { data, error } }: { loaded: Loaded<Activity> }) {
-  const minutes = useMemo(() => data && fillMinutes(data, Date.now()), [data])
   return (
     <section aria-labelledby="minutes">
       <h2 id="minutes">Outcomes by minute, in the last hour</h2>
       {error?.kind === 'unsupported' && <Failure error={error} what="count events by minute" />}
       {!data && !error && <Notice kind="loading">Loading…</Notice>}
-      {data && minutes && <Charts activity={data} minutes={minutes} />}
+      {data && <Charts minutes={data.steps.slice(-60)} />}
     </section>
   )
 }
 
-function Charts({ activity: { since, servers }, minutes }: { activity: Activity; minutes: readonly Minute[] }) {
+function Charts({ minutes }: { minutes: readonly Minute[] }) {
   return (
     <>
       <div class="outcomes">
@@ -34,17 +31,14 @@ function Charts({ activity: { since, servers }, minutes }: { activity: Activity;
           <OutcomeChart key={outcome} outcome={outcome} minutes={minutes} />
         ))}
       </div>
-      <p class="hint">
-        Counted by the server process that responds, since <Time at={since} />
-        {servers > 1 && `: one of ${formatCount(servers)} servers, each of which counts what it receives`}. The last bar
-        is the current minute.
-      </p>
+      <p class="hint">Counted by all servers of the store. The last bar is the current minute.</p>
     </>
   )
 }
 
 function OutcomeChart({ outcome, minutes }: { outcome: Outcome; minutes: readonly Minute[] }) {
-  const total = totalsOf(minutes)[outcome]
+  const total = totalOf(outcome, minutes)
+  const timeOf = (minute: Minute | undefined) => formatMinute(Date.parse(minute?.at ?? ''))
   return (
     <div class={`outcome ${outcome}`}>
       <h3>
@@ -53,20 +47,20 @@ function OutcomeChart({ outcome, minutes }: { outcome: Outcome; minutes: readonl
       </h3>
       <BarChart
         label={describeMinutes(outcome, minutes)}
-        bars={minutes.map(({ at, counts }) => ({
-          title: `${formatMinute(at)} · ${counts ? formatCount(counts[outcome]) : 'not known'}`,
-          value: counts?.[outcome] ?? null,
+        bars={minutes.map((minute) => ({
+          title: `${timeOf(minute)} · ${formatCount(minute[outcome])}`,
+          value: minute[outcome],
         }))}
-        ends={[formatMinute(minutes[0]?.at ?? 0), formatMinute(minutes.at(-1)?.at ?? 0)]}
+        ends={[timeOf(minutes[0]), timeOf(minutes.at(-1))]}
       />
     </div>
   )
 }
 
 function describeMinutes(outcome: Outcome, minutes: readonly Minute[]): string {
-  const counts = minutes.map(({ counts }) => counts?.[outcome] ?? 0)
+  const counts = minutes.map((minute) => minute[outcome])
   const peak = Math.max(0, ...counts)
-  const at = minutes[counts.indexOf(peak)]?.at ?? 0
+  const at = Date.parse(minutes[counts.indexOf(peak)]?.at ?? '')
   const most = peak > 0 ? `most at ${formatMinute(at)}, ${formatCount(peak)}` : 'none'
   return `Bar chart of the last 60 minutes. ${titles[outcome]}: ${most}; ${formatCount(counts.at(-1) ?? 0)} in the current minute.`
 }
@@ -74,21 +68,21 @@ function describeMinutes(outcome: Outcome, minutes: readonly Minute[]): string {
 interface BarChartProps {
   /** Describes the chart for screen readers. */
   label: string
-  /** Oldest first; a null value is a gap. */
-  bars: readonly { title: string; value: number | null }[]
+  /** Oldest first. */
+  bars: readonly { title: string; value: number }[]
   /** Below the first and the last bar. */
   ends: readonly [string, string]
 }
 
 /** Bars from 0 to the largest value, as wide as the parent, in the colour of `--bar`. */
 function BarChart({ label, bars, ends }: BarChartProps) {
-  const max = Math.max(1, ...bars.map(({ value }) => value ?? 0))
+  const max = Math.max(1, ...bars.map(({ value }) => value))
   return (
     <div class="chart" role="img" aria-label={label}>
       <span class="max">{formatCompact(max)}</span>
       <div class="bars">
         {bars.map(({ title, value }) => (
-          <span key={title} title={title} style={{ '--share': `${(100 * (value ?? 0)) / max}%` }} />
+          <span key={title} title={title} style={{ '--share': `${(100 * value) / max}%` }} />
         ))}
       </div>
       <div class="ends">

@@ -1,0 +1,318 @@
+import { randomBytes } from 'node:crypto'
+import { setImmediate as nextTurn } from 'node:timers/promises'
+import type { BatchCounter } from '../events/submit-batch.ts'
+import { hourMs, minuteMs } from './activity.ts'
+import {
+  type ActivityRow,
+  type ActivitySpan,
+  type ActivityStore,
+  type ActivityToPut,
+  activityRowsMax,
+} from './activity-store.ts'
+import { addCounts, type Counts, countBatch, createCounts, sampleTextBytesMax } from './counts.ts'
+import { encodeRow } from './row-body.ts'
+
+/** Counts the outcomes of batches by minute and hour, and puts them into the store. */
+export interface ActivityCounter extends BatchCounter {
+  /** What the store may not have yet, or has with fewer events. */
+  unputRows(projectId: string, span: ActivitySpan): ActivityRow[]
+  /** Puts rows and expires old ones from now on, also if nothing is counted. */
+  start(): void
+  /** Puts all rows; resolves once the store has them, or one put has failed. */
+  close(): Promise<void>
+}
+
+export interface ActivityCounterOptions {
+  store: Pick<ActivityStore, 'putActivity' | 'expireActivity'>
+  /** In milliseconds since 1970. */
+  now: () => number
+  /** The name of this server in the rows. */
+  server: string
+  keepMs: number
+  /** Whether to keep the text of rejected events. */
+  keepEvents: boolean
+  /** Called when putting or expiring fails for the first time since it worked. */
+  onError: (error: unknown) => void
+  bounds?: ActivityBounds
+}
+
+/** How much of all projects is in memory. */
+export interface ActivityBounds {
+  /** Of what is being counted: beyond, the least recently used project is put early. */
+  countsBytesMax: number
+  /** Of the rows to put: beyond, the oldest are dropped. */
+  rowsBytesMax: number
+}
+
+const defaultBounds: ActivityBounds = { countsBytesMax: 33_554_432, rowsBytesMax: 33_554_432 }
+
+/** The most bytes of one put. */
+const putBytesMax = 1_048_576
+/** How many projects end their minute in one turn of the event loop. */
+const projectsPerTurn = 16
+/** A batch that was received in the minute before may be counted in the current one. */
+const lateMs = minuteMs
+/** A timer may fire early by a millisecond. */
+const timerSlackMs = 100
+
+interface OpenSpan {
+  at: number
+  writer: string
+  counts: Counts
+}
+
+/** The hour has what was counted before the minute began. */
+interface OpenSpans {
+  minute: OpenSpan
+  hour: OpenSpan
+}
+
+export function createActivityCounter(options: ActivityCounterOptions): ActivityCounter {
+  const { store, now, server, keepMs, keepEvents, onError, bounds = defaultBounds } = options
+  const rows = createRowQueue(bounds.rowsBytesMax)
+  /** The least recently used first. */
+  const projects = new Map<string, OpenSpans>()
+  let countsBytes = 0
+  let writer = newWriter()
+  /** The current minute, which begins at this time. */
+  let minuteAt = Number.NEGATIVE_INFINITY
+  let expiredAt = Number.NEGATIVE_INFINITY
+  let putting: Promise<void> | undefined
+  let hasFailed = false
+  let isClosed = false
+  let timer: NodeJS.Timeout | undefined
+
+  const openSpan = (at: number): OpenSpan => ({ at, writer, counts: createCounts() })
+  const isCurrent = (span: OpenSpan, spanMs: number) =>
+    span.at === Math.floor(minuteAt / spanMs) * spanMs && span.writer === writer
+
+  /**
+   * Takes note of the time; returns whether another minute has begun. After a clock went backwards, rows have another
+   * writer, so that they replace none of before.
+   */
+  function advance(time: number): boolean {
+    const at = Math.floor(time / minuteMs) * minuteMs
+    if (at === minuteAt || (at < minuteAt && time >= minuteAt - lateMs)) return false
+    if (at < minuteAt) writer = newWriter()
+    minuteAt = at
+    return true
+  }
+
+  function spansOf(projectId: string): OpenSpans {
+    const open = projects.get(projectId)
+    if (open && isCurrent(open.minute, minuteMs)) return open
+    const hourAt = Math.floor(minuteAt / hourMs) * hourMs
+    const hour = open && closeMinute(projectId, open)
+    const next = { minute: openSpan(minuteAt), hour: hour ?? openSpan(hourAt) }
+    projects.delete(projectId)
+    projects.set(projectId, next)
+    countsBytes += next.minute.counts.bytes + (hour ? 0 : next.hour.counts.bytes)
+    return next
+  }
+
+  /** Queues the rows of a minute and of its hour; returns the hour if it goes on. */
+  function closeMinute(projectId: string, { minute, hour }: OpenSpans): OpenSpan | undefined {
+    countsBytes -= minute.counts.bytes + hour.counts.bytes
+    addCounts(hour.counts, minute.counts)
+    if (hasEvents(minute.counts)) {
+      rows.add({ projectId, span: 'minute', ...toRow(minute) })
+      rows.add({ projectId, span: 'hour', ...toRow(hour) })
+    }
+    if (!isCurrent(hour, hourMs)) return undefined
+    countsBytes += hour.counts.bytes
+    return hour
+  }
+
+  const toRow = ({ at, writer, counts }: OpenSpan): ActivityRow => ({ at, writer, body: encodeRow(server, counts) })
+
+  /** What is counted of such a project from now on are rows of their own. */
+  function putEarly(): void {
+    for (const [projectId, open] of projects) {
+      if (countsBytes <= bounds.countsBytesMax) return
+      const hour = closeMinute(projectId, open)
+      if (hour) countsBytes -= hour.counts.bytes
+      projects.delete(projectId)
+      writer = newWriter()
+    }
+  }
+
+  /** Queues the rows of every project whose minute has ended. */
+  async function closeMinutes(): Promise<void> {
+    let closed = 0
+    for (const [projectId, open] of projects) {
+      if (isCurrent(open.minute, minuteMs)) continue
+      const hour = closeMinute(projectId, open)
+      if (hour) {
+        // empty, so that only the hour is kept
+        open.minute = openSpan(minuteAt)
+        countsBytes += open.minute.counts.bytes
+      } else projects.delete(projectId)
+      if (rows.isFull()) await rows.put(store)
+      else if (++closed % projectsPerTurn === 0) await nextTurn()
+    }
+  }
+
+  async function putRows(): Promise<void> {
+    await closeMinutes()
+    while (rows.size() > 0) await rows.put(store)
+    if (isClosed || minuteAt - expiredAt < hourMs) return
+    expiredAt = minuteAt
+    await store.expireActivity(minuteAt - keepMs)
+  }
+
+  /** One at a time; what fails is tried again with the next minute. */
+  function put(): Promise<void> {
+    putting ??= putRows()
+      .then(
+        () => {
+          hasFailed = false
+        },
+        (error) => {
+          if (!hasFailed) onError(error)
+          hasFailed = true
+        },
+      )
+      .finally(() => {
+        putting = undefined
+        // a minute may have ended meanwhile
+        if (!hasFailed && !isClosed && rows.size() > 0) put()
+      })
+    return putting
+  }
+
+  function start(time: number): void {
+    if (timer || isClosed) return
+    timer = setTimeout(onTimer, minuteMs - (time % minuteMs) + timerSlackMs)
+    timer.unref()
+  }
+
+  function onTimer(): void {
+    let time = minuteAt
+    timer = undefined
+    try {
+      time = now()
+      advance(time)
+      put()
+    } catch (error) {
+      onError(error)
+    }
+    start(time)
+  }
+
+  return {
+    copyTexts(body, slices) {
+      if (!keepEvents) return []
+      // in memory of their own: a small part of a shared pool would keep all of the pool
+      return slices.map(({ start, end }) =>
+        end - start <= sampleTextBytesMax ? new Uint8Array(body.subarray(start, end)) : undefined,
+      )
+    },
+
+    count(projectId, batch) {
+      if (batch.accepted + batch.duplicates + batch.rejections.length === 0) return
+      if (advance(batch.receivedAt)) {
+        start(batch.receivedAt)
+        put()
+      }
+      const { counts } = spansOf(projectId).minute
+      const bytesBefore = counts.bytes
+      countBatch(counts, batch)
+      countsBytes += counts.bytes - bytesBefore
+      if (countsBytes > bounds.countsBytesMax) putEarly()
+    },
+
+    unputRows(projectId, span) {
+      const queued = rows.of(projectId, span)
+      const open = projects.get(projectId)
+      if (!open || !hasEvents(open.minute.counts)) return queued
+      const row = span === 'minute' ? toRow(open.minute) : toRow({ ...open.hour, counts: sumOf(open) })
+      return [...queued.filter(({ at, writer }) => at !== row.at || writer !== row.writer), row]
+    },
+
+    start: () => start(now()),
+
+    async close() {
+      isClosed = true
+      clearTimeout(timer)
+      // ends all minutes
+      writer = newWriter()
+      await putting
+      await put()
+    },
+  }
+}
+
+function newWriter(): string {
+  return randomBytes(8).toString('hex')
+}
+
+function hasEvents({ accepted, duplicates, rejected }: Counts): boolean {
+  return accepted + duplicates + rejected > 0
+}
+
+function sumOf({ minute, hour }: OpenSpans): Counts {
+  const sum = createCounts()
+  addCounts(sum, hour.counts)
+  addCounts(sum, minute.counts)
+  return sum
+}
+
+/** The rows to put, oldest first. One with the key of another replaces it. */
+function createRowQueue(bytesMax: number) {
+  const queue = new Map<string, ActivityToPut>()
+  const keysByProject = new Map<string, Set<string>>()
+  let bytes = 0
+
+  const keyOf = ({ projectId, span, at, writer }: ActivityToPut) => `${projectId}/${span}/${at}/${writer}`
+
+  function remove(key: string): void {
+    const row = queue.get(key)
+    if (!row) return
+    queue.delete(key)
+    bytes -= row.body.length
+    const keys = keysByProject.get(row.projectId)
+    keys?.delete(key)
+    if (keys?.size === 0) keysByProject.delete(row.projectId)
+  }
+
+  return {
+    size: () => queue.size,
+    isFull: () => queue.size >= activityRowsMax,
+
+    add(row: ActivityToPut): void {
+      const key = keyOf(row)
+      remove(key)
+      queue.set(key, row)
+      bytes += row.body.length
+      const keys = keysByProject.get(row.projectId)
+      if (keys) keys.add(key)
+      else keysByProject.set(row.projectId, new Set([key]))
+      for (const oldest of queue.keys()) {
+        if (bytes <= bytesMax) return
+        remove(oldest)
+      }
+    },
+
+    of(projectId: string, span: ActivitySpan): ActivityRow[] {
+      const found = [...(keysByProject.get(projectId) ?? [])].map((key) => queue.get(key) as ActivityToPut)
+      return found.filter((row) => row.span === span)
+    },
+
+    /** Puts the first rows; they stay in the queue until the store has them. */
+    async put(store: Pick<ActivityStore, 'putActivity'>): Promise<void> {
+      const slice: ActivityToPut[] = []
+      let sliceBytes = 0
+      for (const row of queue.values()) {
+        if (slice.length === activityRowsMax || sliceBytes > putBytesMax) break
+        slice.push(row)
+        sliceBytes += row.body.length
+      }
+      await store.putActivity(slice)
+      for (const row of slice) {
+        const key = keyOf(row)
+        // not one that has replaced it meanwhile
+        if (queue.get(key) === row) remove(key)
+      }
+    },
+  }
+}

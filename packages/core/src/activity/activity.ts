@@ -1,0 +1,156 @@
+import { IngestError, type Issue } from '../error.ts'
+
+/** Outcomes of the events of a project in one step. */
+export interface ActivityStep {
+  /** When the step begins, in milliseconds since 1970. */
+  at: number
+  accepted: number
+  duplicates: number
+  rejected: number
+}
+
+/** The events of one type or one build. */
+export interface ActivityGroup {
+  /** Null for events without one, and for those beyond the most frequent of a row. */
+  name: string | null
+  accepted: number
+  rejected: number
+  /** When the first and the last row with such an event begin: the minute or hour, in milliseconds since 1970. */
+  firstAt: number
+  lastAt: number
+  /** The accepted events in each of `steps`. */
+  counts: number[]
+}
+
+/** What all processes counted for a project in a range of time. */
+export interface Activity {
+  /** The range, widened to whole steps: milliseconds since 1970. */
+  from: number
+  to: number
+  /** 60 up to 6 hours, 600 up to a day, 3,600 beyond. */
+  stepSeconds: number
+  /** The processes that counted something. */
+  servers: number
+  /** Every step of the range, oldest first. */
+  steps: ActivityStep[]
+  /** With `by`: at most 100 names, most events first, and null last. */
+  groups?: ActivityGroup[]
+}
+
+/** A range of at most {@link activityRangeMsMax}. */
+export interface ActivityRangeOptions {
+  /** In milliseconds since 1970. Default: an hour before `to`. */
+  from?: number
+  /** In milliseconds since 1970. Default: now. */
+  to?: number
+  /** Called with the bytes of each row that is read, for rate limits. Only by an embedded Ingest. */
+  onScan?: (bytes: number) => void
+}
+
+export interface ActivityOptions extends ActivityRangeOptions {
+  /** Adds `groups`. */
+  by?: 'type' | 'build'
+}
+
+/** One of the rejected events of a group. */
+export interface RejectionSample {
+  /** In milliseconds since 1970. */
+  receivedAt: number
+  /** Null without a valid one. */
+  eventId: string | null
+  /** With long paths and messages cut. */
+  issues: Issue[]
+  /** Its exact text, where rejected events are kept. */
+  event?: string
+}
+
+/** Rejected events with the same first issue, build, type, key and server. */
+export interface RejectionGroup {
+  code: Issue['code']
+  /** The JSON Pointer of the issue, with `*` in place of array indexes. */
+  path: string
+  message: string
+  /** As sent, if it is a string. */
+  buildId: string | null
+  type: string | null
+  /** Null where it is unknown, as for embedded calls without one. */
+  keyId: string | null
+  /** The server that rejected them. */
+  server: string
+  count: number
+  /** When the first and the last of them were received, in milliseconds since 1970. */
+  firstAt: number
+  lastAt: number
+  /** The events in each of `steps`. */
+  counts: number[]
+  /** At most 3 of them, newest first. */
+  samples: RejectionSample[]
+}
+
+/** What all processes rejected for a project in a range of time. `total` is the sum of the groups' counts and `other`. */
+export interface Rejections extends Pick<Activity, 'from' | 'to' | 'stepSeconds'> {
+  total: number
+  /** Every step of the range, oldest first. */
+  steps: Pick<ActivityStep, 'at' | 'rejected'>[]
+  /** At most 100, most events first. */
+  groups: RejectionGroup[]
+  /** Events in none of the groups. */
+  other: number
+}
+
+/** Reads what was counted for one project, by all processes that share the store. */
+export interface ActivityReader {
+  /**
+   * Outcomes by time, and by type or build if asked for.
+   *
+   * @throws {IngestError} `invalid-argument` for an invalid range, and one of more than 31 days
+   */
+  getActivity(options?: ActivityOptions): Promise<Activity>
+  /**
+   * Rejected events by cause.
+   *
+   * @throws {IngestError} as `getActivity`
+   */
+  listRejected(options?: ActivityRangeOptions): Promise<Rejections>
+}
+
+export const minuteMs = 60_000
+export const hourMs = 3_600_000
+/** The longest range of one call. */
+export const activityRangeMsMax = 31 * 24 * hourMs
+
+/** A range in whole steps. */
+export interface StepRange {
+  from: number
+  to: number
+  stepMs: number
+}
+
+/** @throws {IngestError} `invalid-argument` */
+export function parseActivityRange({ from, to }: ActivityRangeOptions, now: () => number): StepRange {
+  // the range has what is received now
+  const end = to ?? now() + 1
+  const start = from ?? end - hourMs
+  for (const [name, time] of [
+    ['from', start],
+    ['to', end],
+  ] as const) {
+    if (!Number.isFinite(time) || Math.abs(time) > timeMax) {
+      throw new IngestError('invalid-argument', `${name} must be a time in milliseconds since 1970.`)
+    }
+  }
+  if (start >= end) throw new IngestError('invalid-argument', 'from must be before to.')
+  if (end - start > activityRangeMsMax) {
+    throw new IngestError('invalid-argument', 'A range is at most 31 days: choose a later from or an earlier to.')
+  }
+  const stepMs = stepMsOf(end - start)
+  return { from: Math.floor(start / stepMs) * stepMs, to: Math.ceil(end / stepMs) * stepMs, stepMs }
+}
+
+/** Near the last time of a `Date`, so that the end of its step is one too. */
+const timeMax = 8.64e15 - hourMs
+
+function stepMsOf(rangeMs: number): number {
+  if (rangeMs <= 6 * hourMs) return minuteMs
+  return rangeMs <= 24 * hourMs ? 10 * minuteMs : hourMs
+}

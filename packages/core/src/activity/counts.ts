@@ -1,0 +1,244 @@
+import type { Issue } from '../error.ts'
+import { batchEventsMax } from '../events/batch.ts'
+import { column, wordsPerEvent } from '../events/batch-events.ts'
+import type { Rejection } from '../events/classify-events.ts'
+import type { CountedBatch } from '../events/submit-batch.ts'
+import type { RejectionSample } from './activity.ts'
+
+/** The events of one type or build. */
+export interface NameCounts {
+  accepted: number
+  rejected: number
+}
+
+/** Rejected events of one cause. */
+export interface RejectionCounts {
+  code: Issue['code']
+  path: string
+  message: string
+  buildId: string | null
+  type: string | null
+  keyId: string | null
+  count: number
+  firstAt: number
+  lastAt: number
+  samples: RejectionSample[]
+}
+
+/** What was counted for a project in one span of time. Bounded, whatever is sent. */
+export interface Counts {
+  accepted: number
+  duplicates: number
+  rejected: number
+  types: Map<string | null, NameCounts>
+  builds: Map<string | null, NameCounts>
+  /** By the JSON of what they have in common. */
+  rejections: Map<string, RejectionCounts>
+  /** About what it takes in memory. */
+  bytes: number
+}
+
+/** The most names and causes of one span in memory: beyond, all but the most frequent are counted together. */
+const namesMax = 256
+const causesMax = 64
+/** How many a row has. */
+export const namesKept = { types: 50, builds: 20 } as const
+export const causesKept = 20
+export const samplesMax = 3
+/** The longest path or message of an issue, in UTF-16 code units. */
+const issueTextMax = 300
+/** The largest text of a rejected event that is kept. */
+export const sampleTextBytesMax = 16_384
+/** Beyond, a span gets no further samples: those of its names are at most two thirds of it. */
+const countsBytesMax = 393_216
+
+/** About what an empty span, a name, a cause, a sample and an issue take, without their texts. */
+const countsBytes = 1_000
+const nameBytes = 100
+const causeBytes = 400
+const sampleBytes = 300
+const issueBytes = 100
+
+export function createCounts(): Counts {
+  return {
+    accepted: 0,
+    duplicates: 0,
+    rejected: 0,
+    types: new Map(),
+    builds: new Map(),
+    rejections: new Map(),
+    bytes: countsBytes,
+  }
+}
+
+/** Adds a batch. */
+export function countBatch(counts: Counts, batch: CountedBatch): void {
+  const { accepted, duplicates, events, rejections, texts } = batch
+  counts.accepted += accepted
+  counts.duplicates += duplicates
+  counts.rejected += rejections.length
+  if (accepted > 0) {
+    countStored(counts, 'types', batch, events.types)
+    countStored(counts, 'builds', batch, events.builds)
+  }
+  for (const [i, rejection] of rejections.entries()) {
+    addName(counts, 'types', rejection.type, 0, 1)
+    addName(counts, 'builds', rejection.buildId, 0, 1)
+    countRejection(counts, batch, rejection, texts[i])
+  }
+}
+
+type Named = keyof typeof namesKept
+const columns: Readonly<Record<Named, number>> = { types: column.type, builds: column.build }
+
+/** The stored events by the number of their name plus one; 0 is without one. */
+const countByNumber = new Uint32Array(batchEventsMax + 1)
+
+function countStored(counts: Counts, named: Named, { events, stored }: CountedBatch, names: readonly string[]): void {
+  const { rows } = events
+  let at = columns[named]
+  for (let i = 0; i < stored.length; i++, at += wordsPerEvent) {
+    // noName, the largest number, becomes 0
+    if (stored[i]) (countByNumber[((rows[at] as number) + 1) >>> 0] as number)++
+  }
+  for (let number = 0; number <= names.length; number++) {
+    const count = countByNumber[number] as number
+    if (count > 0) addName(counts, named, names[number - 1] ?? null, count, 0)
+    countByNumber[number] = 0
+  }
+}
+
+function addName(counts: Counts, named: Named, name: string | null, accepted: number, rejected: number): void {
+  const found = counts[named].get(name)
+  if (found) {
+    found.accepted += accepted
+    found.rejected += rejected
+    return
+  }
+  if (counts[named].size >= namesMax) keepMostNames(counts, named)
+  counts[named].set(name, { accepted, rejected })
+  counts.bytes += bytesOfName(name)
+}
+
+function keepMostNames(counts: Counts, named: Named): void {
+  const { kept, rest } = mostNames(counts[named], namesKept[named])
+  for (const name of counts[named].keys()) counts.bytes -= bytesOfName(name)
+  counts[named] = new Map<string | null, NameCounts>(kept).set(null, rest)
+  for (const name of counts[named].keys()) counts.bytes += bytesOfName(name)
+}
+
+function bytesOfName(name: string | null): number {
+  return nameBytes + 2 * (name?.length ?? 0)
+}
+
+/** The names with the most events, most first, and the sum of the others. */
+export function mostNames<T extends NameCounts>(
+  names: ReadonlyMap<string | null, T>,
+  most: number,
+): { kept: [string, T][]; rest: NameCounts } {
+  const rest = { accepted: 0, rejected: 0 }
+  const named: [string, T][] = []
+  for (const [name, counts] of names) {
+    if (name === null) addNames(rest, counts)
+    else named.push([name, counts])
+  }
+  named.sort(([, a], [, b]) => b.accepted + b.rejected - a.accepted - a.rejected)
+  for (const [, counts] of named.slice(most)) addNames(rest, counts)
+  return { kept: named.slice(0, most), rest }
+}
+
+function addNames(sum: NameCounts, { accepted, rejected }: NameCounts): void {
+  sum.accepted += accepted
+  sum.rejected += rejected
+}
+
+function countRejection(
+  counts: Counts,
+  { receivedAt, keyId }: CountedBatch,
+  { rejection: { eventId, issues }, type, buildId }: Rejection,
+  text: Uint8Array | undefined,
+): void {
+  const [{ code, path, message } = unknownIssue] = issues
+  const cause = JSON.stringify([code, cut(path).replaceAll(arrayIndex, '/*'), buildId, type, keyId])
+  const known = counts.rejections.get(cause)
+  const samples =
+    known && known.samples.length >= samplesMax ? [] : [toSample({ receivedAt, eventId, issues: [...issues] }, text)]
+  const times = { firstAt: receivedAt, lastAt: receivedAt }
+  addRejections(counts, cause, { ...causeFrom(cause), message: cut(message), count: 1, ...times, samples })
+}
+
+const unknownIssue: Issue = { code: 'not_allowed', path: '', message: '' }
+const arrayIndex = /\/(?:0|[1-9]\d*)(?=\/|$)/g
+
+/** Copies of the texts: parts of others would keep these in memory. */
+function causeFrom(cause: string): Pick<RejectionCounts, 'code' | 'path' | 'buildId' | 'type' | 'keyId'> {
+  const [code, path, buildId, type, keyId] = JSON.parse(cause)
+  return { code, path, buildId, type, keyId }
+}
+
+function cut(text: string): string {
+  return text.length > issueTextMax ? `${text.slice(0, issueTextMax)}…` : text
+}
+
+function toSample(sample: RejectionSample, text: Uint8Array | undefined): RejectionSample {
+  const issues = sample.issues.map(({ code, path, message }) => ({ code, path: cut(path), message: cut(message) }))
+  const event = text && Buffer.from(text.buffer, text.byteOffset, text.length).toString()
+  return JSON.parse(JSON.stringify({ ...sample, issues, event }))
+}
+
+function addRejections(counts: Counts, cause: string, added: RejectionCounts): void {
+  const { count, firstAt, lastAt, message } = added
+  let found = counts.rejections.get(cause)
+  if (found) {
+    if (lastAt >= found.lastAt) found.message = message
+    found.count += count
+    found.firstAt = Math.min(found.firstAt, firstAt)
+    found.lastAt = Math.max(found.lastAt, lastAt)
+  } else {
+    if (counts.rejections.size >= causesMax) keepMostCauses(counts)
+    found = { ...added, samples: [] }
+    counts.rejections.set(cause, found)
+    counts.bytes += bytesOfCause(found)
+  }
+  if (added.samples.length === 0) return
+  counts.bytes -= bytesOfCause(found)
+  found.samples = newestSamples([...found.samples, ...added.samples])
+  if (counts.bytes + bytesOfCause(found) > countsBytesMax) found.samples = []
+  counts.bytes += bytesOfCause(found)
+}
+
+export function newestSamples(samples: readonly RejectionSample[]): RejectionSample[] {
+  return samples.toSorted((a, b) => b.receivedAt - a.receivedAt).slice(0, samplesMax)
+}
+
+function keepMostCauses(counts: Counts): void {
+  for (const { key, cause } of mostCauses(counts.rejections).slice(causesKept)) {
+    counts.rejections.delete(key)
+    counts.bytes -= bytesOfCause(cause)
+  }
+}
+
+/** The causes with the most events first. */
+export function mostCauses<T extends { count: number }>(causes: ReadonlyMap<string, T>): { key: string; cause: T }[] {
+  return [...causes].map(([key, cause]) => ({ key, cause })).sort((a, b) => b.cause.count - a.cause.count)
+}
+
+function bytesOfCause({ path, message, type, samples }: RejectionCounts): number {
+  let bytes = causeBytes + 4 * (path.length + (type?.length ?? 0)) + 2 * message.length
+  for (const { eventId, issues, event } of samples) {
+    bytes += sampleBytes + 2 * ((eventId?.length ?? 0) + (event?.length ?? 0))
+    for (const each of issues) bytes += issueBytes + 2 * (each.path.length + each.message.length)
+  }
+  return bytes
+}
+
+/** Adds the counts of another span. */
+export function addCounts(counts: Counts, other: Counts): void {
+  counts.accepted += other.accepted
+  counts.duplicates += other.duplicates
+  counts.rejected += other.rejected
+  for (const named of ['types', 'builds'] as const) {
+    for (const [name, { accepted, rejected }] of other[named]) addName(counts, named, name, accepted, rejected)
+  }
+  for (const [cause, added] of other.rejections) addRejections(counts, cause, added)
+}

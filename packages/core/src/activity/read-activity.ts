@@ -1,0 +1,208 @@
+import { setImmediate as nextTurn } from 'node:timers/promises'
+import { IngestError } from '../error.ts'
+import {
+  type Activity,
+  type ActivityGroup,
+  type ActivityOptions,
+  type ActivityRangeOptions,
+  type ActivityReader,
+  hourMs,
+  parseActivityRange,
+  type RejectionGroup,
+  type Rejections,
+  type StepRange,
+} from './activity.ts'
+import type { ActivityCounter } from './activity-counter.ts'
+import type { ActivityRow, ActivitySpan, ActivityStore } from './activity-store.ts'
+import { mostCauses, mostNames, newestSamples, type RejectionCounts } from './counts.ts'
+import { decodeRow, type RowBody } from './row-body.ts'
+
+/** The most groups of a response. */
+const groupsMax = 100
+/** While reading: beyond, all but the most frequent are counted together. */
+const groupsReadMax = 1_000
+/** Rows of this many bytes are decoded in one turn of the event loop. */
+const turnBytes = 262_144
+
+export interface ReadActivityContext {
+  store: Pick<ActivityStore, 'activity'>
+  counter: Pick<ActivityCounter, 'unputRows'>
+  /** In milliseconds since 1970. */
+  now(): number
+}
+
+export function createActivityReader(context: ReadActivityContext): (projectId: string) => ActivityReader {
+  return (projectId) => ({
+    getActivity: (options = {}) => getActivity(context, projectId, options),
+    listRejected: (options = {}) => listRejected(context, projectId, options),
+  })
+}
+
+async function getActivity(
+  context: ReadActivityContext,
+  projectId: string,
+  { by, ...options }: ActivityOptions,
+): Promise<Activity> {
+  if (by !== undefined && by !== 'type' && by !== 'build') {
+    throw new IngestError('invalid-argument', 'by must be type or build.')
+  }
+  const range = parseActivityRange(options, context.now)
+  const steps = stepsOf(range, (at) => ({ at, accepted: 0, duplicates: 0, rejected: 0 }))
+  const groups = createNameGroups(steps.length)
+  const writers = new Set<string>()
+  for await (const { at, step, writer, body } of readRows(context, projectId, range, options)) {
+    const sum = steps[step] as Activity['steps'][number]
+    sum.accepted += body.accepted
+    sum.duplicates += body.duplicates
+    sum.rejected += body.rejected
+    writers.add(writer)
+    if (by) groups.add(at, step, by === 'type' ? body.types : body.builds)
+  }
+  return { ...toRange(range), servers: writers.size, steps, ...(by && { groups: groups.most() }) }
+}
+
+async function listRejected(
+  context: ReadActivityContext,
+  projectId: string,
+  options: ActivityRangeOptions,
+): Promise<Rejections> {
+  const range = parseActivityRange(options, context.now)
+  const steps = stepsOf(range, (at) => ({ at, rejected: 0 }))
+  const groups = createRejectionGroups(steps.length)
+  let total = 0
+  for await (const { step, body } of readRows(context, projectId, range, options)) {
+    total += body.rejected
+    ;(steps[step] as Rejections['steps'][number]).rejected += body.rejected
+    for (const rejection of body.rejections) groups.add(step, body.server, rejection)
+  }
+  const most = groups.most()
+  const other = most.reduce((rest, { count }) => rest - count, total)
+  return { ...toRange(range), total, steps, groups: most, other }
+}
+
+function toRange({ from, to, stepMs }: StepRange): Pick<Activity, 'from' | 'to' | 'stepSeconds'> {
+  return { from, to, stepSeconds: stepMs / 1000 }
+}
+
+function stepsOf<T>({ from, to, stepMs }: StepRange, make: (at: number) => T): T[] {
+  return Array.from({ length: (to - from) / stepMs }, (_, i) => make(from + i * stepMs))
+}
+
+interface ReadRow extends Omit<ActivityRow, 'body'> {
+  /** The index of its step. */
+  step: number
+  body: RowBody
+}
+
+/** The rows of all processes, with what this one has not put yet. */
+async function* readRows(
+  { store, counter }: ReadActivityContext,
+  projectId: string,
+  { from, to, stepMs }: StepRange,
+  { onScan = () => {} }: ActivityRangeOptions,
+): AsyncGenerator<ReadRow, void> {
+  const span: ActivitySpan = stepMs < hourMs ? 'minute' : 'hour'
+  const unput = counter.unputRows(projectId, span).filter(({ at }) => at >= from && at < to)
+  const replaced = new Set(unput.map(keyOf))
+  let bytes = 0
+  for await (const row of store.activity(projectId, { span, from, to })) {
+    onScan(row.body.length)
+    bytes += row.body.length
+    if (bytes >= turnBytes) {
+      bytes = 0
+      await nextTurn()
+    }
+    if (!replaced.has(keyOf(row))) yield toReadRow(row)
+  }
+  yield* unput.map(toReadRow)
+
+  function toReadRow({ at, writer, body }: ActivityRow): ReadRow {
+    return { at, writer, step: Math.floor((at - from) / stepMs), body: decodeRow(body) }
+  }
+}
+
+function keyOf({ at, writer }: ActivityRow): string {
+  return `${at}/${writer}`
+}
+
+/** The groups by name, of which a bounded number is in memory. */
+function createNameGroups(stepCount: number) {
+  let groups = new Map<string | null, ActivityGroup>()
+
+  function groupOf(name: string | null, at: number): ActivityGroup {
+    const found = groups.get(name)
+    if (found) return found
+    if (groups.size >= groupsReadMax) groups = new Map(mostGroups().map((group) => [group.name, group]))
+    const group = { name, accepted: 0, rejected: 0, firstAt: at, lastAt: at, counts: new Array(stepCount).fill(0) }
+    groups.set(name, group)
+    return group
+  }
+
+  function mostGroups(): ActivityGroup[] {
+    const { kept } = mostNames(groups, groupsMax)
+    const most = kept.map(([, group]) => group)
+    const isKept = new Set(most)
+    const others = [...groups.values()].filter((group) => !isKept.has(group))
+    return others.length === 0 ? most : [...most, joinGroups(others)]
+  }
+
+  return {
+    add(at: number, step: number, names: RowBody['types']): void {
+      for (const [name, accepted, rejected] of names) {
+        const group = groupOf(name, at)
+        group.accepted += accepted
+        group.rejected += rejected
+        group.firstAt = Math.min(group.firstAt, at)
+        group.lastAt = Math.max(group.lastAt, at)
+        group.counts[step] = (group.counts[step] ?? 0) + accepted
+      }
+    },
+    most: mostGroups,
+  }
+}
+
+/** One group without a name. */
+function joinGroups(groups: readonly ActivityGroup[]): ActivityGroup {
+  const sum = (of: (group: ActivityGroup) => number) => groups.reduce((total, group) => total + of(group), 0)
+  return {
+    name: null,
+    accepted: sum(({ accepted }) => accepted),
+    rejected: sum(({ rejected }) => rejected),
+    firstAt: Math.min(...groups.map(({ firstAt }) => firstAt)),
+    lastAt: Math.max(...groups.map(({ lastAt }) => lastAt)),
+    counts: (groups[0]?.counts ?? []).map((_, step) => sum(({ counts }) => counts[step] ?? 0)),
+  }
+}
+
+/** The groups by cause, of which a bounded number is in memory. */
+function createRejectionGroups(stepCount: number) {
+  const groups = new Map<string, RejectionGroup>()
+
+  function groupOf(server: string, rejection: RejectionCounts): RejectionGroup {
+    const { code, path, buildId, type, keyId } = rejection
+    const cause = JSON.stringify([server, code, path, buildId, type, keyId])
+    const found = groups.get(cause)
+    if (found) return found
+    if (groups.size >= groupsReadMax) for (const { key } of mostCauses(groups).slice(groupsMax)) groups.delete(key)
+    const group = { ...rejection, server, count: 0, counts: new Array(stepCount).fill(0), samples: [] }
+    groups.set(cause, group)
+    return group
+  }
+
+  return {
+    add(step: number, server: string, rejection: RejectionCounts): void {
+      const { count, firstAt, lastAt, message, samples } = rejection
+      const group = groupOf(server, rejection)
+      if (lastAt >= group.lastAt) group.message = message
+      group.count += count
+      group.firstAt = Math.min(group.firstAt, firstAt)
+      group.lastAt = Math.max(group.lastAt, lastAt)
+      group.counts[step] = (group.counts[step] ?? 0) + count
+      group.samples = newestSamples([...group.samples, ...samples])
+    },
+    most: () =>
+      mostCauses(groups)
+        .slice(0, groupsMax)
+        .map(({ cause }) => cause),
+  }
+}

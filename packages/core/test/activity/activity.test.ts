@@ -1,0 +1,407 @@
+import t from 'tap'
+import { createActivityCounter } from '../../src/activity/activity-counter.ts'
+import {
+  type ActivitySpan,
+  type ActivityToPut,
+  activityBodyBytesMax,
+  activityRowsMax,
+} from '../../src/activity/activity-store.ts'
+import { IngestError, type Issue } from '../../src/error.ts'
+import { encodeEvents } from '../../src/events/batch-events.ts'
+import { createIngest, type IngestOptions } from '../../src/ingest.ts'
+import { openMemoryStore } from '../../src/memory/memory-store.ts'
+import type { Store } from '../../src/store.ts'
+
+const minute = 60_000
+const hour = 60 * minute
+/** The beginning of an hour. */
+const start = 500_000 * hour
+
+/** A memory store with the rows that were put, and that may refuse to put them. */
+function openRecordedStore() {
+  const memory = openMemoryStore()
+  const puts: (readonly ActivityToPut[])[] = []
+  const recorded = {
+    puts,
+    expiredBefore: [] as number[],
+    isFailing: false,
+    rows: (span: ActivitySpan) => puts.flat().filter((row) => row.span === span),
+  }
+  const store: Store = {
+    ...memory,
+    // several Ingests own it
+    async close() {},
+    async putActivity(rows) {
+      if (recorded.isFailing) throw new IngestError('disk-full', 'The disk is full.')
+      puts.push(rows)
+      await memory.putActivity(rows)
+    },
+    async expireActivity(before) {
+      recorded.expiredBefore.push(before)
+      return memory.expireActivity(before)
+    },
+  }
+  return { store, recorded }
+}
+
+function setUp(options: Partial<IngestOptions> = {}) {
+  const clock = { now: start }
+  const { store, recorded } = openRecordedStore()
+  const open = (server = 'a') => createIngest({ store, now: () => clock.now, server, ...options })
+  const ingest = open()
+  return { clock, store, recorded, open, ingest, project: ingest.project('p') }
+}
+
+let count = 0
+const event = (members: object = {}) => ({ projectId: 'p', eventId: `e-${count++}`, ...members })
+const bodyOf = (...events: unknown[]) => Buffer.from(JSON.stringify({ events }))
+const wide = { from: start - hour, to: start + 2 * hour }
+
+/** Resolves when the store has been given a number of rows of minutes. */
+async function untilPut({ rows }: { rows(span: ActivitySpan): readonly unknown[] }, count: number): Promise<void> {
+  while (rows('minute').length < count) await new Promise(setImmediate)
+}
+
+t.test('outcomes are counted by minute, type and build, and only what was stored is accepted', async (t) => {
+  const { clock, project } = setUp()
+  const stored = event({ type: 'kill', buildId: 'b1' })
+  await project.submitBatch(bodyOf(stored, event({ type: 'kill' }), event({ type: 'join', buildId: 'b2' }), event()))
+  clock.now += minute - 1
+  // a batch of the ordinary path: with an escape, a repeat and an invalid event
+  const escaped = event({ type: 'kíll', buildId: 'b1' })
+  const text = bodyOf(stored, escaped, escaped, event({ type: 7, buildId: 'b1' })).toString()
+  await project.submitBatch(Buffer.from(text.replace('kíll', 'k\\u0069ll')))
+  clock.now += 1
+  await project.submitBatch(bodyOf(stored))
+  const activity = await project.getActivity({ from: start, to: start + 2 * minute, by: 'type' })
+  t.strictSame(activity, {
+    ...{ from: start, to: start + 2 * minute, stepSeconds: 60, servers: 1 },
+    steps: [
+      { at: start, accepted: 5, duplicates: 2, rejected: 1 },
+      { at: start + minute, accepted: 0, duplicates: 1, rejected: 0 },
+    ],
+    groups: [
+      { name: 'kill', accepted: 3, rejected: 0, firstAt: start, lastAt: start, counts: [3, 0] },
+      { name: 'join', accepted: 1, rejected: 0, firstAt: start, lastAt: start, counts: [1, 0] },
+      { name: null, accepted: 1, rejected: 1, firstAt: start, lastAt: start, counts: [1, 0] },
+    ],
+  })
+  const { groups: builds } = await project.getActivity({ from: start, to: start + minute, by: 'build' })
+  t.match(builds, [
+    { name: 'b1', accepted: 2, rejected: 1 },
+    { name: 'b2', accepted: 1 },
+    { name: null, accepted: 2 },
+  ])
+})
+
+t.test('ranges have steps of a minute, of ten, and of an hour, with the same sums', async (t) => {
+  const { clock, project, recorded } = setUp()
+  for (const at of [0, 1, 9, 10, 59, 60, 119, 180]) {
+    clock.now = start + at * minute
+    await project.submitBatch(bodyOf(event({ type: 'a' }), event({ type: 'b' })))
+  }
+  await untilPut(recorded, 7)
+  const sumOf = async (hours: number) => {
+    const to = start + 4 * hour
+    const activity = await project.getActivity({ from: to - hours * hour, to, by: 'type' })
+    t.equal(activity.steps.length, (hours * 3600) / activity.stepSeconds)
+    t.match(activity.groups, [
+      { accepted: 8, firstAt: start, lastAt: start + 3 * hour },
+      { accepted: 8, name: 'b' },
+    ])
+    return [activity.stepSeconds, activity.steps.filter(({ accepted }) => accepted > 0).map(({ accepted }) => accepted)]
+  }
+  t.strictSame(await sumOf(6), [60, [2, 2, 2, 2, 2, 2, 2, 2]])
+  t.strictSame(await sumOf(24), [600, [6, 2, 2, 2, 2, 2]])
+  t.strictSame(await sumOf(25), [3600, [10, 4, 2]])
+  const odd = await project.getActivity({ from: start + 1, to: start + minute + 1 })
+  t.match(odd, { from: start, to: start + 2 * minute }, 'a range is widened to whole steps')
+})
+
+t.test('servers of one store agree once each has put its minute', async (t) => {
+  const { clock, recorded, ingest, open, project } = setUp()
+  const other = open('b')
+  const first = event({ type: 'a' })
+  await project.submitBatch(bodyOf(first, 7))
+  await other.project('p').submitBatch(bodyOf(event({ type: 'b' }), event({ type: 'a' }), 8))
+  t.match((await project.getActivity(wide)).steps[60], { accepted: 1, rejected: 1 }, 'of the others, what they put')
+  clock.now += minute
+  for (const each of [ingest, other]) await each.project('p').submitBatch(bodyOf(first))
+  await untilPut(recorded, 2)
+  const until = { from: start, to: start + minute }
+  const hours = { from: start - 48 * hour, to: start + hour }
+  const expected = [{ at: start, accepted: 3, duplicates: 0, rejected: 2 }]
+  for (const each of [ingest, other]) {
+    const { servers, steps, groups } = await each.project('p').getActivity({ ...until, by: 'type' })
+    t.strictSame({ servers, steps }, { servers: 2, steps: expected })
+    t.match(groups, [
+      { name: 'a', accepted: 2 },
+      { name: 'b', accepted: 1 },
+      { name: null, accepted: 0, rejected: 2 },
+    ])
+    const rejections = await each.project('p').listRejected(until)
+    t.match(rejections, { total: 2, other: 0 })
+    t.strictSame(new Set(rejections.groups.map(({ server, count }) => `${server} ${count}`)), new Set(['a 1', 'b 1']))
+    t.match((await each.project('p').getActivity(hours)).steps.at(-1), { accepted: 3, rejected: 2, duplicates: 1 })
+  }
+})
+
+t.test('close puts what was counted, and a process that counted nothing writes nothing', async (t) => {
+  const { recorded, ingest, open, project } = setUp()
+  await project.submitBatch(bodyOf(event(), 7))
+  await Promise.all([ingest.close(), ingest.close()])
+  const keys = recorded.puts.map((rows) => rows.map(({ projectId, span, at }) => [projectId, span, at]))
+  const expected = [
+    ['p', 'minute', start],
+    ['p', 'hour', start],
+  ]
+  t.strictSame(keys, [expected])
+  await t.rejects(project.submitBatch(bodyOf(7)), { code: 'store-closed' })
+  const reading = open()
+  t.match(await reading.project('p').getActivity({ ...wide, by: 'type' }), { servers: 1, groups: [{ accepted: 1 }] })
+  t.match(await reading.project('p').listRejected(wide), { total: 1 })
+  await reading.close()
+  t.equal(recorded.puts.length, 1)
+  t.equal(recorded.expiredBefore.length, 1, 'by the process that counts')
+})
+
+t.test('a batch in flight at a close is counted', async (t) => {
+  const { store, recorded, open } = setUp()
+  let finish = () => {}
+  const isFinished = new Promise<void>((resolve) => {
+    finish = resolve
+  })
+  const slow: Store = {
+    ...store,
+    async append(...args) {
+      await isFinished
+      return store.append(...args)
+    },
+  }
+  const ingest = createIngest({ store: slow, now: () => start })
+  const submitted = ingest.project('p').submitBatch(bodyOf(event()))
+  const closed = ingest.close()
+  finish()
+  t.match(await submitted, { accepted: 1 })
+  await closed
+  t.equal(recorded.rows('minute').length, 1)
+  t.match((await open().project('p').getActivity(wide)).steps[60], { accepted: 1 })
+})
+
+t.test('rows that cannot be put are put later, and reported once', async (t) => {
+  const { clock, recorded, ingest, project } = setUp()
+  const errors: unknown[] = []
+  ingest.observe({ onError: (error) => errors.push(error) })
+  recorded.isFailing = true
+  for (let i = 0; i < 3; i++) {
+    await project.submitBatch(bodyOf(event()))
+    clock.now += minute
+    await new Promise(setImmediate)
+  }
+  t.match(errors, [{ code: 'disk-full' }])
+  const counted = async () => (await project.getActivity(wide)).steps.slice(60, 64).map(({ accepted }) => accepted)
+  t.strictSame(await counted(), [1, 1, 1, 0], 'what is not put is read')
+  recorded.isFailing = false
+  await project.submitBatch(bodyOf(event()))
+  await untilPut(recorded, 3)
+  t.strictSame(await counted(), [1, 1, 1, 1])
+  const { steps } = await project.getActivity({ from: start - 30 * hour, to: start + hour })
+  t.equal(steps.at(-1)?.accepted, 4)
+  recorded.isFailing = true
+  clock.now += minute
+  await project.submitBatch(bodyOf(event()))
+  while (errors.length < 2) await new Promise(setImmediate)
+})
+
+t.test('old rows are expired once an hour', async (t) => {
+  const { clock, recorded, project } = setUp({ activity: { keepMs: 2 * hour } })
+  for (const at of [0, minute, hour - 1, hour, 3 * hour]) {
+    clock.now = start + at
+    await project.submitBatch(bodyOf(event()))
+    for (let turn = 0; turn < 10; turn++) await new Promise(setImmediate)
+  }
+  t.strictSame(recorded.expiredBefore, [start - 2 * hour, start - hour, start + hour])
+  t.throws(() => setUp({ activity: { keepMs: hour - 1 } }), { code: 'invalid-argument' })
+  t.throws(() => setUp({ activity: { keepMs: Number.NaN } }), { code: 'invalid-argument' })
+})
+
+t.test('a clock that goes backwards replaces no row, and a late batch counts in the current minute', async (t) => {
+  const { clock, recorded, open, project } = setUp()
+  clock.now = start + 10 * minute
+  await project.submitBatch(bodyOf(event()))
+  clock.now -= 5
+  await project.submitBatch(bodyOf(event()))
+  const counts = async (each = project) =>
+    (await each.getActivity(wide)).steps.slice(60, 72).map(({ accepted }) => accepted)
+  t.strictSame(await counts(), [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2, 0])
+  for (const at of [2, 10, 1, 2, 11]) {
+    clock.now = start + at * minute
+    await project.submitBatch(bodyOf(event()))
+  }
+  await untilPut(recorded, 5)
+  clock.now = start + 12 * minute
+  await project.submitBatch(bodyOf(event()))
+  await untilPut(recorded, 6)
+  const expected = [0, 1, 2, 0, 0, 0, 0, 0, 0, 0, 3, 1]
+  t.strictSame(await counts(), expected)
+  t.strictSame(await counts(open().project('p')), expected)
+  const { steps } = await open()
+    .project('p')
+    .getActivity({ from: start - 30 * hour, to: start + hour })
+  t.equal(steps.at(-1)?.accepted, 7)
+})
+
+t.test('a cause is the first issue, build, type and key of an event, with samples', async (t) => {
+  const { clock, project } = setUp()
+  const parts = { visits: Array.from({ length: 3 }, () => ({})) }
+  const long = 'x'.repeat(300)
+  const submit = (keyId: string | null, ...events: unknown[]) => project.submitBatch(bodyOf(...events), { keyId })
+  await submit('k1', event({ type: 'kill', placeId: [] }), event({ type: 'kill', placeId: {}, sessionId: {} }))
+  clock.now += 1
+  await submit('k2', event({ type: 'kill', placeId: [] }))
+  await submit(null, event({ type: long, buildId: `${long}é` }), { ...parts, projectId: 'q', eventId: 'other' })
+  const { groups, total, other } = await project.listRejected()
+  t.strictSame([total, other], [5, 0])
+  const causes = groups.map(({ code, path, type, buildId, keyId, count }) => [code, path, type, buildId, keyId, count])
+  t.strictSame(causes, [
+    ['invalid_type', '/placeId', 'kill', null, 'k1', 2],
+    ['invalid_type', '/placeId', 'kill', null, 'k2', 1],
+    ['too_long', '/type', long.slice(0, 200), long.slice(0, 200), null, 1],
+    ['project_mismatch', '/projectId', null, null, null, 1],
+  ])
+  t.match(groups[0], { firstAt: start, lastAt: start, message: 'Expected a string or an integer.' })
+  t.strictSame(
+    groups[0]?.samples.map(({ issues }) => issues.map(({ path }) => path)),
+    [['/placeId'], ['/placeId', '/sessionId']],
+  )
+})
+
+t.test('array indexes in the path of a cause are stars', async (t) => {
+  const Visits = { type: 'object', properties: { visits: { type: 'array', items: { type: 'string' } } } } as const
+  const { project } = setUp({ schemas: { tour: Visits } })
+  await project.submitBatch(bodyOf(event({ type: 'tour', visits: ['a', 5] }), event({ type: 'tour', visits: [5] })))
+  t.match(await project.listRejected(), { groups: [{ path: '/visits/*', count: 2 }] })
+})
+
+t.test('the newest three samples of a cause are listed', async (t) => {
+  const { clock, project } = setUp()
+  for (let i = 0; i < 6; i++) {
+    clock.now = start + i * minute
+    await project.submitBatch(bodyOf({ projectId: 'p', eventId: `s-${i}`, type: i }))
+  }
+  const { groups } = await project.listRejected(wide)
+  t.strictSame(
+    groups[0]?.samples.map(({ eventId }) => eventId),
+    ['s-5', 's-4', 's-3'],
+  )
+  t.match(groups[0], { count: 6, firstAt: start, lastAt: start + 5 * minute })
+})
+
+t.test('no row has a text of a rejected event, unless they are kept', async (t) => {
+  for (const keepEvents of [false, true]) {
+    const { ingest, recorded, project } = setUp({ rejected: { keepEvents } })
+    const secret = event({ type: 7, note: 'secret' })
+    const text = JSON.stringify(secret)
+    await project.submitBatch(bodyOf(secret), { mayTransfer: true })
+    const large = event({ buildId: 7, note: 'secret'.repeat(5_000) })
+    await project.submitBatch(bodyOf(large))
+    const { groups } = await project.listRejected()
+    t.strictSame(
+      groups.map(({ samples }) => samples.map((sample) => sample.event)),
+      [[keepEvents ? text : undefined], [undefined]],
+      'a large one is left out',
+    )
+    await ingest.close()
+    const bodies = recorded.puts.flat().map(({ body }) => body)
+    t.equal(bodies.length, 2)
+    t.equal(
+      bodies.some((body) => body.includes('secret')),
+      keepEvents,
+    )
+    t.notOk(bodies.some((body) => body.includes('secretsecret')))
+  }
+})
+
+t.test('a project with other types, builds and causes in each event has bounded rows and responses', async (t) => {
+  const { clock, ingest, recorded, project } = setUp({ rejected: { keepEvents: true } })
+  // as JSON, each of these characters takes six bytes
+  const hostile = (length: number) => `${count++}`.padEnd(length, '\u0001')
+  for (let i = 0; i < 30; i++) {
+    const events = Array.from({ length: 50 }, () => event({ type: hostile(200), buildId: `b"${count++}` }))
+    const invalid = Array.from({ length: 48 }, () => event({ type: hostile(200), buildId: 7, [hostile(100)]: '' }))
+    await project.submitBatch(bodyOf(...events, ...invalid, event({ type: 'kill' }), event({ type: 'kill' })))
+    if (i % 10 === 9) clock.now += minute
+  }
+  const activity = await project.getActivity({ ...wide, by: 'type' })
+  const { groups = [] } = activity
+  t.match(groups[0], { name: 'kill', accepted: 60 }, 'the most frequent is kept')
+  t.ok(groups.length <= 101)
+  const sum = (of: (group: (typeof groups)[number]) => number) => groups.reduce((total, each) => total + of(each), 0)
+  t.strictSame([sum(({ accepted }) => accepted), sum(({ rejected }) => rejected)], [30 * 52, 30 * 48])
+  const { total, groups: causes, other } = await project.listRejected(wide)
+  t.equal(total, 30 * 48)
+  t.ok(causes.length <= 100)
+  t.equal(
+    causes.reduce((counted, each) => counted + each.count, other),
+    total,
+  )
+  await ingest.close()
+  t.equal(recorded.rows('minute').length, 3)
+  for (const { body } of recorded.puts.flat()) {
+    t.ok(Buffer.byteLength(body) <= activityBodyBytesMax)
+    const { types, builds, rejections } = JSON.parse(body)
+    t.ok(types.length <= 51 && builds.length <= 21 && rejections.length <= 20)
+  }
+})
+
+const noTexts = { store: openMemoryStore(), server: 's', keepMs: hour, keepEvents: true }
+const nothing = { accepted: 0, duplicates: 0, events: encodeEvents([], Buffer.alloc(16)), stored: [], keyId: null }
+const rejection = (eventId: string, issue: Partial<Issue> = {}) => {
+  const issues: Issue[] = [{ code: 'required', path: '/a', message: 'Required.', ...issue }]
+  return { start: 0, end: 0, type: null, buildId: null, rejection: { index: 0, eventId, issues } }
+}
+
+t.test('what all projects take in memory is bounded, and no count is lost', async (t) => {
+  const { store, recorded } = openRecordedStore()
+  const bounds = { countsBytesMax: 100_000, rowsBytesMax: 10_000_000 }
+  const counter = createActivityCounter({ ...noTexts, store, now: () => start, onError: t.error, bounds })
+  const text = Buffer.alloc(10_000, 'x')
+  for (let round = 0; round < 3; round++) {
+    for (let i = 0; i < 50; i++) {
+      const batch = { ...nothing, receivedAt: start + round, rejections: [rejection(`${round}`)], texts: [text] }
+      counter.count(`p${i}`, batch)
+    }
+  }
+  const counted = counter.unputRows('p7', 'minute').map(({ body }) => JSON.parse(body).rejected)
+  t.strictSame(counted, [1, 1, 1], 'in rows of their own')
+  await counter.close()
+  t.equal(recorded.rows('hour').length, 150)
+  t.ok(recorded.puts.every((rows) => rows.length <= activityRowsMax))
+  t.ok(recorded.puts.length >= 3, 'a put is bounded by bytes too')
+})
+
+t.test('rows that wait for a store that fails are bounded', async (t) => {
+  const { store, recorded } = openRecordedStore()
+  const bounds = { countsBytesMax: 1_000_000, rowsBytesMax: 20_000 }
+  const counter = createActivityCounter({ ...noTexts, store, now: () => start, onError() {}, bounds })
+  recorded.isFailing = true
+  for (let i = 0; i < 200; i++) {
+    const batch = { ...nothing, receivedAt: start + i * minute, rejections: [rejection('e')], texts: [] }
+    counter.count('p', batch)
+  }
+  const rows = counter.unputRows('p', 'minute')
+  t.ok(rows.length > 10 && rows.length < 100)
+  t.equal(rows.at(-1)?.at, start + 199 * minute, 'the newest are kept')
+  recorded.isFailing = false
+  await counter.close()
+  t.equal(recorded.rows('minute').length, rows.length)
+})
+
+t.test('a batch that fails counts nothing', async (t) => {
+  const { store } = openRecordedStore()
+  const ingest = createIngest({ store: { ...store, append: () => Promise.reject(new Error('disk')) } })
+  const project = ingest.project('p')
+  await t.rejects(project.submitBatch(bodyOf(event())), { message: 'disk' })
+  await t.rejects(project.submitBatch(Buffer.from('{')))
+  t.match(await project.getActivity(), { servers: 0 })
+})
