@@ -11,7 +11,7 @@ import {
 import { basename, join } from 'node:path'
 import { setImmediate as turn } from 'node:timers/promises'
 import { createIngest, openMemoryStore } from '@ingest/core'
-import type { JsonObject } from '@ingest/core/internal'
+import { type JsonObject, lockDirectory } from '@ingest/core/internal'
 import { serve } from '@ingest/server'
 import t, { type Test } from 'tap'
 import { eventBytesMax } from '../../src/batch/fill-batch.ts'
@@ -664,7 +664,10 @@ t.test(
   async (t) => {
     const { spool } = await leaveSpool(t, 3)
     const warnings = warningsOf(t)
-    const ownLock = join(spool, `lock.${process.pid}`)
+    const unlock = lockDirectory(spool)
+    const [pid, , namespace = ''] = readFileSync(join(spool, 'lock'), 'utf8').trim().split(' ')
+    unlock()
+    const ownLock = join(spool, `lock.${pid}${namespace}`)
     symlinkSync('/dev/full', ownLock)
     const { sender } = await openToServer(t, { spool })
     sender.send({ n: 4 })

@@ -1,37 +1,90 @@
-import { linkSync, lstatSync, readdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs'
+import {
+  closeSync,
+  fstatSync,
+  linkSync,
+  lstatSync,
+  openSync,
+  readdirSync,
+  readFileSync,
+  readlinkSync,
+  renameSync,
+  rmSync,
+  writeSync,
+} from 'node:fs'
 import { join } from 'node:path'
 import { IngestError } from '../error.ts'
 
+/** How often a holder writes its lock again. */
+const beatMs = 2000
+/** A lock that was not written for so long is stale for the processes that cannot see its holder. */
+const staleMs = 10_000
+
 /**
  * Locks a directory for this process, and returns the function that unlocks it. The lock of a process that has ended is
- * stale and is taken over: the file `name` holds the process id and, on Linux, the start time of that process, since
- * process ids are reused, in a container at every start. Files of processes that were killed while they locked are removed.
+ * stale and is taken over. The file `name` holds the process id and, on Linux, the start time of that process, since
+ * process ids are reused, and its PID namespace.
+ *
+ * A process of another PID namespace, as in another container, cannot be seen: its lock is stale once it was not written
+ * for 10 seconds. So a container that replaces one that was killed must try for so long, and a process that is stopped for
+ * longer may lose its directory to one of another container. Files of processes that were killed while they locked are
+ * removed.
  *
  * @throws {IngestError} `invalid-argument` while another process, or this one, holds the lock, and for a foreign file in
  *   its place
  */
 export function lockDirectory(directory: string, name = 'lock'): () => void {
   const path = join(directory, name)
-  const own = `${path}.${process.pid}`
+  const namespace = pidNamespace()
+  const own = `${path}.${process.pid}${namespace}`
+  const text = `${process.pid} ${startTime(process.pid)} ${namespace}\n`
+  // of a killed process with this id: what is written there would be written to the lock that it left
+  if ((lstatSync(own, { throwIfNoEntry: false })?.nlink ?? 1) > 1) rmSync(own)
+  const fd = openSync(own, 'w', 0o600)
   try {
     // link an existing file, so that no process reads an empty lock
-    writeFileSync(own, `${process.pid} ${startTime(process.pid)}\n`, { mode: 0o600 })
-    while (!tryLink(own, path)) removeStale(path, directory)
-  } finally {
+    writeSync(fd, text, 0)
+    while (!tryLink(own, path)) removeStale(path, { own, directory })
+    rmSync(own)
+  } catch (error) {
+    closeSync(fd)
     rmSync(own, { force: true })
+    throw error
   }
   removeAbandoned(directory, name)
-  return () => rmSync(path, { force: true })
+  const beat = setInterval(() => tryWrite(fd, text), beatMs).unref()
+  let isLocked = true
+  return () => {
+    if (!isLocked) return
+    isLocked = false
+    clearInterval(beat)
+    const isOwn = fstatSync(fd).nlink > 0
+    closeSync(fd)
+    if (isOwn) rmSync(path, { force: true })
+  }
+}
+
+/** Sets the time of the file by the clock of its file system, which all processes share. */
+function tryWrite(fd: number, text: string): void {
+  try {
+    writeSync(fd, text, 0)
+  } catch {
+    // a full disk: the next one may succeed
+  }
 }
 
 /** Removes what processes that were killed in `lockDirectory` left behind. */
 function removeAbandoned(directory: string, name: string): void {
+  const now = timeOf(join(directory, name))
   for (const file of readdirSync(directory)) {
-    if (!file.startsWith(`${name}.`)) continue
-    const [, pid] = /^([1-9]\d*)(\.stale)?$/.exec(file.slice(name.length + 1)) ?? []
-    if (pid === undefined || (Number(pid) !== process.pid && isRunning(Number(pid)))) continue
-    rmSync(join(directory, file), { force: true })
+    if (!file.startsWith(`${name}.`) || !/^[1-9]\d*(@[\da-f-]+)?(\.stale)?$/.test(file.slice(name.length + 1))) continue
+    const path = join(directory, file)
+    if (timeOf(path) < now - staleMs) rmSync(path, { force: true })
   }
+}
+
+/** When a file was last written, in milliseconds since 1970; 0 for one that has gone meanwhile. */
+function timeOf(path: string): number {
+  return lstatSync(path, { throwIfNoEntry: false })?.mtimeMs ?? 0
 }
 
 function tryLink(own: string, path: string): boolean {
@@ -44,24 +97,24 @@ function tryLink(own: string, path: string): boolean {
   }
 }
 
-function removeStale(path: string, directory: string): void {
+function removeStale(path: string, { own, directory }: { own: string; directory: string }): void {
   const holder = readHolder(path)
   if (holder === undefined) return
-  if (isAlive(holder)) {
-    const [pid] = holder.split(' ')
-    throw new IngestError(
-      'invalid-argument',
-      `${directory} is in use by process ${pid}: each process needs its own directory.`,
-    )
+  const [pid = '', start = '', namespace = ''] = holder.trim().split(' ')
+  const isVisible = namespace === pidNamespace()
+  if (isVisible ? isAlive(pid, start) : timeOf(path) > timeOf(own) - staleMs) {
+    const who = isVisible ? `process ${pid}` : `process ${pid} of another container, or was less than 10 seconds ago`
+    throw new IngestError('invalid-argument', `${directory} is in use by ${who}: each process needs its own directory.`)
   }
-  const stale = `${path}.${process.pid}.stale`
+  const stale = `${own}.stale`
   try {
     renameSync(path, stale)
   } catch {
     return
   }
   // another process may have replaced the stale lock by its own in the meantime: put that one back
-  if (readHolder(stale) !== holder) tryLink(stale, path)
+  const taken = readHolder(stale)
+  if (taken !== undefined && taken !== holder) tryLink(stale, path)
   rmSync(stale, { force: true })
 }
 
@@ -85,9 +138,8 @@ function notALock(path: string, reason: string): IngestError {
   )
 }
 
-function isAlive(holder: string): boolean {
-  const [pid, start = ''] = holder.trim().split(' ')
-  return /^[1-9]\d*$/.test(pid ?? '') && isRunning(Number(pid)) && start === startTime(Number(pid))
+function isAlive(pid: string, start: string): boolean {
+  return /^[1-9]\d*$/.test(pid) && isRunning(Number(pid)) && start === startTime(Number(pid))
 }
 
 function isRunning(pid: number): boolean {
@@ -104,6 +156,16 @@ function startTime(pid: number): string {
     const stat = readFileSync(`/proc/${pid}/stat`, 'utf8')
     // the process name before it may contain anything; `starttime` is the 22nd field, see proc_pid_stat(5)
     return stat.slice(stat.lastIndexOf(')') + 2).split(' ')[19] ?? ''
+  } catch {
+    return ''
+  }
+}
+
+/** The PID namespace of this process and the boot of its kernel, for a file name; empty on systems without /proc. */
+export function pidNamespace(): string {
+  try {
+    const boot = readFileSync('/proc/sys/kernel/random/boot_id', 'utf8').trim()
+    return `@${boot}-${readlinkSync('/proc/self/ns/pid').replace(/\D/g, '')}`
   } catch {
     return ''
   }

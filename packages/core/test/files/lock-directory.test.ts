@@ -1,9 +1,9 @@
 import { spawn, spawnSync } from 'node:child_process'
 import { once } from 'node:events'
-import { existsSync, readdirSync, readFileSync, writeFileSync } from 'node:fs'
+import { existsSync, readdirSync, readFileSync, rmSync, statSync, utimesSync, watch, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
-import { lockDirectory } from '../../src/files/lock-directory.ts'
+import { lockDirectory, pidNamespace } from '../../src/files/lock-directory.ts'
 
 t.test('a directory is locked once', async (t) => {
   const directory = t.testdir()
@@ -22,7 +22,7 @@ t.test('a running process holds its lock, and an ended one does not', async (t) 
   // without /proc, the lock has the process id only
   const stat = `/proc/${child.pid}/stat`
   const start = existsSync(stat) ? readFileSync(stat, 'utf8').split(') ').at(-1)?.split(' ')[19] : ''
-  writeFileSync(path, `${child.pid} ${start}\n`)
+  writeFileSync(path, `${child.pid} ${start} ${pidNamespace()}\n`)
   t.throws(() => lockDirectory(directory), { code: 'invalid-argument' })
   child.kill('SIGKILL')
   await once(child, 'exit')
@@ -33,22 +33,75 @@ t.test('a running process holds its lock, and an ended one does not', async (t) 
 t.test('an invalid or stale lock is taken over', async (t) => {
   const { pid } = spawnSync(process.execPath, ['--version'])
   // that of a process id that is used again shows in the start time, which only /proc has
-  const reused = existsSync('/proc/self/stat') ? [`${process.pid} 1\n`] : []
-  for (const text of ['', 'none\n', '0 \n', '-1 \n', `${pid} 5\n`, ...reused]) {
+  const reused = existsSync('/proc/self/stat') ? [`${process.pid} 1 ${pidNamespace()}\n`] : []
+  const here = ['none 0', '0 0', '-1 0', `${pid} 5`].map((text) => `${text} ${pidNamespace()}\n`)
+  for (const text of ['', ...here, ...reused]) {
     const directory = t.testdir({ lock: text })
+    if (text === '') makeOld(join(directory, 'lock'))
     const unlock = lockDirectory(directory)
     t.throws(() => lockDirectory(directory), { code: 'invalid-argument' })
     unlock()
   }
 })
 
+/** As if nobody had written a file for a while. */
+function makeOld(path: string): void {
+  const time = statSync(path).mtimeMs / 1000 - 11
+  utimesSync(path, time, time)
+}
+
+const unshare = ['--pid', '--fork', '--kill-child', '--mount-proc']
+const hasUnshare = spawnSync('unshare', [...unshare, 'true']).status === 0
+
+t.test(
+  'the lock of another PID namespace, as of a container, is held while its process writes it',
+  { skip: !hasUnshare && 'PID namespaces need Linux, and root' },
+  async (t) => {
+    const directory = t.testdir()
+    const path = join(directory, 'lock')
+    const module = new URL('../../src/files/lock-directory.js', import.meta.url).href
+    const program = `const { lockDirectory } = await import('${module}')
+      lockDirectory(process.argv[1])
+      console.log(process.pid)
+      setInterval(() => {}, 1e9)`
+    const node = [process.execPath, '--input-type=module', '-e', program, directory]
+    const child = spawn('unshare', [...unshare, ...node], { stdio: ['ignore', 'pipe', 'inherit'] })
+    t.teardown(() => child.kill('SIGKILL'))
+    t.equal(String((await once(child.stdout, 'data'))[0]), '1\n')
+    t.throws(() => lockDirectory(directory), { code: 'invalid-argument', message: /process 1 of another container/ })
+    makeOld(path)
+    const old = statSync(path).mtimeMs
+    const watcher = watch(directory)
+    while (statSync(path).mtimeMs === old) await once(watcher, 'change')
+    watcher.close()
+    t.throws(() => lockDirectory(directory), { code: 'invalid-argument' }, 'it was written again')
+    child.kill('SIGKILL')
+    await once(child, 'exit')
+    t.throws(() => lockDirectory(directory), { code: 'invalid-argument' }, 'its end cannot be seen')
+    makeOld(path)
+    lockDirectory(directory)()
+    t.strictSame(readdirSync(directory), [])
+  },
+)
+
+t.test('a lock that was taken over is not removed by the process that had it', async (t) => {
+  const directory = t.testdir()
+  const unlock = lockDirectory(directory)
+  rmSync(join(directory, 'lock'))
+  const unlockOther = lockDirectory(directory)
+  unlock()
+  t.strictSame(readdirSync(directory), ['lock'])
+  unlockOther()
+  t.strictSame(readdirSync(directory), [])
+})
+
 t.test('a lock removes the files of processes that were killed while they locked', async (t) => {
-  const { pid } = spawnSync(process.execPath, ['--version'])
-  const kept = [`lock.${process.ppid}`, 'lock.old', 'other.1', `otherlock.${pid}`]
-  const names = [`lock.${pid}`, `lock.${pid}.stale`, `lock.${process.pid}.stale`, ...kept]
-  const directory = t.testdir(Object.fromEntries(names.map((name) => [name, ''])))
+  const kept = ['lock.old', 'lock.1.old', 'other.1', 'otherlock.1']
+  const names = ['lock.1', `lock.1${pidNamespace()}`, `lock.1${pidNamespace()}.stale`]
+  const directory = t.testdir(Object.fromEntries([...names, ...kept, 'lock.2'].map((name) => [name, ''])))
+  for (const name of [...names, ...kept]) makeOld(join(directory, name))
   lockDirectory(directory)()
-  t.strictSame(readdirSync(directory).sort(), kept.sort())
+  t.strictSame(readdirSync(directory).sort(), [...kept, 'lock.2'].sort(), 'a young one may be in use')
 })
 
 t.test('locking a missing directory throws the error of the file system', async (t) => {
