@@ -78,3 +78,8 @@ export const spanTitles: Readonly<Record<SpanName, string>> = {
   '7d': '7 days',
   '14d': '14 days',
 }
+
+/** The members of a query that hold its range, for a link to another view. */
+export function keepRange(query: URLSearchParams): Record<string, string> {
+  return Object.fromEntries([...query].filter(([name]) => ['range', 'from', 'to'].includes(name)))
+}

@@ -1,37 +1,77 @@
 import type { ComponentChildren } from 'preact'
 import { useEffect, useRef } from 'preact/hooks'
-import { formatAddress } from '../address.ts'
+import { type Address, formatAddress } from '../address.ts'
 import type { Activity, Stats } from '../api/bodies.ts'
 import type { RequestError } from '../api/request-error.ts'
 import { useConnection, useLoaded } from '../api/use-api.ts'
-import { formatBytes, formatCount, formatRate, formatSpan } from '../format.ts'
+import { formatCount, formatRate, formatSpan } from '../format.ts'
 import { Failure, Notice } from '../parts/notice.tsx'
+import { RangePicker } from '../parts/range-picker.tsx'
+import { useReleases } from '../parts/releases.tsx'
 import { Time } from '../parts/time.tsx'
-import { timeZone } from '../time-zone.ts'
+import { parseRange } from '../range.ts'
+import { BuildVolumes } from './now/build-volumes.tsx'
 import { HealthNotice, loadHealth } from './now/health.tsx'
-import { MinutesCharts } from './now/minutes-charts.tsx'
+import { useActivity } from './now/load-activity.ts'
+import './now/now.css'
+import { OutcomeCharts } from './now/outcome-charts.tsx'
+import { VolumeTable } from './now/volumes.tsx'
 
 const pollMs = 5_000
 
-/** The health of the server, the stored events, and outcomes by minute. */
-export function NowView() {
+/**
+ * `#/now?range=…`: the health of the server, and what it received in the range. `compare` names two builds that stand side
+ * by side.
+ */
+export function NowView({ address: { query } }: { address: Address }) {
+  const range = parseRange(query, Date.now())
   const health = useLoaded(loadHealth, [], pollMs)
   const stats = useLoaded((api, signal) => api.json<Stats>('v1/stats', { signal }), [], pollMs)
-  const activity = useLoaded((api, signal) => api.json<Activity>('v1/activity', { signal }), [], pollMs)
+  const types = useActivity(query, 'type')
+  const builds = useActivity(query, 'build')
+  const releases = useReleases()
   const isReady = !health.data?.problem
   useRetryWhenReady(isReady)
-  const failure = [stats.error, activity.error].find((error) => error && isUnexplained(error, isReady))
+  const failure = [stats, types, builds]
+    .map(({ error }) => error)
+    .find((error) => error && isUnexplained(error, isReady))
   const isEmpty = stats.data?.events === 0
+  const isQuiet = types.data?.steps.every(
+    ({ accepted, duplicates, rejected }) => accepted + duplicates + rejected === 0,
+  )
+  const rate = range.isLive && !stats.error ? stats.data?.eventsPerSecond : undefined
   return (
     <div class="now">
       <HealthNotice health={health} />
       {failure && <Failure error={failure} what="return statistics" />}
-      {!stats.data && !stats.error && <Notice kind="loading">Loading…</Notice>}
-      {isEmpty && <NoEvents />}
+      {!stats.data && !failure && <Notice kind="loading">Loading…</Notice>}
+      {isEmpty && isQuiet !== false && <NoEvents />}
       {stats.data && !isEmpty && <Figures stats={stats.data} isCurrent={!stats.error} />}
-      {hasMinutes(activity.data, isEmpty) && <MinutesCharts loaded={activity} />}
-      <p class="hint">Time zone: {timeZone()}.</p>
+      {(!isEmpty || isQuiet === false) && (
+        <>
+          <div class="controls">
+            <RangePicker range={range} />
+          </div>
+          {types.data && <OutcomeCharts activity={types.data} releases={releases} rate={rate} query={query} />}
+          {types.data && <TypeVolumes activity={types.data} />}
+          {builds.data && <BuildVolumes activity={builds.data} query={query} />}
+        </>
+      )}
     </div>
+  )
+}
+
+function TypeVolumes({ activity }: { activity: Activity }) {
+  return (
+    <section aria-labelledby="by-type">
+      <h2 id="by-type">By type</h2>
+      <VolumeTable
+        activity={activity}
+        what="Type"
+        rest="Without a type, or beyond the 50 most frequent"
+        linkTo={(type) => formatAddress(['live'], { type })}
+      />
+    </section>
   )
 }
 
@@ -45,14 +85,9 @@ function useRetryWhenReady(isReady: boolean): void {
   }, [isReady])
 }
 
-/** Whether neither the banner of the page, nor the health, nor the section itself reports it. */
+/** Whether neither the banner of the page nor the health reports it. */
 function isUnexplained({ kind }: RequestError, isReady: boolean): boolean {
-  return kind !== 'offline' && kind !== 'unsupported' && (kind !== 'unavailable' || isReady)
-}
-
-/** In a project without events, minutes matter only if events were rejected. */
-function hasMinutes(activity: Activity | undefined, isEmpty: boolean): boolean {
-  return !isEmpty || (activity?.steps ?? []).some(({ rejected }) => rejected > 0)
+  return kind !== 'offline' && (kind !== 'unavailable' || isReady)
 }
 
 function NoEvents() {
@@ -64,8 +99,7 @@ function NoEvents() {
   )
 }
 
-function Figures({ stats, isCurrent }: { stats: Stats; isCurrent: boolean }) {
-  const { events, eventsPerSecond, bytes, lastAt } = stats
+function Figures({ stats: { events, eventsPerSecond, lastAt }, isCurrent }: { stats: Stats; isCurrent: boolean }) {
   return (
     <dl class="figures">
       <Figure name="Last event">
@@ -81,8 +115,7 @@ function Figures({ stats, isCurrent }: { stats: Stats; isCurrent: boolean }) {
         {isCurrent ? formatRate(eventsPerSecond) : '–'}{' '}
         <small>{isCurrent ? 'over the last minute' : 'not known now'}</small>
       </Figure>
-      <Figure name="Events">{formatCount(events)}</Figure>
-      <Figure name="Size of events">{formatBytes(bytes)}</Figure>
+      <Figure name="Events stored">{formatCount(events)}</Figure>
     </dl>
   )
 }

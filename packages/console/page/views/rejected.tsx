@@ -1,49 +1,135 @@
-import type { Rejections } from '../api/bodies.ts'
+import { useMemo } from 'preact/hooks'
+import { type Address, formatAddress, replaceQuery } from '../address.ts'
+import type { RejectionGroup, Rejections } from '../api/bodies.ts'
 import { useLoaded } from '../api/use-api.ts'
 import { formatCount } from '../format.ts'
+import { BarChart } from '../parts/bar-chart.tsx'
 import { Content, Notice } from '../parts/notice.tsx'
-import { Time } from '../parts/time.tsx'
-import { timeZone } from '../time-zone.ts'
-import { RejectionGroups } from './rejected/rejection-groups.tsx'
+import { RangePicker } from '../parts/range-picker.tsx'
+import { ReleaseList, releasesWithin, useReleases } from '../parts/releases.tsx'
+import { save } from '../parts/save.ts'
+import { describeCounts, endsOf, formatStepTime, nameOfStep } from '../parts/steps.ts'
+import { Value } from '../parts/value.tsx'
+import { keepRange, parseRange } from '../range.ts'
+import { pollMsOf, rangeNow } from './now/load-activity.ts'
+import { CauseDetails } from './rejected/cause-details.tsx'
+import { filterGroups, mergeCauses, type Origin, origins, toNdjson } from './rejected/causes.ts'
+import './rejected/rejected.css'
 
-const pollMs = 5_000
-
-/** The rejected events of the last hour by cause. */
-export function RejectedView() {
-  const loaded = useLoaded((api, signal) => api.json<Rejections>('v1/rejected', { signal }), [], pollMs)
-  return (
-    <Content loaded={loaded} what="list rejected events">
-      {(body) =>
-        body.total === 0 ? (
-          <Notice kind="empty">
-            Nothing was rejected since <Time at={body.from} />.
-          </Notice>
-        ) : (
-          <RejectedOf body={body} />
-        )
-      }
-    </Content>
+/**
+ * Why events were rejected, and who sent them: `#/rejected?code=…&path=…` opens one cause, and `build`, `type`, `key` and
+ * `server` select.
+ */
+export function RejectedView({ address: { query } }: { address: Address }) {
+  const range = parseRange(query, Date.now())
+  const loaded = useLoaded(
+    (api, signal) => api.json<Rejections>('v1/rejected', { query: rangeNow(query), signal }),
+    [JSON.stringify(range.choice)],
+    range.isLive ? pollMsOf : undefined,
   )
-}
-
-function RejectedOf({ body: { from, total, groups, other } }: { body: Rejections }) {
-  const samples = groups.flatMap((group) => group.samples)
   return (
     <>
-      <p class="hint">
-        {formatCount(total)} rejected since <Time at={from} />
-        {other > 0 && `, ${formatCount(other)} of them of other causes`}. Time zone: {timeZone()}.
-      </p>
-      {samples.every(({ event }) => event === undefined) && <EventsNotKept />}
-      <RejectionGroups groups={groups} />
+      <div class="controls">
+        <RangePicker range={range} />
+        {loaded.data && <ExportButton groups={loaded.data.groups} />}
+      </div>
+      <Filters query={query} />
+      <Content loaded={loaded} what="list rejected events">
+        {(body) => <RejectedIn body={body} query={query} />}
+      </Content>
     </>
   )
 }
 
-function EventsNotKept() {
+function ExportButton({ groups }: { groups: readonly RejectionGroup[] }) {
   return (
-    <p class="hint rejected-hint">
-      The events themselves are not kept. <code>ingest serve --keep-rejected</code> keeps them, and they are shown here.
+    <button
+      type="button"
+      disabled={groups.length === 0}
+      onClick={() => save(new Blob([toNdjson(groups)], { type: 'application/x-ndjson' }), 'rejected.ndjson')}
+    >
+      Export as NDJSON
+    </button>
+  )
+}
+
+/** The origins that the address selects, each with a button that removes it. */
+function Filters({ query }: { query: URLSearchParams }) {
+  const names = (Object.keys(origins) as Origin[]).filter((name) => query.has(name))
+  if (names.length === 0) return null
+  return (
+    <p class="line">
+      {names.map((name) => (
+        <button key={name} type="button" onClick={() => replaceQuery({ [name]: undefined })} title="Remove this filter">
+          {name}: <Value text={query.get(name) ?? ''} /> ✕
+        </button>
+      ))}
     </p>
   )
+}
+
+function RejectedIn({ body, query }: { body: Rejections; query: URLSearchParams }) {
+  const releases = releasesWithin(useReleases(), body)
+  const groups = useMemo(() => filterGroups(body.groups, query), [body, query])
+  const causes = useMemo(() => mergeCauses(groups), [groups])
+  const [code, path] = [query.get('code'), query.get('path') ?? '']
+  const isGone = code !== null && !causes.some((cause) => cause.code === code && cause.path === path)
+  if (body.total === 0) return <Notice kind="empty">Nothing was rejected in this time.</Notice>
+  return (
+    <>
+      <div class="outcome rejected">
+        <h2>
+          {formatCount(body.total)} rejected by {nameOfStep(body.stepSeconds)}
+        </h2>
+        <BarChart
+          label={describeCounts(
+            'Rejected',
+            body,
+            body.steps.map(({ rejected }) => rejected),
+          )}
+          bars={body.steps.map(({ at, rejected }) => ({
+            title: `${formatStepTime(at, body.stepSeconds)} · ${formatCount(rejected)}`,
+            value: rejected,
+          }))}
+          marks={releases}
+          ends={endsOf(body)}
+        />
+      </div>
+      <ReleaseList releases={releases} />
+      <h2>Causes</h2>
+      {isGone && (
+        <Notice kind="empty">
+          No event was rejected for this cause in this time and selection.{' '}
+          <a href={formatAddress(['rejected'], keepRange(query))}>Show all causes</a>
+        </Notice>
+      )}
+      <ol class="causes">
+        {causes.map((cause) => {
+          const isOpen = cause.code === code && cause.path === path
+          return (
+            <li key={`${cause.code} ${cause.path}`}>
+              <CauseDetails
+                cause={cause}
+                steps={body}
+                isOpen={isOpen}
+                onToggle={(opens) => replaceQuery(opens ? { code: cause.code, path: cause.path } : closed)}
+                linkTo={(origin, value) => formatAddress(['rejected'], withOrigin(query, origin, value))}
+              />
+            </li>
+          )
+        })}
+      </ol>
+      {body.other > 0 && (
+        <p class="hint">
+          Further {formatCount(body.other)}, beyond the most frequent causes of their minute or hour, are counted only.
+        </p>
+      )}
+    </>
+  )
+}
+
+const closed = { code: undefined, path: undefined }
+
+function withOrigin(query: URLSearchParams, origin: Origin, value: string): Record<string, string> {
+  return { ...Object.fromEntries(query), [origin]: value }
 }

@@ -2,8 +2,11 @@ import { execFileSync } from 'node:child_process'
 import { existsSync } from 'node:fs'
 import { createIngest, openMemoryStore } from '@ingest/core'
 import t from 'tap'
+import type { RejectionGroup } from '../../page/api/bodies.ts'
 import { rowAfterKey, scrollToRow, visibleRows } from '../../page/parts/visible-rows.ts'
 import { fileNameOf, isJsonType } from '../../page/views/maps/file-name.ts'
+import { formatShare, trendOf } from '../../page/views/now/trend.ts'
+import { filterGroups, mergeCauses, samplesOf } from '../../page/views/rejected/causes.ts'
 import {
   type BatchResponse,
   curlCommand,
@@ -12,6 +15,72 @@ import {
   sampleBatch,
 } from '../../page/views/try/batch.ts'
 import { explainResponse, outcomesOf } from '../../page/views/try/explain-response.ts'
+
+t.test('what arrived steadily and no longer does has stopped, what began has a silent start', async (t) => {
+  t.equal(trendOf([3, 2, 4, 3, 0, 0, 0]), 'stopped')
+  t.equal(trendOf([0, 0, 0, 1, 2, 1, 3]), 'new')
+  t.equal(trendOf([1, 2, 1, 3, 0, 0]), undefined, 'a short silence')
+  t.equal(trendOf([1, 0, 0, 0, 0, 1, 0, 0, 0, 0]), undefined, 'a rare type has such pauses')
+  t.equal(trendOf([0, 0, 0, 0]), undefined)
+  t.equal(trendOf([]), undefined)
+})
+
+t.test('a share that is not 0 does not read as none', async (t) => {
+  t.equal(formatShare(0, 10), '0 %')
+  t.equal(formatShare(1, 10_000), '< 0.1 %')
+  t.equal(formatShare(46, 1_000), '4.6 %')
+  t.equal(formatShare(10, 10), '100 %')
+  t.equal(formatShare(0, 0), '0 %')
+})
+
+function rejections(origin: Partial<RejectionGroup>, count: number, minute: number): RejectionGroup {
+  const at = `2026-11-20T17:0${minute}:00.000Z`
+  return {
+    code: 'invalid_type',
+    path: '/visits/*/place',
+    message: `At ${minute}`,
+    buildId: null,
+    type: null,
+    keyId: null,
+    server: 'a',
+    ...origin,
+    count,
+    firstAt: at,
+    lastAt: at,
+    counts: [0, 0].with(minute % 2, count),
+    samples: [{ receivedAt: at, eventId: `e-${minute}`, issues: [] }],
+  }
+}
+
+t.test('groups with one issue are one cause, whoever sent the events', async (t) => {
+  const groups = [
+    rejections({ keyId: 'k-1' }, 2, 3),
+    rejections({ keyId: 'k-2', server: 'b' }, 5, 2),
+    rejections({ code: 'required', path: '/type' }, 4, 1),
+  ]
+  const [first, second] = mergeCauses(groups)
+  t.match(first, {
+    code: 'invalid_type',
+    message: 'At 3',
+    count: 7,
+    counts: [5, 2],
+    firstAt: '2026-11-20T17:02:00.000Z',
+    lastAt: '2026-11-20T17:03:00.000Z',
+  })
+  t.strictSame(
+    first?.groups.map(({ keyId }) => keyId),
+    ['k-2', 'k-1'],
+  )
+  t.strictSame(first && samplesOf(first).map(({ eventId }) => eventId), ['e-3', 'e-2'])
+  t.equal(second?.code, 'required')
+  t.strictSame(groups[0]?.counts, [0, 2], 'they are left as they are')
+})
+
+t.test('an address selects groups by their origin', async (t) => {
+  const groups = [rejections({ keyId: 'k-1', type: 'shot' }, 1, 1), rejections({ keyId: 'k-2', type: 'shot' }, 1, 1)]
+  const select = (query: string) => filterGroups(groups, new URLSearchParams(query)).length
+  t.strictSame([select(''), select('type=shot'), select('type=shot&key=k-2'), select('key=')], [2, 2, 1, 0])
+})
 
 t.test('the sample is accepted, and freezes no build', async (t) => {
   const ingest = createIngest({ store: openMemoryStore() })

@@ -4,6 +4,7 @@ import type { RequestError } from '../../api/request-error.ts'
 import { repeat, useConnection } from '../../api/use-api.ts'
 import { formatBytes } from '../../format.ts'
 import { Failure } from '../../parts/notice.tsx'
+import { save } from '../../parts/save.ts'
 import type { CallWorker } from '../../worker/call-worker.ts'
 import type { LoadProgress } from '../../worker/read-body.ts'
 import { fileNameOf } from './file-name.ts'
@@ -58,14 +59,4 @@ export function LoadBar({ progress: { loaded, total }, what }: { progress: LoadP
       <progress max={total} value={loaded} aria-label={what} /> {what}: {formatBytes(loaded)} of {formatBytes(total)}
     </p>
   )
-}
-
-function save(blob: Blob, name: string): void {
-  const url = URL.createObjectURL(blob)
-  const link = document.createElement('a')
-  link.href = url
-  link.download = name
-  link.click()
-  // the browser may read it after this event
-  setTimeout(() => URL.revokeObjectURL(url), 60_000)
 }

@@ -1,0 +1,69 @@
+import { formatAddress } from '../address.ts'
+import type { BuildPage } from '../api/bodies.ts'
+import { useLoaded } from '../api/use-api.ts'
+import type { Mark } from './bar-chart.tsx'
+import './releases.css'
+import { visibleText } from '../visible-text.ts'
+import type { Steps } from './steps.ts'
+import { Time } from './time.tsx'
+import { Value } from './value.tsx'
+
+/** A build that froze, as its first event was stored. */
+export interface Release {
+  buildId: string
+  /** In milliseconds since 1970. */
+  at: number
+}
+
+const pollMs = 60_000
+const releasesMax = 100
+
+/** The newest builds that froze, newest first. */
+export function useReleases(): readonly Release[] {
+  const { data } = useLoaded(
+    (api, signal) => api.json<BuildPage>('v1/builds', { query: { order: 'frozen', limit: releasesMax }, signal }),
+    [],
+    pollMs,
+  )
+  return (data?.builds ?? []).flatMap(({ buildId, frozenAt }) =>
+    frozenAt === null ? [] : [{ buildId, at: Date.parse(frozenAt) }],
+  )
+}
+
+/** Those within the steps, oldest first, and where in a chart of them they are. */
+export function releasesWithin(releases: readonly Release[], { steps, stepSeconds }: Steps): (Release & Mark)[] {
+  const from = Date.parse(steps[0]?.at ?? '')
+  const length = steps.length * stepSeconds * 1000
+  return releases
+    .filter(({ at }) => at >= from && at < from + length)
+    .map((release) => ({
+      ...release,
+      title: `First event of ${visibleText(release.buildId)}`,
+      position: (release.at - from) / length,
+    }))
+    .reverse()
+}
+
+const namedMax = 8
+
+/** Names the marks of a chart. */
+export function ReleaseList({ releases }: { releases: readonly Release[] }) {
+  if (releases.length === 0) return null
+  const named = releases.slice(-namedMax)
+  return (
+    <p class="releases">
+      <span class="muted">
+        {releases.length > named.length ? `The last ${named.length} of ${releases.length} new builds` : 'New builds'},
+        dashed:
+      </span>
+      {named.map(({ buildId, at }) => (
+        <span key={buildId}>
+          <a href={formatAddress(['maps', buildId])}>
+            <Value text={buildId} />
+          </a>{' '}
+          <Time at={at} />
+        </span>
+      ))}
+    </p>
+  )
+}

@@ -1,0 +1,10 @@
+/** Saves bytes as a file. */
+export function save(blob: Blob, name: string): void {
+  const url = URL.createObjectURL(blob)
+  const link = document.createElement('a')
+  link.href = url
+  link.download = name
+  link.click()
+  // the browser may read it after this event
+  setTimeout(() => URL.revokeObjectURL(url), 60_000)
+}

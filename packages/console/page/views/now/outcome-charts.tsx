@@ -1,0 +1,105 @@
+import { formatAddress } from '../../address.ts'
+import type { Activity } from '../../api/bodies.ts'
+import { formatCount, formatRate } from '../../format.ts'
+import { type Bar, BarChart, type Mark } from '../../parts/bar-chart.tsx'
+import { type Release, ReleaseList, releasesWithin } from '../../parts/releases.tsx'
+import { describeCounts, endsOf, formatStepTime, nameOfStep } from '../../parts/steps.ts'
+import { keepRange } from '../../range.ts'
+import { formatShare } from './trend.ts'
+
+export const outcomes = ['accepted', 'duplicates', 'rejected'] as const
+type Outcome = (typeof outcomes)[number]
+
+const titles: Readonly<Record<Outcome, string>> = {
+  accepted: 'Accepted',
+  duplicates: 'Duplicates',
+  rejected: 'Rejected',
+}
+
+interface OutcomeChartsProps {
+  activity: Activity
+  releases: readonly Release[]
+  /** Events per second now, if the last step is the current one. */
+  rate: number | undefined
+  query: URLSearchParams
+}
+
+/** Accepted, duplicates and rejected by step, each with a scale of its own: three of 100,000 stay visible. */
+export function OutcomeCharts({ activity, releases, rate, query }: OutcomeChartsProps) {
+  const marks = releasesWithin(releases, activity)
+  const { servers, stepSeconds } = activity
+  return (
+    <section aria-labelledby="outcomes">
+      <h2 id="outcomes">Outcomes by {nameOfStep(stepSeconds)}</h2>
+      <div class="outcomes">
+        {outcomes.map((outcome) => (
+          <OutcomeChart
+            key={outcome}
+            outcome={outcome}
+            activity={activity}
+            marks={marks}
+            rate={outcome === 'accepted' ? rate : undefined}
+            query={query}
+          />
+        ))}
+      </div>
+      <ReleaseList releases={marks} />
+      {servers > 1 && (
+        <p class="hint">
+          Counted by {formatCount(servers)} server processes. What the others count follows every minute.
+        </p>
+      )}
+    </section>
+  )
+}
+
+interface OutcomeChartProps extends Pick<OutcomeChartsProps, 'activity' | 'rate' | 'query'> {
+  outcome: Outcome
+  marks: readonly Mark[]
+}
+
+function OutcomeChart({ outcome, activity, marks, rate, query }: OutcomeChartProps) {
+  const { steps, stepSeconds } = activity
+  const total = totalOf(activity, outcome)
+  const bars: Bar[] = steps.map((step) => ({
+    title: `${formatStepTime(step.at, stepSeconds)} · ${formatCount(step[outcome])}`,
+    value: step[outcome],
+  }))
+  const last = bars.pop()
+  if (last) bars.push(rate === undefined ? last : estimate(last, rate, stepSeconds))
+  const counts = steps.map((step) => step[outcome])
+  return (
+    <div class={`outcome ${outcome}`}>
+      <h3>
+        {titles[outcome]} <strong>{formatCount(total)}</strong>
+        {outcome === 'rejected' && total > 0 && (
+          <>
+            <span>
+              {formatShare(
+                total,
+                outcomes.reduce((sum, each) => sum + totalOf(activity, each), 0),
+              )}
+            </span>
+            <a href={formatAddress(['rejected'], keepRange(query))}>See why</a>
+          </>
+        )}
+      </h3>
+      <BarChart
+        label={describeCounts(titles[outcome], activity, counts)}
+        bars={bars}
+        marks={marks}
+        ends={endsOf(activity)}
+      />
+    </div>
+  )
+}
+
+/** The current step is not over: its bar gets the height that the rate would give it. */
+function estimate({ title, value }: Bar, rate: number, stepSeconds: number): Bar {
+  const expected = Math.max(value, Math.round(rate * stepSeconds))
+  return { title: `${title} so far, ${formatRate(rate)} per second now`, value: expected, isEstimate: true }
+}
+
+function totalOf({ steps }: Activity, outcome: Outcome): number {
+  return steps.reduce((sum, step) => sum + step[outcome], 0)
+}

@@ -1,0 +1,28 @@
+/** Whether something began or ended within a range. */
+export type Trend = 'new' | 'stopped' | undefined
+
+/** Fewer steps at the start or the end of a range say nothing. */
+const quietStepsMin = 3
+
+/**
+ * The trend of counts, oldest first. A rare thing has pauses: it counts as begun or ended after a silence that is twice as
+ * long as the longest pause between its events.
+ */
+export function trendOf(counts: readonly number[]): Trend {
+  const busy = counts.flatMap((count, index) => (count > 0 ? [index] : []))
+  const first = busy[0]
+  const last = busy.at(-1)
+  if (first === undefined || last === undefined) return undefined
+  const pauses = busy.slice(1).map((index, i) => index - (busy[i] as number) - 1)
+  const quietMin = Math.max(quietStepsMin, 2 * Math.max(0, ...pauses))
+  if (counts.length - 1 - last >= quietMin) return 'stopped'
+  return first >= quietMin ? 'new' : undefined
+}
+
+/** `4.6 %`; `< 0.1 %` for less, as a share that is not 0 must not read as none. */
+export function formatShare(part: number, whole: number): string {
+  if (part === 0 || whole === 0) return '0 %'
+  const percent = (100 * part) / whole
+  if (percent < 0.1) return '< 0.1 %'
+  return `${percent.toFixed(percent < 10 ? 1 : 0)} %`
+}

@@ -1,0 +1,96 @@
+import type { ComponentChildren } from 'preact'
+import { useState } from 'preact/hooks'
+import type { Activity } from '../../api/bodies.ts'
+import { formatCount } from '../../format.ts'
+import { Sparkline } from '../../parts/sparkline.tsx'
+import { describeCounts } from '../../parts/steps.ts'
+import { Time } from '../../parts/time.tsx'
+import { Value } from '../../parts/value.tsx'
+import { formatShare, trendOf } from './trend.ts'
+
+export type Volume = NonNullable<Activity['groups']>[number]
+
+const trendTitles = { new: 'new', stopped: 'stopped arriving' } as const
+const shownAtFirst = 15
+
+interface VolumeTableProps {
+  activity: Activity
+  /** The heading of the first column, such as `Type`. */
+  what: string
+  /** What the rest is called. */
+  rest: string
+  /** The address of what a row is about. */
+  linkTo(name: string): string
+  /** A further cell at the start of each row. */
+  choice?: ((volume: Volume) => ComponentChildren) | undefined
+}
+
+/** Events by type or build in the range, most first. */
+export function VolumeTable({ activity, what, rest, linkTo, choice }: VolumeTableProps) {
+  const [isWhole, setWhole] = useState(false)
+  const volumes = activity.groups ?? []
+  const shown = isWhole ? volumes : volumes.slice(0, shownAtFirst)
+  return (
+    <>
+      <div class="scroll">
+        <table class="volumes">
+          <thead>
+            <tr>
+              {choice && <th>Compare</th>}
+              <th>{what}</th>
+              <th>Over time</th>
+              <th class="number">Accepted</th>
+              <th class="number">Rejected</th>
+              <th>First</th>
+              <th>Last</th>
+            </tr>
+          </thead>
+          <tbody>
+            {shown.map((volume) => (
+              <VolumeRow key={volume.name ?? ''} {...{ volume, activity, what, rest, linkTo, choice }} />
+            ))}
+          </tbody>
+        </table>
+      </div>
+      {volumes.length > shown.length && (
+        <button type="button" onClick={() => setWhole(true)}>
+          Show all {formatCount(volumes.length)}
+        </button>
+      )}
+    </>
+  )
+}
+
+function VolumeRow({ volume, activity, rest, linkTo, choice }: Omit<VolumeTableProps, 'what'> & { volume: Volume }) {
+  const { name, accepted, rejected, firstAt, lastAt, counts } = volume
+  const trend = name === null ? undefined : trendOf(counts)
+  return (
+    <tr>
+      {choice && <td>{choice(volume)}</td>}
+      <td class="name">
+        {name === null ? (
+          <span class="muted">{rest}</span>
+        ) : (
+          <a href={linkTo(name)}>
+            <Value text={name} />
+          </a>
+        )}{' '}
+        {trend && <strong class={`trend ${trend}`}>{trendTitles[trend]}</strong>}
+      </td>
+      <td>
+        <Sparkline label={describeCounts('Accepted', activity, counts)} counts={counts} />
+      </td>
+      <td class="number">{formatCount(accepted)}</td>
+      <td class="number">
+        {formatCount(rejected)}{' '}
+        {rejected > 0 && <span class="muted">{formatShare(rejected, accepted + rejected)}</span>}
+      </td>
+      <td>
+        <Time at={firstAt} />
+      </td>
+      <td>
+        <Time at={lastAt} />
+      </td>
+    </tr>
+  )
+}

@@ -1,0 +1,62 @@
+import type { RejectionGroup } from '../../api/bodies.ts'
+
+export type Sample = RejectionGroup['samples'][number]
+
+/** What says where rejected events come from, by its name in the address. */
+export const origins = { build: 'buildId', type: 'type', key: 'keyId', server: 'server' } as const
+export type Origin = keyof typeof origins
+
+/** The groups with the same issue. */
+export interface Cause extends Pick<RejectionGroup, 'code' | 'path' | 'message' | 'count' | 'firstAt' | 'lastAt'> {
+  /** Rejected events in each step. */
+  counts: number[]
+  /** Most frequent first. */
+  groups: RejectionGroup[]
+}
+
+const samplesMax = 10
+
+/** The groups whose origin is that of the address. */
+export function filterGroups(groups: readonly RejectionGroup[], query: URLSearchParams): RejectionGroup[] {
+  return groups.filter((group) =>
+    Object.entries(origins).every(([name, member]) => {
+      const wanted = query.get(name)
+      return wanted === null || group[member] === wanted
+    }),
+  )
+}
+
+/** Merges groups by their issue, most frequent first. */
+export function mergeCauses(groups: readonly RejectionGroup[]): Cause[] {
+  const causes = new Map<string, Cause>()
+  for (const group of groups) {
+    const { code, path, message, count, firstAt, lastAt, counts } = group
+    const name = JSON.stringify([code, path])
+    const cause = causes.get(name)
+    if (!cause) {
+      causes.set(name, { code, path, message, count, firstAt, lastAt, counts: [...counts], groups: [group] })
+      continue
+    }
+    cause.count += count
+    // RFC 3339 in UTC compares as text
+    if (firstAt < cause.firstAt) cause.firstAt = firstAt
+    if (lastAt > cause.lastAt) Object.assign(cause, { lastAt, message })
+    for (const [index, each] of counts.entries()) cause.counts[index] = (cause.counts[index] ?? 0) + each
+    cause.groups.push(group)
+  }
+  for (const cause of causes.values()) cause.groups.sort((a, b) => b.count - a.count)
+  return [...causes.values()].sort((a, b) => b.count - a.count)
+}
+
+/** The newest samples of a cause. */
+export function samplesOf({ groups }: Cause): Sample[] {
+  return groups
+    .flatMap(({ samples }) => samples)
+    .sort((a, b) => (a.receivedAt < b.receivedAt ? 1 : -1))
+    .slice(0, samplesMax)
+}
+
+/** One line of JSON for each group. */
+export function toNdjson(groups: readonly RejectionGroup[]): string {
+  return groups.map((group) => `${JSON.stringify(group)}\n`).join('')
+}

@@ -1,0 +1,234 @@
+import type { Page } from 'puppeteer-core'
+import t from 'tap'
+import { checkAccessibility, openBrowser, waitForText } from '../browser.ts'
+import { projectId, startConsole } from '../served-console.ts'
+
+const browserTest = openBrowser(t)
+
+type Project = Awaited<ReturnType<typeof startConsole>>['project']
+
+let count = 0
+/** New events of one build, and as many as asked for of which one thing is wrong. */
+function send(project: Project, accepted: number, rejected = 0) {
+  const event = (index: number) => ({
+    projectId,
+    eventId: `e-${count++}`,
+    buildId: '2026.11.20',
+    type: index < accepted ? 'round.start' : 7,
+  })
+  const events = Array.from({ length: accepted + rejected }, (_, index) => event(index))
+  return project.submitBatch(Buffer.from(JSON.stringify({ events })))
+}
+
+const figure = (page: Page, name: string) =>
+  page.$$eval(
+    '.figures > div',
+    (figures, name) => figures.find((each) => each.firstChild?.textContent === name)?.lastChild?.textContent,
+    name,
+  )
+
+/** Waits until the figure `Events stored` has this value. */
+const waitForEvents = (page: Page, events: number) =>
+  page.waitForFunction(
+    (text) => document.querySelector('.figures')?.textContent?.includes(text),
+    {},
+    `Events stored${events}`,
+  )
+
+browserTest('what was received by minute, type and build, and whether the server is ready', async (t, openPage) => {
+  const { url, key, project } = await startConsole(t)
+  await send(project, 60, 3)
+  await project.submitBatch({
+    events: [
+      { projectId, eventId: 'e-0' },
+      { projectId, eventId: 'other', buildId: 'b-2' },
+    ],
+  })
+  const { page } = await openPage({ url, key })
+  await waitForText(page, 'A batch sent now would be stored.')
+  await waitForEvents(page, 61)
+  t.match(await figure(page, 'Events per second'), /^[\d.]+ over the last minute$/)
+  t.match(await figure(page, 'Last event'), /^\d\d:\d\d:\d\d \d+ s ago$/)
+  await page.waitForSelector('.outcome')
+  t.equal(await page.$eval('.outcome.duplicates strong', (element) => element.textContent), '1')
+  t.match(await page.$eval('.outcome.rejected a', (link) => link.getAttribute('href')), /rejected$/)
+  t.match(
+    await page.$eval('.outcome.rejected .chart', (chart) => chart.ariaLabel),
+    /Rejected by minute: most at \d\d:\d\d, 3\./,
+  )
+  for (const [outcome, count] of Object.entries({ duplicates: 1, rejected: 3 })) {
+    const bars = await page.$$eval(`.${outcome} .bars > span`, (bars) =>
+      bars.map((bar) => ({ title: bar.title, share: bar.style.getPropertyValue('--share') })),
+    )
+    t.ok([60, 61].includes(bars.length), 'an hour, and the minute that begins it')
+    const tallest = bars.filter(({ share }) => share === '100%').map(({ title }) => title.replace(/^\d\d:\d\d · /, ''))
+    t.strictSame(tallest, [`${count}`], 'only the bar of the current minute is drawn')
+  }
+  t.match(
+    await page.$eval('.accepted .estimate', (bar) => (bar as HTMLElement).title),
+    /61 so far, [\d.]+ per second now$/,
+  )
+  t.equal((await page.$$('.accepted .bars > i')).length, 2, 'both builds are new')
+
+  t.match(await rowsOf(page, '#by-type'), [/^round\.start new60/, /^Without a type.*1/])
+  t.match(
+    await page.$eval('[aria-labelledby=by-type] a', (link) => link.getAttribute('href')),
+    /live\?type=round\.start$/,
+  )
+  t.match(await rowsOf(page, '#by-build'), [/^2026\.11\.20 new603 4\.8 %/, /^b-2 new10/])
+  await page.locator('::-p-aria(Compare 2026.11.20[role="checkbox"])').click()
+  await page.locator('::-p-aria(Compare b-2[role="checkbox"])').click()
+  await page.waitForFunction(() => document.querySelectorAll('.comparison li').length === 1)
+  t.match(await page.$$eval('.comparison section', (all) => all.map(({ textContent }) => textContent)), [
+    /^2026\.11\.20Accepted60Rejected3 4\.8 %3 invalid_type \/type$/,
+    /^b-2Accepted1Rejected0 0 %$/,
+  ])
+  await page.setViewport({ width: 1280, height: 1400 })
+  await checkAccessibility(page, 'now')
+  await page.setViewport({ width: 380, height: 800 })
+  await page.waitForFunction(() => document.documentElement.scrollWidth === 380)
+  await page.reload()
+  await page.waitForFunction(() => document.querySelectorAll('.comparison li').length === 1)
+  await send(project, 1)
+  await waitForEvents(page, 62)
+})
+
+const rowsOf = (page: Page, heading: string) =>
+  page.$$eval(`[aria-labelledby=${heading.slice(1)}] tbody tr`, (rows) =>
+    rows.map((row) =>
+      [...row.cells]
+        .map(({ textContent }) => textContent)
+        .join('')
+        .trim(),
+    ),
+  )
+
+browserTest('a project without events says so, until the first one', async (t, openPage) => {
+  const { url, key, project } = await startConsole(t)
+  const { page } = await openPage({ url: `${url}#/now`, key })
+  await waitForText(page, 'No event is stored in this project yet.')
+  t.equal(await page.$eval('main .notice a', (link) => link.getAttribute('href')), '#/p/game-1/try')
+  t.equal(await page.$('.figures'), null)
+  await checkAccessibility(page)
+  await send(project, 1)
+  await waitForEvents(page, 1)
+})
+
+browserTest('a server that is not ready says why, once', async (t, openPage) => {
+  const { url, key, project, ingest } = await startConsole(t)
+  await send(project, 1)
+  const { page } = await openPage({ url, key, colorScheme: 'dark', allow: [/status of 503/] })
+  await waitForEvents(page, 1)
+  await ingest.close()
+  await waitForText(page, 'Not ready: Store closed')
+  await waitForText(page, 'start it again')
+  await waitForText(page, 'not known now')
+  t.equal((await page.$$('[role=alert]')).length, 1)
+  t.equal(await figure(page, 'Events stored'), '1', 'what was loaded stays')
+  await checkAccessibility(page)
+})
+
+const problem = (status: number, body: object) => ({
+  status,
+  contentType: 'application/problem+json',
+  // longer than the test
+  headers: { 'Retry-After': '3600' },
+  body: JSON.stringify(body),
+})
+
+for (const [name, failure] of [
+  ['not ready', problem(503, { code: 'disk-full', title: 'Disk full' })],
+  ['gone', problem(502, {})],
+] as const) {
+  browserTest(`a server that was ${name} is asked for everything as soon as it is back`, async (t, openPage) => {
+    const { url, key, project } = await startConsole(t)
+    await send(project, 1)
+    const { page } = await openPage({ url, key, allow: [/status of 50[23]/] })
+    await waitForEvents(page, 1)
+    const failing = new Set(['/readyz', '/v1/stats'])
+    await page.setRequestInterception(true)
+    page.on('request', (request) => {
+      const isFailing = failing.has(new URL(request.url()).pathname)
+      return isFailing ? request.respond(failure) : request.continue()
+    })
+    await page.waitForResponse((response) => response.url().endsWith('/v1/stats') && response.status() >= 500)
+    await page.waitForFunction(() => !document.querySelector('.ready'))
+    await send(project, 1)
+    failing.clear()
+    await waitForEvents(page, 2)
+  })
+}
+
+const exact = '{"projectId":"game-1", "eventId":"spaced","type":7,"x":1.50}'
+
+const batchOf = (...events: object[]) =>
+  Buffer.from(JSON.stringify({ events: events.map((event) => ({ projectId, ...event })) }))
+
+browserTest('rejected events by cause: who sent them, since when, and what', async (t, openPage) => {
+  const { url, key, project } = await startConsole(t, { rejected: { keepEvents: true } })
+  await project.submitBatch(
+    batchOf(
+      { eventId: 'a', playerId: { id: 1 } },
+      { eventId: 'b', playerId: [], buildId: 'b-1' },
+      { eventId: 'b2', playerId: true },
+      { eventId: 'b3', playerId: true },
+      { eventId: 'c', type: 5, playerId: true },
+      { type: 'round.start' },
+      { eventId: 'ok' },
+    ),
+  )
+  await project.submitBatch(Buffer.from(`{"events":[${exact}]}`))
+  const { page } = await openPage({ url: `${url}#/rejected`, key })
+  await page.waitForSelector('.causes > li')
+  const texts = (selector: string) => page.$$eval(selector, (all) => all.map(({ textContent }) => textContent ?? ''))
+  const waitForCauses = (count: number) =>
+    page.waitForFunction((count) => document.querySelectorAll('.causes > li').length === count, {}, count)
+
+  t.match(await texts('.causes summary'), [
+    /^4invalid_type \/playerId.*2 builds, 1 type, 1 key, 1 server/,
+    /^2invalid_type \/type/,
+    /^1required \/eventId/,
+  ])
+  await checkAccessibility(page, 'rejected')
+
+  // with the keyboard
+  await page.focus('.causes > li:nth-child(2) summary')
+  await page.keyboard.press('Enter')
+  await page.waitForSelector('.samples')
+  t.match(await page.evaluate(() => location.hash), /rejected\?code=invalid_type&path=%2Ftype$/)
+  await page.locator('::-p-aria(Show the event)').click()
+  await page.waitForSelector('.samples [aria-label="Exact bytes"]')
+  t.same(await texts('.samples [aria-label="Exact bytes"] pre'), [exact])
+  t.match(await texts('.samples .json'), [/^\{\n {2}"projectId": "game-1",[\s\S]*"x": 1.50\n\}$/])
+  await checkAccessibility(page, 'rejected-open')
+  await page.setViewport({ width: 380, height: 800 })
+  await page.waitForFunction(() => document.documentElement.scrollWidth === 380)
+  await page.setViewport({ width: 1280, height: 800 })
+
+  // it stays open while others arrive
+  await project.submitBatch(batchOf({ eventId: 'd', type: {} }))
+  await page.waitForFunction(() => document.querySelector('.causes [open] .number')?.textContent === '3')
+  t.equal((await page.$$('.samples [aria-label="Exact bytes"]')).length, 1)
+
+  await page.locator('.causes > li:nth-child(1) summary').click()
+  await page.locator('.causes tbody tr:nth-child(2) a').click()
+  await waitForCauses(1)
+  t.match(await texts('.causes summary'), [/^1invalid_type \/playerId/])
+  await page.locator('[title="Remove this filter"]').click()
+  await waitForCauses(3)
+  await page.goto(`${url}${(await page.evaluate(() => location.hash)).replace(/\?.*/, '')}?code=too_deep&path=`)
+  await waitForText(page, 'No event was rejected for this cause')
+  await page.locator('::-p-aria(Show all causes)').click()
+  await page.waitForFunction(() => !document.body.textContent?.includes('No event was rejected for this cause'))
+})
+
+browserTest('nothing rejected is good news', async (t, openPage) => {
+  const { url, key, project } = await startConsole(t)
+  const { page } = await openPage({ url: `${url}#/rejected`, key, colorScheme: 'dark' })
+  await waitForText(page, 'Nothing was rejected in this time.')
+  await checkAccessibility(page)
+  await project.submitBatch(batchOf({ eventId: 'a', type: 5 }))
+  await page.waitForSelector('.causes > li')
+  await page.locator('.causes summary').click()
+  await waitForText(page, '--keep-rejected')
+})
