@@ -49,6 +49,7 @@ browserTest('events appear as they are stored, newest first, and open with their
   await waitForContent(page, '.state', 'Following')
   t.strictSame((await rowIds(page)).slice(0, 3), ['exact', 'e-99', 'e-98'])
   t.ok((await rowIds(page)).length < 60, 'only visible rows are rendered')
+  await waitForText(page, '301 events here, all that are stored were searched.')
   await page.click('[role=option]')
   await page.waitForSelector('.opened-event')
   t.equal(await page.$eval('section[aria-label="Exact bytes"] pre', ({ textContent }) => textContent), exact)

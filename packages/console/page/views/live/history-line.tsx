@@ -13,8 +13,8 @@ export interface HistoryLineProps {
 /** How many events are here, how far back the server was searched for them, and a text to look for in them. */
 export function HistoryLine({ following, text, shownCount }: HistoryLineProps) {
   const { held, history, isSearching, searchFurther } = following
-  if (!history) return null
-  const canSearch = !isSearching && !held.isFull && !history.isComplete()
+  if (!history && held.events.length === 0) return null
+  const canSearch = history && !isSearching && !held.isFull && !history.isComplete()
   return (
     <div class="history-line controls">
       <p>
@@ -42,9 +42,9 @@ export function HistoryLine({ following, text, shownCount }: HistoryLineProps) {
 }
 
 function describeSearch({ held, history, isSearching }: Following) {
-  if (!history) return null
   if (held.isFull) return `the newest of them: ${formatCount(eventsHeldMax)} are kept at most.`
-  if (history.isComplete()) return 'all that are stored were searched.'
+  // without one, it began before the first event
+  if (!history || history.isComplete()) return 'all that are stored were searched.'
   return (
     <>
       {isSearching ? 'searching: back to ' : 'searched back to '}
