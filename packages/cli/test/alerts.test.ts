@@ -9,6 +9,7 @@ import { createIngest } from '@ingest/core'
 import { openLmdbStore } from '@ingest/lmdb'
 import t, { type Test } from 'tap'
 import { type AlertCase, alertCases } from './alert-cases.ts'
+import { dashboardQueries } from './dashboard-queries.ts'
 import { startServe } from './ingest-process.ts'
 import { projectId } from './served.ts'
 
@@ -94,7 +95,7 @@ function promtoolTest({ name, severity, runbookUrl }: Alert, { fact, series, at,
 }
 
 t.test(
-  'a real Prometheus: rejected events and a refused key raise their alerts',
+  'a real Prometheus: rejected events and a refused key raise their alerts, and the dashboard has data',
   { skip: whyNot('prometheus') },
   async (t) => {
     const directory = t.testdir()
@@ -113,7 +114,9 @@ t.test(
       return response.status
     }
     const event = (eventId: string) => ({ projectId, eventId })
-    t.equal(await sendBatch([event('first')]), 202)
+    t.equal(await sendBatch([{ ...event('first'), buildId: 'b-1' }]), 202)
+    const ofReader = { 'X-Project-Id': projectId, 'X-Ingestion-Key': key }
+    t.equal((await fetch(`${url}/v1/stats`, { headers: ofReader })).status, 200)
 
     const { query, states } = await startPrometheus(t, directory, new URL(admin).host)
     const accepted = `ingest_events_total{project="${projectId}",outcome="accepted"}`
@@ -133,6 +136,15 @@ t.test(
     for (const name of ['IngestDiskLow', 'IngestDiskFilling']) active.delete(name)
     t.strictSame(Object.fromEntries(active), expected)
     while ((await query('job:ingest_batch_failures:ratio_rate5m{job="ingest"}')).length === 0) await sleep(50)
+
+    // no consumer, no rate limit, no database
+    const withoutData = /ingest_(?:consumer_lag_seconds|rate_limited_requests_total|store_connections)\b/
+    for (const expression of dashboardQueries()) {
+      const values = expression.replaceAll('$job', 'ingest').replaceAll(/\$(?:instance|project)/g, '.+')
+      const value = values.replaceAll('$__rate_interval', '5m')
+      if (withoutData.test(value)) t.strictSame(await query(value), [], value)
+      else while ((await query(value)).length === 0) await sleep(50)
+    }
   },
 )
 
@@ -171,7 +183,8 @@ async function startPrometheus(t: Test, directory: string, target: string) {
   if (address === undefined) throw new Error(`prometheus ended: ${lines.join('\n')}`)
 
   async function get(path: string) {
-    const { data } = (await (await fetch(`http://${address}/api/v1/${path}`)).json()) as { data: never }
+    const { data, error } = (await (await fetch(`http://${address}/api/v1/${path}`)).json()) as Record<string, unknown>
+    if (error !== undefined) throw new Error(`${path}: ${error}`)
     return data
   }
   return {

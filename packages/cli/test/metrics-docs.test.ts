@@ -1,6 +1,7 @@
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
+import { dashboardQueries, variableQueries } from './dashboard-queries.ts'
 import { type ScrapedMetric, scrapeBusyServer } from './scraped-metrics.ts'
 
 const docs = join(import.meta.dirname, '../../../../docs')
@@ -94,16 +95,10 @@ t.test('the dashboard and the rules use metrics and labels that exist', async (t
   t.strictSame(unknownIn('job:ingest_nope:rate5m > 1', known), ['job:ingest_nope:rate5m'])
 
   const alerts = Array.from(textOf('alerts.yml').matchAll(/- alert: .*\n +expr: (.+)$/gm), ([, expr = '']) => expr)
-  const queries = dashboardQueries()
-  t.ok(queries.length > 30 && alerts.length > 15 && rules.length > 7)
+  const queries = [...dashboardQueries(), ...variableQueries()]
+  t.ok(queries.length > 40 && alerts.length > 15 && rules.length > 7)
   t.strictSame(
     [...queries, ...alerts, ...rules.map(({ expr }) => expr)].flatMap((query) => unknownIn(query, known)),
     [],
   )
 })
-
-/** The queries of the panels, the variables and the annotations. */
-function dashboardQueries(): string[] {
-  const text = textOf('grafana/ingest.json')
-  return Array.from(text.matchAll(/"(?:expr|definition)": ("(?:[^"\\]|\\.)*")/g), ([, json = '']) => JSON.parse(json))
-}
