@@ -78,9 +78,23 @@ ${exitCodeHelp}`
 /** Copies the settings of the parent: commands that are created separately do not inherit them. */
 function adopt(command: Command, parent: Command): Command {
   command.copyInheritedSettings(parent).exitOverride()
+  reportUnknownOptionsFirst(command)
   if (command.commands.length > 0) command.helpCommand(true)
   for (const child of command.commands) adopt(child, command)
   return command
+}
+
+/** Commander reports a missing option before an unknown one, which may be the missing one misspelt. */
+function reportUnknownOptionsFirst(command: Command): void {
+  const report = command.error.bind(command)
+  command.error = (message, options) => {
+    const isMissing = options?.code === 'commander.missingMandatoryOptionValue'
+    // without its value, which may be secret
+    const unknown = command.args.find((each) => /^--?\w/.test(each))?.replace(/=.*/s, '')
+    if (!isMissing || unknown === undefined) return report(message, options)
+    // the types of commander lack it; it adds a similar option
+    return (command as Command & { unknownOption(flag: string): never }).unknownOption(unknown)
+  }
 }
 
 /** The usage line: arguments, required options, then `[options]`. */

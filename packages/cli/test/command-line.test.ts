@@ -272,6 +272,7 @@ const wrong: [pattern: RegExp, ...lines: string[]][] = [
   [/unknown command 'xyzzy': `ingest --help` lists/, 'xyzzy'],
   [/unknown option '--verbose'/, '--verbose', 'serve --store data --verbose', `keys list ${store} --verbose`],
   [/unknown option '--liste' \(Did you mean --listen\?\)/, 'serve --store data --liste 0'],
+  [/unknown option '--stroe' \(Did you mean --store\?\)/, 'serve --stroe data', 'keys list --project p --stroe=data'],
   [/too many arguments/, 'serve --store data extra'],
   [/--store <store>' argument missing/, 'serve --store'],
   [
