@@ -1,5 +1,3 @@
-import type { QueryChanges } from './address.ts'
-
 const minute = 60_000
 const hour = 60 * minute
 const day = 24 * hour
@@ -58,7 +56,7 @@ function parseTime(text: string | null): number {
 }
 
 /** The members of the query that hold a choice: the inverse of `parseRange`. */
-export function formatRange(choice: RangeChoice): QueryChanges {
+export function formatRange(choice: RangeChoice): Record<'range' | 'from' | 'to', string | undefined> {
   if (typeof choice === 'string') return { range: choice, from: undefined, to: undefined }
   return { range: undefined, from: formatUtc(choice.from), to: formatUtc(choice.to) }
 }

@@ -42,7 +42,7 @@ export function EventDetail({ line, filter }: { line: EventLine; filter?: EventF
           </div>
         )}
       </dl>
-      {text !== undefined && <EventMembers text={text} filter={filter} />}
+      {text !== undefined && <EventMembers text={text} receivedAt={receivedAt} filter={filter} />}
       {text !== undefined && <EventText text={text} />}
       {erased !== undefined && (
         <p class="notice">

@@ -1,17 +1,48 @@
 import { formatAddress } from '../address.ts'
 import { type EventFilter, filterMembers, filterNames, filterValue } from '../event-filter.ts'
+import { formatRange } from '../range.ts'
 import './event-members.css'
 import { Value } from './value.tsx'
 
+export interface EventMembersProps {
+  text: string
+  receivedAt: number
+  /** To which the links add a member. */
+  filter?: EventFilter | undefined
+}
+
 /** The members of an event that the server filters by: each is a link to the events with its value. */
-export function EventMembers({ text, filter = {} }: { text: string; filter?: EventFilter | undefined }) {
+export function EventMembers({ text, receivedAt, filter = {} }: EventMembersProps) {
   const event = JSON.parse(text) as Record<string, unknown>
   return (
     <dl class="event-members" aria-label="Members to filter by">
       {filterNames.map((name) => (
         <Member key={name} name={name} value={event[filterMembers[name]]} filter={filter} />
       ))}
+      <PlayLinks event={event} receivedAt={receivedAt} />
     </dl>
+  )
+}
+
+const playedMs = 3_600_000
+
+/** What the session and the player did in the hour before and after. */
+function PlayLinks({ event, receivedAt }: { event: Record<string, unknown>; receivedAt: number }) {
+  const around = formatRange({ from: receivedAt - playedMs, to: receivedAt + playedMs })
+  const links = (['session', 'player'] as const).flatMap((name) => {
+    const value = filterValue(event[filterMembers[name]])
+    return value === undefined ? [] : [{ name, href: formatAddress(['playback'], { [name]: value, ...around }) }]
+  })
+  if (links.length === 0) return null
+  return (
+    <div>
+      <dt>Playback</dt>
+      {links.map(({ name, href }) => (
+        <dd key={name}>
+          <a href={href}>Play this {name}</a>
+        </dd>
+      ))}
+    </div>
   )
 }
 

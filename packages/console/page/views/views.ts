@@ -10,6 +10,7 @@ export const views: Readonly<Record<string, { title: string; load(): Promise<Vie
   rejected: { title: 'Rejected', load: async () => (await import('./rejected.tsx')).RejectedView },
   maps: { title: 'Builds and maps', load: async () => (await import('./maps.tsx')).MapsView },
   where: { title: 'Where it happens', load: async () => (await import('./where.tsx')).WhereView },
+  playback: { title: 'Playback', load: async () => (await import('./playback.tsx')).PlaybackView },
   find: { title: 'Find', load: async () => (await import('./find.tsx')).FindView },
   try: { title: 'Try it', load: async () => (await import('./try.tsx')).TryView },
 }

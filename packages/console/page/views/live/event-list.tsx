@@ -1,5 +1,5 @@
 import type { RefObject } from 'preact'
-import { useLayoutEffect, useMemo, useRef } from 'preact/hooks'
+import { useEffect, useLayoutEffect, useMemo, useRef } from 'preact/hooks'
 import { formatTimeMs } from '../../format.ts'
 import { summarizeMembers } from '../../json-text.ts'
 import { useScroll } from '../../parts/use-scroll.ts'
@@ -14,20 +14,33 @@ const summaryCharsMax = 300
 /** Members that are shown elsewhere in the row, or are the same in all rows. */
 const shownMembers = new Set(['projectId', 'eventId', 'type', 'buildId', 'timestamp'])
 
-export interface EventListProps {
-  /** Newest first. */
-  events: readonly HeldEvent[]
+/** An event of the list; what it lacks is empty. */
+export type ListedEvent = Omit<HeldEvent, 'isAfterGap'> & { isAfterGap?: boolean }
+
+export interface EventListProps<Event extends ListedEvent> {
+  /** Newest first, unless a playback is shown. */
+  events: readonly Event[]
+  playback?: {
+    /** In place of the time when each event was received. */
+    times: readonly string[]
+    /** The row that is kept visible; -1 for none. */
+    current: number
+  }
   /** The cursor of the opened event. */
   opened: string | undefined
-  onOpen(event: HeldEvent): void
+  onOpen(event: Event): void
 }
 
 /** A list of which only the visible rows are rendered. It stays where it is scrolled to while events come in above. */
-export function EventList({ events, opened, onOpen }: EventListProps) {
+export function EventList<Event extends ListedEvent>({ events, playback, opened, onOpen }: EventListProps<Event>) {
   const list = useRef<HTMLDivElement>(null)
   const { scrollTop, height, update } = useScroll(list)
   const openedRow = opened === undefined ? -1 : events.findIndex(({ cursor }) => cursor === opened)
   useAnchor(list, events, update)
+  const current = playback?.current ?? -1
+  useEffect(() => {
+    if (current >= 0 && list.current) list.current.scrollTop = scrollToRow({ scrollTop, height, rowHeight }, current)
+  }, [current, height])
   const { first, end } = visibleRows({ scrollTop, height, rowHeight }, events.length)
 
   function move(key: string): boolean {
@@ -46,9 +59,9 @@ export function EventList({ events, opened, onOpen }: EventListProps) {
   }
 
   return (
-    <div class="event-list">
-      <Head />
-      {scrollTop > 0 && (
+    <div class={playback ? 'event-list played' : 'event-list'}>
+      <Head isPlayback={playback !== undefined} />
+      {scrollTop > 0 && !playback && (
         <button type="button" class="newer" onClick={() => list.current?.scrollTo({ top: 0 })}>
           ↑ Newest
         </button>
@@ -58,7 +71,7 @@ export function EventList({ events, opened, onOpen }: EventListProps) {
         class="rows"
         id="events"
         role="listbox"
-        aria-label="Events, newest first"
+        aria-label={playback ? 'Events in order' : 'Events, newest first'}
         tabIndex={0}
         aria-activedescendant={openedRow >= first && openedRow < end ? idOf(opened) : undefined}
         // a mouse button opens when it is pressed: the row may move on before it is released
@@ -78,6 +91,8 @@ export function EventList({ events, opened, onOpen }: EventListProps) {
               row={first + index}
               count={events.length}
               isOpened={first + index === openedRow}
+              isCurrent={first + index === current}
+              time={playback?.times[first + index]}
             />
           ))}
         </div>
@@ -86,12 +101,16 @@ export function EventList({ events, opened, onOpen }: EventListProps) {
   )
 }
 
-function Head() {
+function Head({ isPlayback }: { isPlayback: boolean }) {
   return (
     <div class="event-row head" aria-hidden="true">
-      <span title={`Time zone: ${timeZone()}`}>
-        Received <span class="zone">({timeZone()})</span>
-      </span>
+      {isPlayback ? (
+        <span>Time + pause</span>
+      ) : (
+        <span title={`Time zone: ${timeZone()}`}>
+          Received <span class="zone">({timeZone()})</span>
+        </span>
+      )}
       <span>Type</span>
       <span class="build">Build</span>
       <span class="id">Event id</span>
@@ -101,7 +120,7 @@ function Head() {
 }
 
 /** Keeps the scroll position when events are added above, but not at the top. */
-function useAnchor(list: RefObject<HTMLElement | null>, events: readonly HeldEvent[], update: () => void): void {
+function useAnchor(list: RefObject<HTMLElement | null>, events: readonly ListedEvent[], update: () => void): void {
   const newest = useRef<string | undefined>(undefined)
   useLayoutEffect(() => {
     const { current } = list
@@ -122,11 +141,16 @@ function EventRow({
   row,
   count,
   isOpened,
+  isCurrent,
+  time,
 }: {
-  event: HeldEvent
+  event: ListedEvent
   row: number
   count: number
   isOpened: boolean
+  isCurrent: boolean
+  /** Default: when it was received. */
+  time: string | undefined
 }) {
   const { receivedAt, type, buildId, eventId, text } = event
   const summary = useMemo(() => summarizeMembers(text, shownMembers, summaryCharsMax), [text])
@@ -137,13 +161,14 @@ function EventRow({
       role="option"
       tabIndex={-1}
       aria-selected={isOpened}
+      aria-current={isCurrent ? 'step' : undefined}
       aria-posinset={row + 1}
       aria-setsize={count}
       style={{ top: `${row * rowHeight}px` }}
       title={event.isAfterGap ? 'Events before this one were left out.' : undefined}
       data-cursor={event.cursor}
     >
-      <span class="time">{formatTimeMs(receivedAt)}</span>
+      <span class="time">{time ?? formatTimeMs(receivedAt)}</span>
       <span class="type">
         <Value text={type || '–'} />
       </span>

@@ -5,12 +5,19 @@ import { Value } from '../../parts/value.tsx'
 import { visibleText } from '../../visible-text.ts'
 import type { SeenValues } from './held-events.ts'
 
+export interface FiltersProps {
+  filter: EventFilter
+  seen: SeenValues
+  /** The member that is offered first. */
+  first?: FilterName
+}
+
 /** Chooses what the server selects. The choices are in the address. */
-export function Filters({ filter, seen }: { filter: EventFilter; seen: SeenValues }) {
+export function Filters({ filter, seen, first = 'type' }: FiltersProps) {
   const chosen = filterNames.filter((name) => filter[name] !== undefined)
   return (
     <div class="live-filters">
-      <FilterForm seen={seen} />
+      <FilterForm seen={seen} first={first} />
       {chosen.length > 0 && (
         <ul class="chips" aria-label="Filters">
           {chosen.map((name) => (
@@ -47,8 +54,8 @@ function changeFilter(changes: EventFilter | Record<string, undefined>): void {
   replaceQuery({ ...changes, event: undefined, cursor: undefined })
 }
 
-function FilterForm({ seen }: { seen: SeenValues }) {
-  const [name, setName] = useState<FilterName>('type')
+function FilterForm({ seen, first }: { seen: SeenValues; first: FilterName }) {
+  const [name, setName] = useState(first)
   const [value, setValue] = useState('')
   function submit(event: SubmitEvent): void {
     event.preventDefault()

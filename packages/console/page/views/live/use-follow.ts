@@ -147,7 +147,8 @@ function toHeldEvents(lines: EventLine[], seen: SeenValues, isAfterGap: boolean)
   return lines.map((line, i) => toHeldEvent(line, seen, isAfterGap && i === 0))
 }
 
-async function readEvents(api: Api, query: Query, signal: AbortSignal): Promise<EventLine[]> {
+/** One response of `GET /v1/events`, also one that waits for events. */
+export async function readEvents(api: Api, query: Query, signal: AbortSignal): Promise<EventLine[]> {
   const timeoutMs = (waitSeconds + 15) * 1000
   return api.body('v1/events', parseEventLines, { query, signal, timeoutMs })
 }

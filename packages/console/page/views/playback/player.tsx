@@ -1,0 +1,98 @@
+import { useEffect, useRef } from 'preact/hooks'
+import { formatTimeMs } from '../../format.ts'
+import { Time } from '../../parts/time.tsx'
+
+/** How many seconds of the game pass in one of the playback. */
+export const speeds = [1, 2, 5, 10, 30, 60, 300, 1_800] as const
+/** A playback of the whole at the first speed takes at most this long. */
+const wholeMs = 60_000
+
+/** The slowest speed at which the whole takes no longer than a minute. */
+export function speedFor(durationMs: number): number {
+  return speeds.find((speed) => durationMs / speed <= wholeMs) ?? speeds[speeds.length - 1] ?? 1
+}
+
+/** A person asked the system for less motion: the playback then goes from event to event, once a second. */
+export const prefersReducedMotion = () => matchMedia('(prefers-reduced-motion: reduce)').matches
+
+const reducedStepMs = 1_000
+
+/** Calls back with the milliseconds that passed, for each frame while it runs. */
+export function useClock(isRunning: boolean, onTick: (ms: number) => void): void {
+  const latest = useRef(onTick)
+  latest.current = onTick
+  useEffect(() => {
+    if (!isRunning) return
+    const schedule = prefersReducedMotion()
+      ? (run: () => void) => setTimeout(run, reducedStepMs)
+      : (run: () => void) => requestAnimationFrame(run)
+    let isOver = false
+    let last = performance.now()
+    function tick(): void {
+      if (isOver) return
+      const now = performance.now()
+      latest.current(now - last)
+      last = now
+      schedule(tick)
+    }
+    schedule(tick)
+    return () => {
+      isOver = true
+    }
+  }, [isRunning])
+}
+
+export interface PlayerProps {
+  from: number
+  to: number
+  at: number
+  isPlaying: boolean
+  speed: number
+  onPlay(isPlaying: boolean): void
+  onSpeed(speed: number): void
+  onMove(at: number): void
+  /** To the event before or after. */
+  onStep(direction: -1 | 1): void
+}
+
+/** Buttons, the speed and the time of a playback. */
+export function Player({ from, to, at, isPlaying, speed, onPlay, onSpeed, onMove, onStep }: PlayerProps) {
+  return (
+    <fieldset class="player">
+      <legend class="muted">Time</legend>
+      <div class="line">
+        <button type="button" class="primary" onClick={() => onPlay(!isPlaying)}>
+          {isPlaying ? 'Pause' : 'Play'}
+        </button>
+        <button type="button" aria-label="Event before" title="Event before" onClick={() => onStep(-1)}>
+          ‹
+        </button>
+        <button type="button" aria-label="Next event" title="Next event" onClick={() => onStep(1)}>
+          ›
+        </button>
+        <label class="line">
+          Speed
+          <select value={speed} onChange={({ currentTarget }) => onSpeed(Number(currentTarget.value))}>
+            {speeds.map((speed) => (
+              <option key={speed} value={speed}>
+                {speed} ×
+              </option>
+            ))}
+          </select>
+        </label>
+        <Time at={at} format={formatTimeMs} />
+      </div>
+      <input
+        type="range"
+        aria-label="Time"
+        aria-valuetext={formatTimeMs(at)}
+        min={from}
+        max={to}
+        step={Math.max(1, Math.floor((to - from) / 200))}
+        value={at}
+        disabled={to === from}
+        onInput={({ currentTarget }) => onMove(Number(currentTarget.value))}
+      />
+    </fieldset>
+  )
+}

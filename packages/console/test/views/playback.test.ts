@@ -1,0 +1,184 @@
+import t from 'tap'
+import type { Query } from '../../page/api/api.ts'
+import { parseEventLine } from '../../page/api/event-lines.ts'
+import { boxOfPath, mostFrequent, type PathPoint, pathOf, pointAt } from '../../page/views/playback/path.ts'
+import { createPlayReader, eventsMax } from '../../page/views/playback/play-reader.ts'
+import { checkAccessibility, openBrowser, waitForText } from '../browser.ts'
+import { projectId, startConsole } from '../served-console.ts'
+import { town } from './town.ts'
+
+const browserTest = openBrowser(t)
+const { signal } = new AbortController()
+
+/** Reads events of a list of lines as a server with an index by time would. */
+function openReader(lines: readonly { receivedAt: number; event: object }[], range: { from: number; to: number }) {
+  const queries: Query[] = []
+  const reader = createPlayReader(range, async (query) => {
+    queries.push(query)
+    const { from, to, after = '-1', limit } = query
+    return lines
+      .map((line, i) => parseEventLine(JSON.stringify({ cursor: `${i}`, ...line })))
+      .filter(({ receivedAt, cursor }) => receivedAt >= Number(from) && receivedAt < Number(to) && +cursor > +after)
+      .slice(0, Number(limit))
+  })
+  const read = async () => {
+    while ((await reader.step(signal)) === 0);
+    return reader
+  }
+  return { read, queries }
+}
+
+t.test('the events of a range are read in slices, and put into the order of their timestamps', async (t) => {
+  const lines = [
+    { receivedAt: 999, event: { eventId: 'before' } },
+    { receivedAt: 1_000, event: { eventId: 'b', timestamp: 500 } },
+    { receivedAt: 1_000, event: { eventId: 'a', timestamp: new Date(400).toISOString() } },
+    { receivedAt: 1_900, event: { eventId: 'c', position: { x: 1, z: 2 } } },
+    { receivedAt: 2_000, event: { eventId: 'after' } },
+  ]
+  const { read, queries } = openReader(lines, { from: 1_000, to: 2_000 })
+  const reader = await read()
+  const times = reader.events().map(({ eventId, at, hasTimestamp }) => [eventId, at, hasTimestamp])
+  t.strictSame(times, [
+    ['a', 400, true],
+    ['b', 500, true],
+    ['c', 1_900, false],
+  ])
+  t.equal(reader.share(), 1)
+  t.notOk(reader.isCut())
+  t.strictSame(
+    [queries[0]?.from, queries.at(-1)?.to, new Set(queries.map(({ from }) => from)).size],
+    [1_000, 2_000, 20],
+  )
+})
+
+t.test('of more events than are held, the first are read', async (t) => {
+  const lines = Array.from({ length: eventsMax + 10 }, (_, i) => ({ receivedAt: i, event: { eventId: `e${i}` } }))
+  const reader = await openReader(lines, { from: 0, to: 100_000 }).read()
+  t.equal(reader.events().length, eventsMax)
+  t.ok(reader.isCut())
+  t.ok(reader.share() < 1)
+})
+
+t.test('a way leads through the events of a place that have coordinates, by session', async (t) => {
+  const event = (at: number, sessionId: string, members: object) => ({
+    receivedAt: at,
+    event: { eventId: `e${at}`, sessionId, placeId: 'town', ...members },
+  })
+  const lines = [
+    event(0, 's1', { x: 0, z: 0 }),
+    event(10, 's1', { x: 10, z: 20 }),
+    event(20, 's1', {}),
+    event(30, 's1', { x: 5, z: 5, placeId: 'lobby' }),
+    event(40, 's2', { x: 100, z: 100 }),
+  ]
+  const reader = await openReader(lines, { from: 0, to: 50 }).read()
+  const pair = { across: '/x', down: '/z', count: 4 }
+  const path = pathOf(reader.events(), reader.columns, { pair, placeId: 'town' })
+  t.strictSame(
+    path.map(({ x, y, isStart }) => [x, y, isStart]),
+    [
+      [0, 0, true],
+      [10, 20, false],
+      [100, 100, true],
+    ],
+  )
+  t.strictSame(boxOfPath(path), { left: 0, top: 0, right: 100, bottom: 100 })
+  const at = (time: number) => {
+    const point = pointAt(path as PathPoint[], time)
+    return point && [point.x, point.y]
+  }
+  t.equal(at(-1), undefined)
+  t.strictSame(at(5), [5, 10])
+  t.strictSame(at(25), [10, 20], 'it waits at the end of a session')
+  t.strictSame(at(99), [100, 100])
+  t.equal(mostFrequent(['', '', 'a', 'b', 'b']), 'b')
+})
+
+const start = Date.now() - 600_000
+
+/** What one player did in a minute and a half, the events of a walk through the town. */
+const walk = Array.from({ length: 40 }, (_, i) => ({
+  projectId,
+  eventId: `walk-${i}`,
+  type: i % 9 === 8 ? 'shot.fired' : 'player.move',
+  buildId: '2026.11.20',
+  placeId: 'town',
+  sessionId: 's-1',
+  playerId: 7,
+  timestamp: start + i * 2_000 + (i > 20 ? 10_000 : 0),
+  position: { x: -300 + i * 16, y: 3, z: Math.round(150 * Math.sin(i / 6)) },
+}))
+
+browserTest('a session is played over its map, from the link of an event', async (t, openPage) => {
+  const { url, key, project } = await startConsole(t)
+  await project.publishMap({ placeId: 'town', buildId: '2026.11.20', map: town })
+  await project.submitBatch({ events: walk })
+  await project.submitBatch({ events: [{ projectId, eventId: 'other', playerId: 8, position: { x: 0, z: 0 } }] })
+  const { page } = await openPage({ url: `${url}#/find?id=walk-3`, key })
+  await page.locator('::-p-text(Play this session)').click()
+  await waitForText(page, '40 events. Their times are their timestamps.')
+  await waitForText(page, 'Under the events:')
+  const rows = () =>
+    page.$$eval('[role=option]', (rows) =>
+      rows.slice(0, 3).map((row) => [row.querySelector('.time')?.textContent, row.querySelector('.id')?.textContent]),
+    )
+  t.strictSame(await rows(), [
+    ['0:00.000 ', 'walk-0'],
+    ['0:02.000 +2.0 s', 'walk-1'],
+    ['0:04.000 +2.0 s', 'walk-2'],
+  ])
+  const isAt = (row: number) => page.waitForSelector(`[role=option][aria-current][aria-posinset="${row + 1}"]`)
+  await isAt(0)
+  await page.locator('::-p-aria(Next event)').click()
+  await isAt(1)
+  await page.focus('.player input[type=range]')
+  await page.keyboard.press('End')
+  await isAt(39)
+  await page.keyboard.press('Home')
+  await isAt(0)
+  await page.locator('::-p-aria(Play[role="button"])').click()
+  await page.waitForFunction(() => document.querySelector('.player button')?.textContent === 'Pause')
+  // with less motion it goes from event to event, to the last one
+  await isAt(39)
+  await page.waitForFunction(() => document.querySelector('.player button')?.textContent === 'Play')
+
+  await page.focus('.player input[type=range]')
+  await page.keyboard.press('Home')
+  await isAt(0)
+  for (let i = 0; i < 25; i++) await page.locator('::-p-aria(Next event)').click()
+  await isAt(25)
+  await page.setViewport({ width: 1280, height: 1_200 })
+  await checkAccessibility(page, 'playback')
+  await page.click('[role=option][aria-current]')
+  await page.waitForFunction(() => document.querySelector('.opened-event h2')?.textContent === 'walk-25')
+  const linked = await openPage({ url: page.url(), key, colorScheme: 'dark', width: 380 })
+  await linked.page.waitForFunction(() => document.querySelector('.opened-event h2')?.textContent === 'walk-25')
+  await waitForText(linked.page, 'Under the events:')
+  await linked.page.waitForSelector('[role=option][aria-current][aria-posinset="26"]')
+  await linked.page.waitForFunction(() => document.documentElement.scrollWidth <= 380)
+  await linked.page.setViewport({ width: 380, height: 1_400 })
+  await checkAccessibility(linked.page, 'playback-380')
+  await linked.page.keyboard.press('Escape')
+  await linked.page.waitForFunction(() => !document.querySelector('.opened-event'))
+})
+
+browserTest('without a range, the hour before the last event is played', async (t, openPage) => {
+  const { url, key, project } = await startConsole(t)
+  await project.submitBatch({ events: [{ projectId, eventId: 'a', playerId: 7 }] })
+  for (let i = 0; i < 120; i += 60) {
+    const events = Array.from({ length: 60 }, (_, j) => ({ projectId, eventId: `other-${i + j}`, playerId: 8 }))
+    await project.submitBatch({ events })
+  }
+  const { page } = await openPage({ url: `${url}#/playback`, key })
+  await waitForText(page, 'Choose a player or a session above')
+  await checkAccessibility(page)
+  await page.locator('.live-filters input').fill('7')
+  await page.keyboard.press('Enter')
+  await waitForText(page, '1 event. They have no timestamp')
+  t.match(await page.evaluate(() => location.hash), /playback\?player=7&from=.*&to=/)
+  await waitForText(page, 'These events have no coordinates')
+  await checkAccessibility(page)
+  await page.goto(`${url}#/playback?player=9`)
+  await waitForText(page, 'No event matches.')
+})
