@@ -30,12 +30,16 @@ export function useReleases(): readonly Release[] {
   )
 }
 
-/** Those within the steps, oldest first, and where in a chart of them they are. */
+/** More marks would hide the bars. */
+const marksMax = 8
+
+/** The newest of those within the steps, oldest first, and where in a chart of them they are. */
 export function releasesWithin(releases: readonly Release[], { steps, stepSeconds }: Steps): (Release & Mark)[] {
   const from = Date.parse(steps[0]?.at ?? '')
   const length = steps.length * stepSeconds * 1000
   return releases
     .filter(({ at }) => at >= from && at < from + length)
+    .slice(0, marksMax)
     .map((release) => ({
       ...release,
       title: `First event of ${visibleText(release.buildId)}`,
@@ -44,19 +48,13 @@ export function releasesWithin(releases: readonly Release[], { steps, stepSecond
     .reverse()
 }
 
-const namedMax = 8
-
 /** Names the marks of a chart. */
 export function ReleaseList({ releases }: { releases: readonly Release[] }) {
   if (releases.length === 0) return null
-  const named = releases.slice(-namedMax)
   return (
     <p class="releases">
-      <span class="muted">
-        {releases.length > named.length ? `The last ${named.length} of ${releases.length} new builds` : 'New builds'},
-        dashed:
-      </span>
-      {named.map(({ buildId, at }) => (
+      <span class="muted">{releases.length < marksMax ? 'New builds' : `The newest ${marksMax} builds`}, dashed:</span>
+      {releases.map(({ buildId, at }) => (
         <span key={buildId}>
           <a href={formatAddress(['maps', buildId])}>
             <Value text={buildId} />

@@ -67,6 +67,8 @@ function TypeVolumes({ activity }: { activity: Activity }) {
       <h2 id="by-type">By type</h2>
       <VolumeTable
         activity={activity}
+        volumes={activity.groups ?? []}
+        trends={['new', 'stopped']}
         what="Type"
         rest="Without a type, or beyond the 50 most frequent"
         linkTo={(type) => formatAddress(['live'], { type })}

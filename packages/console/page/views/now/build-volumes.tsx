@@ -1,3 +1,4 @@
+import { useEffect, useRef } from 'preact/hooks'
 import { formatAddress, replaceQuery } from '../../address.ts'
 import type { Activity, Rejections } from '../../api/bodies.ts'
 import { useLoaded } from '../../api/use-api.ts'
@@ -19,6 +20,7 @@ const causesMax = 3
 export function BuildVolumes({ activity, query }: { activity: Activity; query: URLSearchParams }) {
   const chosen = query.getAll('compare').slice(-2)
   const compared = chosen.flatMap((name) => activity.groups?.find((volume) => volume.name === name) ?? [])
+  const newestFirst = (activity.groups ?? []).toSorted(compareNewest)
   function toggle(name: string): void {
     const others = chosen.filter((each) => each !== name)
     replaceQuery({ compare: others.length < chosen.length ? others : [...chosen.slice(-1), name] })
@@ -28,6 +30,8 @@ export function BuildVolumes({ activity, query }: { activity: Activity; query: U
       <h2 id="by-build">By build</h2>
       <VolumeTable
         activity={activity}
+        volumes={newestFirst}
+        trends={['new']}
         what="Build"
         rest="Without a build, or beyond the 20 most frequent"
         linkTo={(name) => formatAddress(['maps', name])}
@@ -48,6 +52,12 @@ export function BuildVolumes({ activity, query }: { activity: Activity; query: U
   )
 }
 
+/** The rest at the end. */
+function compareNewest(a: Volume, b: Volume): number {
+  if (a.name === null || b.name === null) return a.name === null ? 1 : -1
+  return Date.parse(b.firstAt) - Date.parse(a.firstAt) || b.accepted - a.accepted
+}
+
 function Comparison({
   activity,
   builds,
@@ -61,9 +71,13 @@ function Comparison({
     (api, signal) => api.json<Rejections>('v1/rejected', { query: rangeNow(query), signal }),
     [query.toString()],
   )
+  const section = useRef<HTMLDivElement>(null)
+  useEffect(() => {
+    if (builds.length === 2) section.current?.scrollIntoView({ block: 'nearest' })
+  }, [builds.length])
   const max = Math.max(1, ...builds.flatMap(({ counts }) => counts))
   return (
-    <div class="comparison">
+    <div class="comparison" ref={section}>
       {builds.map((build) => (
         <section key={build.name} aria-label={visibleText(build.name ?? '')}>
           <h3>

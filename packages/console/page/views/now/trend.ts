@@ -1,5 +1,5 @@
 /** Whether something began or ended within a range. */
-export type Trend = 'new' | 'stopped' | undefined
+export type Trend = 'new' | 'stopped'
 
 /** Fewer steps at the start or the end of a range say nothing. */
 const quietStepsMin = 3
@@ -8,7 +8,7 @@ const quietStepsMin = 3
  * The trend of counts, oldest first. A rare thing has pauses: it counts as begun or ended after a silence that is twice as
  * long as the longest pause between its events.
  */
-export function trendOf(counts: readonly number[]): Trend {
+export function trendOf(counts: readonly number[]): Trend | undefined {
   const busy = counts.flatMap((count, index) => (count > 0 ? [index] : []))
   const first = busy[0]
   const last = busy.at(-1)

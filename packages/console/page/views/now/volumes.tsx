@@ -6,7 +6,7 @@ import { Sparkline } from '../../parts/sparkline.tsx'
 import { describeCounts } from '../../parts/steps.ts'
 import { Time } from '../../parts/time.tsx'
 import { Value } from '../../parts/value.tsx'
-import { formatShare, trendOf } from './trend.ts'
+import { formatShare, type Trend, trendOf } from './trend.ts'
 
 export type Volume = NonNullable<Activity['groups']>[number]
 
@@ -15,20 +15,22 @@ const shownAtFirst = 15
 
 interface VolumeTableProps {
   activity: Activity
+  volumes: readonly Volume[]
   /** The heading of the first column, such as `Type`. */
   what: string
   /** What the rest is called. */
   rest: string
   /** The address of what a row is about. */
   linkTo(name: string): string
+  /** Which of its trends a row shows. */
+  trends: readonly Trend[]
   /** A further cell at the start of each row. */
   choice?: ((volume: Volume) => ComponentChildren) | undefined
 }
 
-/** Events by type or build in the range, most first. */
-export function VolumeTable({ activity, what, rest, linkTo, choice }: VolumeTableProps) {
+/** Events by type or build in the range. */
+export function VolumeTable({ activity, volumes, what, rest, linkTo, choice, trends }: VolumeTableProps) {
   const [isWhole, setWhole] = useState(false)
-  const volumes = activity.groups ?? []
   const shown = isWhole ? volumes : volumes.slice(0, shownAtFirst)
   return (
     <>
@@ -47,7 +49,7 @@ export function VolumeTable({ activity, what, rest, linkTo, choice }: VolumeTabl
           </thead>
           <tbody>
             {shown.map((volume) => (
-              <VolumeRow key={volume.name ?? ''} {...{ volume, activity, what, rest, linkTo, choice }} />
+              <VolumeRow key={volume.name ?? ''} {...{ volume, activity, rest, linkTo, choice, trends }} />
             ))}
           </tbody>
         </table>
@@ -61,9 +63,16 @@ export function VolumeTable({ activity, what, rest, linkTo, choice }: VolumeTabl
   )
 }
 
-function VolumeRow({ volume, activity, rest, linkTo, choice }: Omit<VolumeTableProps, 'what'> & { volume: Volume }) {
+function VolumeRow({
+  volume,
+  activity,
+  rest,
+  linkTo,
+  choice,
+  trends,
+}: Omit<VolumeTableProps, 'what' | 'volumes'> & { volume: Volume }) {
   const { name, accepted, rejected, firstAt, lastAt, counts } = volume
-  const trend = name === null ? undefined : trendOf(counts)
+  const trend = name === null ? undefined : trends.find((each) => each === trendOf(counts))
   return (
     <tr>
       {choice && <td>{choice(volume)}</td>}
