@@ -293,6 +293,25 @@ t.test('a purge leaves nothing of expired activity with text of events, and all 
   t.ok(writtenBytes() - before < 4096, 'a purge of nothing writes nothing')
 })
 
+t.test('the text of a rejected event leaves the files once its samples have expired', async (t) => {
+  const directory = t.testdir()
+  const store = await openLmdbStore(directory)
+  const hourMs = 3_600_000
+  let now = 500_000 * hourMs
+  const options = { rejected: { keepEvents: true }, activity: { keepMs: hourMs } }
+  const ingest = createIngest({ store, now: () => now, ...options })
+  t.teardown(() => ingest.close())
+  await ingest.project('p').submitBatch(Buffer.from('{"events":[{"note":"canary-note"}]}'))
+  now += 60_000
+  await ingest.project('p').submitBatch({ events: [{ projectId: 'p', eventId: 'a' }] })
+  for (let i = 0; i < 500 && countIn(directory, 'canary-note') === 0; i++) await store.known('p', ['a'])
+  t.ok(countIn(directory, 'canary-note') > 0)
+  now += 3 * hourMs
+  await ingest.project('p').submitBatch({ events: [{ projectId: 'p', eventId: 'b' }] })
+  for (let i = 0; i < 500 && countIn(directory, 'canary-note') > 0; i++) await store.known('p', ['a'])
+  t.equal(countIn(directory, 'canary-note'), 0)
+})
+
 t.test('a process that is killed while it erases and purges leaves each event whole or erased', async (t) => {
   const directory = t.testdir()
   let store = await openLmdbStore(directory)

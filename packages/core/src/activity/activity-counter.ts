@@ -1,5 +1,6 @@
 import { randomBytes } from 'node:crypto'
 import { setImmediate as nextTurn } from 'node:timers/promises'
+import type { EventStore } from '../events/event-store.ts'
 import type { BatchCounter } from '../events/submit-batch.ts'
 import { hourMs, minuteMs } from './activity.ts'
 import {
@@ -23,7 +24,7 @@ export interface ActivityCounter extends BatchCounter {
 }
 
 export interface ActivityCounterOptions {
-  store: Pick<ActivityStore, 'putActivity' | 'expireActivity'>
+  store: Pick<ActivityStore, 'putActivity' | 'expireActivity'> & Pick<EventStore, 'purge'>
   /** In milliseconds since 1970. */
   now: () => number
   /** The name of this server in the rows. */
@@ -123,7 +124,10 @@ export function createActivityCounter(options: ActivityCounterOptions): Activity
     return hour
   }
 
-  const toRow = ({ at, writer, counts }: OpenSpan): ActivityRow => ({ at, writer, body: encodeRow(server, counts) })
+  const toRow = ({ at, writer, counts }: OpenSpan) => {
+    const hasEvents = keepEvents && counts.rejected > 0
+    return { at, writer, body: encodeRow(server, counts), ...(hasEvents && { hasEvents }) }
+  }
 
   /** What is counted of such a project from now on are rows of their own. */
   function putEarly(): void {
@@ -158,6 +162,8 @@ export function createActivityCounter(options: ActivityCounterOptions): Activity
     if (isClosed || minuteAt - expiredAt < hourMs) return
     expiredAt = minuteAt
     await store.expireActivity(minuteAt - keepMs)
+    // rows do not wait for it; what fails, as during a backup, is done by the next one
+    if (keepEvents) store.purge?.().catch(() => {})
   }
 
   /** One at a time; what fails is tried again with the next minute. */

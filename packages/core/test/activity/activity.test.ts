@@ -24,6 +24,7 @@ function openRecordedStore() {
   const recorded = {
     puts,
     expiredBefore: [] as number[],
+    purges: 0,
     isFailing: false,
     rows: (span: ActivitySpan) => puts.flat().filter((row) => row.span === span),
   }
@@ -39,6 +40,9 @@ function openRecordedStore() {
     async expireActivity(before) {
       recorded.expiredBefore.push(before)
       return memory.expireActivity(before)
+    },
+    async purge() {
+      recorded.purges++
     },
   }
   return { store, recorded }
@@ -221,8 +225,19 @@ t.test('old rows are expired once an hour', async (t) => {
     for (let turn = 0; turn < 10; turn++) await new Promise(setImmediate)
   }
   t.strictSame(recorded.expiredBefore, [start - 2 * hour, start - hour, start + hour])
+  t.equal(recorded.purges, 0)
   t.throws(() => setUp({ activity: { keepMs: hour - 1 } }), { code: 'invalid-argument' })
   t.throws(() => setUp({ activity: { keepMs: Number.NaN } }), { code: 'invalid-argument' })
+})
+
+t.test('an expiry is followed by a purge where the text of rejected events is kept', async (t) => {
+  const { clock, recorded, project } = setUp({ rejected: { keepEvents: true } })
+  for (const at of [0, hour]) {
+    clock.now = start + at
+    await project.submitBatch(bodyOf(event()))
+    while (recorded.purges * hour < at + hour) await new Promise(setImmediate)
+  }
+  t.equal(recorded.purges, recorded.expiredBefore.length)
 })
 
 t.test('a clock that goes backwards replaces no row, and a late batch counts in the current minute', async (t) => {
@@ -319,6 +334,7 @@ t.test('no row has a text of a rejected event, unless they are kept', async (t) 
       keepEvents,
     )
     t.notOk(bodies.some((body) => body.includes('secretsecret')))
+    for (const { hasEvents = false } of recorded.puts.flat()) t.equal(hasEvents, keepEvents, 'for a purge')
   }
 })
 
