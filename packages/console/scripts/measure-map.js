@@ -30,20 +30,19 @@ try {
   await readMeasured(page)
   const startedAt = performance.now()
   await page.locator('main a[href*="island"]').click()
-  await page.waitForSelector('[role=treeitem]', { timeout: 120_000 })
-  const treeMs = Math.round(performance.now() - startedAt)
+  await page.waitForSelector('pre.json', { timeout: 120_000 })
+  const previewMs = Math.round(performance.now() - startedAt)
   const opened = await readMeasured(page)
   await page.evaluate(() => new Promise((resolve) => setTimeout(resolve, 2000)))
   console.log({
     size,
     chunks,
-    treeMs,
+    previewMs,
     opened,
     later: await readMeasured(page),
     before,
     after: await readMemory(page),
     worker: await workerHeap(),
-    rows: (await page.$$('[role=treeitem]')).length,
   })
 } finally {
   await browser.close()

@@ -70,7 +70,7 @@ browserTest('no view shows a hidden character of an id, a type, a message or JSO
     rejected: () => page.locator('details summary').click(),
     maps: undefined,
     [map]: undefined,
-    [`${map}?${new URLSearchParams({ place: evil })}`]: () => waitForText(page, '1 element'),
+    [`${map}?${new URLSearchParams({ place: evil })}`]: async () => void (await page.waitForSelector('pre.json')),
     where: () => waitForText(page, 'have both'),
     [`find?${new URLSearchParams({ id: event.eventId })}`]: undefined,
     [`find?${new URLSearchParams({ id: evil })}`]: () => waitForText(page, 'Not stored'),

@@ -1,6 +1,6 @@
 import { RequestError } from '../api/request-error.ts'
+import { parsePointer, resolvePointer } from '../json-pointer.ts'
 import type { CallContext } from './call-context.ts'
-import { findPointer, type JsonValue, readChildren, readText, readValue } from './json-document.ts'
 import { type LoadProgress, readBody } from './read-body.ts'
 
 /** A complete map, as its status names it. */
@@ -12,34 +12,39 @@ export interface MapVersion {
   contentType: string
 }
 
+/** The beginning of a JSON text of `length` characters. */
+export interface Preview {
+  text: string
+  length: number
+}
+
 /** `problem` says why the bytes are not JSON in UTF-8. */
-export type OpenedMap = { root: JsonValue } | { problem: string }
+export type OpenedMap = { preview: Preview } | { problem: string }
+
+const previewCharsMax = 20_000
 
 /** Calls for the map that is open: one at a time, to which the calls after `openMap` refer. */
 export function createMapCalls() {
   let document: unknown
 
   return {
-    /** Fetches a JSON map and parses it. */
+    /** Fetches a JSON map and parses it. The preview has its exact spelling. */
     async openMap(map: MapVersion, context: CallContext<LoadProgress>): Promise<OpenedMap> {
       // frees the map before, while the next one is loaded
       document = undefined
       const bytes = await fetchMapBytes(map, context)
       try {
-        document = parseMap(bytes)
-        return { root: readValue(document) }
+        const text = decodeMap(bytes)
+        document = JSON.parse(text)
+        return { preview: previewOf(text) }
       } catch (error) {
         return { problem: error instanceof Error ? error.message : String(error) }
       }
     },
 
-    /** A slice of the members or elements of a value. */
-    listChildren: async ({ pointer, from }: { pointer: string; from: number }, _context: CallContext) =>
-      readChildren(document, pointer, from),
-
-    readText: async (pointer: string, _context: CallContext) => readText(document, pointer),
-
-    findPointer: async (pointer: string, _context: CallContext) => findPointer(document, pointer),
+    /** The value at a JSON Pointer; undefined without one. */
+    readPointer: async (pointer: string, _context: CallContext): Promise<Preview | undefined> =>
+      readPointer(document, pointer),
 
     /** The bytes of a map, to be saved as a file. */
     async downloadMap(map: MapVersion, context: CallContext<LoadProgress>): Promise<Blob> {
@@ -68,7 +73,21 @@ export const parsedBytesMax = 32 << 20
 
 /** @throws if the bytes are not JSON in UTF-8 */
 export function parseMap(bytes: Uint8Array): unknown {
-  return JSON.parse(new TextDecoder('utf-8', { fatal: true }).decode(bytes))
+  return JSON.parse(decodeMap(bytes))
+}
+
+function decodeMap(bytes: Uint8Array): string {
+  return new TextDecoder('utf-8', { fatal: true }).decode(bytes)
+}
+
+export function readPointer(document: unknown, pointer: string): Preview | undefined {
+  const tokens = parsePointer(pointer)
+  const value = tokens && resolvePointer(document, tokens)
+  return value === undefined ? undefined : previewOf(JSON.stringify(value))
+}
+
+function previewOf(text: string): Preview {
+  return { text: text.slice(0, previewCharsMax), length: text.length }
 }
 
 const heldBytesMax = 8 << 20

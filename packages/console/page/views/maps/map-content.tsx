@@ -1,17 +1,17 @@
 import { useState } from 'preact/hooks'
 import type { MapStatus } from '../../api/bodies.ts'
 import { useLoaded } from '../../api/use-api.ts'
-import { formatBytes } from '../../format.ts'
+import { formatBytes, formatCount } from '../../format.ts'
+import { JsonText } from '../../parts/json-text.tsx'
 import { Content, Notice } from '../../parts/notice.tsx'
 import { Value } from '../../parts/value.tsx'
 import type { CallWorker } from '../../worker/call-worker.ts'
-import { parsedBytesMax } from '../../worker/map-calls.ts'
+import { type Preview, parsedBytesMax } from '../../worker/map-calls.ts'
 import type { LoadProgress } from '../../worker/read-body.ts'
 import { LoadBar } from './download.tsx'
 import { isJsonType } from './file-name.ts'
-import { JsonTree } from './json-tree.tsx'
 
-/** The content of a complete map: a tree if it is JSON of at most 32 MiB. */
+/** The content of a complete map: a preview if it is JSON of at most 32 MiB. */
 export function MapContent({ map, callWorker }: { map: MapStatus; callWorker: CallWorker }) {
   if (!isJsonType(map.contentType)) {
     return (
@@ -37,8 +37,8 @@ function JsonContent({ map, callWorker }: { map: MapStatus; callWorker: CallWork
   return (
     <Content loaded={opened}>
       {(result) =>
-        'root' in result ? (
-          <JsonTree root={result.root} callWorker={callWorker} />
+        'preview' in result ? (
+          <JsonPreview whole={result.preview} callWorker={callWorker} />
         ) : (
           <Notice kind="failed">
             The map is not valid JSON, although its content type is: <Value text={result.problem} />
@@ -46,5 +46,41 @@ function JsonContent({ map, callWorker }: { map: MapStatus; callWorker: CallWork
         )
       }
     </Content>
+  )
+}
+
+/** The beginning of the document, or of the value that a JSON Pointer names. */
+function JsonPreview({ whole, callWorker }: { whole: Preview; callWorker: CallWorker }) {
+  const [shown, setShown] = useState(whole)
+  const [problem, setProblem] = useState('')
+  async function go(event: SubmitEvent): Promise<void> {
+    event.preventDefault()
+    const pointer = String(new FormData(event.currentTarget as HTMLFormElement).get('pointer')).trim()
+    try {
+      const value = pointer === '' ? whole : await callWorker('readPointer', pointer)
+      setProblem(value ? '' : 'There is nothing at this path.')
+      if (value) setShown(value)
+    } catch {
+      setProblem('The value cannot be shown: download the map.')
+    }
+  }
+  return (
+    <>
+      <form class="controls" onSubmit={go}>
+        <label>
+          Go to a path (JSON Pointer)
+          <input name="pointer" class="mono" autocomplete="off" spellcheck={false} placeholder="/parts/4711/position" />
+        </label>
+        <button type="submit">Go</button>
+        <span role="status">{problem}</span>
+      </form>
+      <JsonText text={shown.text} />
+      {shown.text.length < shown.length && (
+        <p class="hint">
+          The first {formatCount(shown.text.length)} of {formatCount(shown.length)} characters: go to a path, or
+          download the map.
+        </p>
+      )}
+    </>
   )
 }
