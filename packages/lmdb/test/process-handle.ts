@@ -49,27 +49,20 @@ export async function openInProcess(directory: string): Promise<Store> {
 
   const operations = Object.fromEntries(
     [
-      ...[
-        'append',
-        'known',
-        'find',
-        'lastCursor',
-        'totals',
-        'countSince',
-        'map',
-        'maps',
-        'builds',
-        'newestBuilds',
-        'putChunk',
-      ],
+      ...['known', 'find', 'lastCursor', 'totals', 'countSince', 'map', 'maps', 'builds', 'newestBuilds', 'putChunk'],
       ...['readChunk', 'sweepMaps', 'pendingTotals', 'project', 'projects', 'check', 'erase', 'expire', 'purge'],
       ...['consumers', 'consumerProjects', 'countAfter', 'putActivity', 'expireActivity'],
     ].map((method) => [method, (...args: unknown[]) => child.operate(method, ...args)]),
-  ) as unknown as Omit<Store, 'read' | 'activity' | 'updateConsumers' | 'updateMap' | 'updateProject' | 'close'>
+  ) as unknown as Omit<
+    Store,
+    'append' | 'read' | 'activity' | 'updateConsumers' | 'updateMap' | 'updateProject' | 'close'
+  >
 
   return {
     ...operations,
     read,
+    // a function cannot be sent to a process
+    append: (projectId, { onCommit: _, ...batch }) => child.operate('append', projectId, batch),
     async *activity(projectId, range) {
       yield* await child.operate<ActivityRow[]>('activity', projectId, range)
     },

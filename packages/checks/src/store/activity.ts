@@ -1,10 +1,11 @@
 import assert from 'node:assert/strict'
-import type { ActivityRow, ActivitySpan, ActivityToPut, Store } from '@ingest/core'
+import { type ActivityRow, type ActivitySpan, type ActivityToPut, createIngest, type Store } from '@ingest/core'
 import { batchOf, event } from './sample-events.ts'
 import {
   check,
   type DurableStoreCheck,
   durableCheck,
+  isolatedSharedCheck,
   range,
   type SharedStoreCheck,
   type StoreCheck,
@@ -208,6 +209,47 @@ export const raceActivityChecks: readonly SharedStoreCheck[] = [
       assert.equal(await store.expireActivity(200 * minuteMs), 0)
       assert.deepEqual(await rowsOf(store), shown([later]))
       for (const i of range(5)) assert.equal((await rowsOf(store, { projectId: `p-${i}` })).length, 3 * 10)
+    }
+  }),
+
+  isolatedSharedCheck('Ingests on all handles agree on what they counted, once each has put it', async (handles) => {
+    const start = 500_000 * hourMs
+    let now = start
+    const open = (store: Store, i: number) =>
+      createIngest({ store: { ...store, close: async () => {} }, now: () => now, server: `s-${i}` })
+    const servers = handles.map(open)
+    const rounds = 3
+    const invalid = { projectId: 'p', eventId: 'invalid', type: 'kill', placeId: [] } as never
+    for (const round of range(rounds)) {
+      now = start + round * minuteMs
+      const events = range(10).map((i) => ({ projectId: 'p', eventId: `${round}-${i}`, type: `t-${i % 2}` }))
+      const batches = servers.flatMap((ingest) => [ingest, ingest].map(({ project }) => project('p')))
+      await Promise.all(batches.map((project) => project.submitBatch({ events: [...events, invalid] })))
+    }
+    await Promise.all(servers.map((ingest) => ingest.close()))
+    const sent = 2 * servers.length
+    for (const [hours, by] of [
+      [1, 'type'],
+      [48, 'build'],
+    ] as const) {
+      const bounds = { from: start + hourMs - hours * hourMs, to: start + hourMs }
+      const read = handles.map(open).map(({ project }) => project('p'))
+      const activities = await Promise.all(read.map((project) => project.getActivity({ ...bounds, by })))
+      for (const activity of activities) {
+        assert.deepEqual(activity, activities[0])
+        assert.equal(activity.servers, servers.length)
+        const sum = (name: 'accepted' | 'duplicates' | 'rejected') =>
+          activity.steps.reduce((total, step) => total + step[name], 0)
+        const expected = [rounds * 10, rounds * 10 * (sent - 1), rounds * sent]
+        assert.deepEqual([sum('accepted'), sum('duplicates'), sum('rejected')], expected)
+      }
+      for (const project of read) {
+        const { total, groups, other } = await project.listRejected(bounds)
+        assert.deepEqual([total, other], [rounds * sent, 0])
+        const found = groups.map(({ server, count }) => `${server} ${count}`).sort()
+        const expected = servers.map((_, i) => `s-${i} ${2 * rounds}`)
+        assert.deepEqual(found, expected)
+      }
     }
   }),
 ]

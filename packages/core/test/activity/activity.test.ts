@@ -169,6 +169,22 @@ t.test('close puts what was counted, and a process that counted nothing writes n
   t.equal(recorded.expiredBefore.length, 1, 'by the process that counts')
 })
 
+t.test('a process that ends without a close loses at most its current minute', async (t) => {
+  const { clock, recorded, open, project } = setUp()
+  for (const at of [0, minute, 2 * minute]) {
+    clock.now = start + at
+    await project.submitBatch(bodyOf(event({ type: 'a' }), 7))
+  }
+  await untilPut(recorded, 2)
+  const restarted = open().project('p')
+  const counted = async () => (await restarted.getActivity(wide)).steps.slice(60, 63).map(({ accepted }) => accepted)
+  t.strictSame(await counted(), [1, 1, 0])
+  await restarted.submitBatch(bodyOf(event({ type: 'a' })))
+  t.strictSame(await counted(), [1, 1, 1])
+  const { steps, servers } = await restarted.getActivity({ from: start - 48 * hour, to: start + hour })
+  t.match({ servers, last: steps.at(-1) }, { servers: 2, last: { accepted: 3, rejected: 2 } })
+})
+
 t.test('a batch in flight at a close is counted', async (t) => {
   const { store, recorded, open } = setUp()
   let finish = () => {}
