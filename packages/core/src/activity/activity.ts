@@ -140,7 +140,7 @@ export function parseActivityRange({ from, to }: ActivityRangeOptions, now: () =
     }
   }
   if (start >= end) throw new IngestError('invalid-argument', 'from must be before to.')
-  if (end - start > activityRangeMsMax) {
+  if (end - start > activityRangeMsMax + hourMs) {
     throw new IngestError('invalid-argument', 'A range is at most 31 days: choose a later from or an earlier to.')
   }
   const stepMs = stepMsOf(end - start)
@@ -150,7 +150,8 @@ export function parseActivityRange({ from, to }: ActivityRangeOptions, now: () =
 /** Near the last time of a `Date`, so that the end of its step is one too. */
 const timeMax = 8.64e15 - hourMs
 
+/** A range up to now is a little longer when it arrives, as `to` is later. */
 function stepMsOf(rangeMs: number): number {
-  if (rangeMs <= 6 * hourMs) return minuteMs
-  return rangeMs <= 24 * hourMs ? 10 * minuteMs : hourMs
+  if (rangeMs <= 6 * hourMs + minuteMs) return minuteMs
+  return rangeMs <= 24 * hourMs + 10 * minuteMs ? 10 * minuteMs : hourMs
 }

@@ -120,6 +120,8 @@ t.test('ranges have steps of a minute, of ten, and of an hour, with the same sum
   t.strictSame(await sumOf(25), [3600, [10, 4, 2]])
   const odd = await project.getActivity({ from: start + 1, to: start + minute + 1 })
   t.match(odd, { from: start, to: start + 2 * minute }, 'a range is widened to whole steps')
+  const day = await project.getActivity({ from: clock.now - 24 * hour })
+  t.equal(day.stepSeconds, 600, 'of a day up to now')
 })
 
 t.test('servers of one store agree once each has put its minute', async (t) => {
