@@ -1,5 +1,7 @@
 import { useState } from 'preact/hooks'
 import { replaceQuery } from '../../address.ts'
+import type { Activity } from '../../api/bodies.ts'
+import { useLoaded } from '../../api/use-api.ts'
 import { type EventFilter, type FilterName, filterNames } from '../../event-filter.ts'
 import { Value } from '../../parts/value.tsx'
 import { visibleText } from '../../visible-text.ts'
@@ -54,9 +56,26 @@ function changeFilter(changes: EventFilter | Record<string, undefined>): void {
   replaceQuery({ ...changes, event: undefined, cursor: undefined })
 }
 
+const suggestedMs = 86_400_000
+
+/** Values that the server counted in the last day, or that events here have. */
+function useSuggestions(name: FilterName, seen: SeenValues): string[] {
+  const { data = [] } = useLoaded(
+    async (api, signal) => {
+      if (name !== 'type' && name !== 'build') return []
+      const query = { by: name, from: Date.now() - suggestedMs }
+      const { groups = [] } = await api.json<Activity>('v1/activity', { query, signal })
+      return groups.flatMap((group) => group.name ?? [])
+    },
+    [name],
+  )
+  return [...new Set([...data, ...seen[name]])].sort()
+}
+
 function FilterForm({ seen, first }: { seen: SeenValues; first: FilterName }) {
   const [name, setName] = useState(first)
   const [value, setValue] = useState('')
+  const suggestions = useSuggestions(name, seen)
   function submit(event: SubmitEvent): void {
     event.preventDefault()
     changeFilter({ [name]: value })
@@ -78,7 +97,7 @@ function FilterForm({ seen, first }: { seen: SeenValues; first: FilterName }) {
         Value
         <input
           value={value}
-          list="seen-values"
+          list="suggestions"
           required
           placeholder="The exact value"
           autocomplete="off"
@@ -86,8 +105,8 @@ function FilterForm({ seen, first }: { seen: SeenValues; first: FilterName }) {
           onInput={({ currentTarget }) => setValue(currentTarget.value)}
         />
       </label>
-      <datalist id="seen-values">
-        {[...seen[name]].sort().map((value) => (
+      <datalist id="suggestions">
+        {suggestions.map((value) => (
           <option key={value} value={value} label={visibleText(value)} />
         ))}
       </datalist>
