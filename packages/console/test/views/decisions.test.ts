@@ -6,7 +6,7 @@ import type { RejectionGroup } from '../../page/api/bodies.ts'
 import { rowAfterKey, scrollToRow, visibleRows } from '../../page/parts/visible-rows.ts'
 import { fileNameOf, isJsonType } from '../../page/views/maps/file-name.ts'
 import { formatShare, trendOf } from '../../page/views/now/trend.ts'
-import { filterGroups, mergeCauses, samplesOf } from '../../page/views/rejected/causes.ts'
+import { filterGroups, mergeCauses, samplesOf, toNdjson } from '../../page/views/rejected/causes.ts'
 import {
   type BatchResponse,
   curlCommand,
@@ -74,6 +74,16 @@ t.test('groups with one issue are one cause, whoever sent the events', async (t)
   t.strictSame(first && samplesOf(first).map(({ eventId }) => eventId), ['e-3', 'e-2'])
   t.equal(second?.code, 'required')
   t.strictSame(groups[0]?.counts, [0, 2], 'they are left as they are')
+})
+
+t.test('an export has a line of JSON for each group', async (t) => {
+  const groups = [rejections({ keyId: 'k-1' }, 2, 3), rejections({ type: 'a\nb' }, 1, 1)]
+  const lines = toNdjson(groups).split('\n')
+  t.equal(lines.pop(), '')
+  t.same(
+    lines.map((line) => JSON.parse(line)),
+    groups,
+  )
 })
 
 t.test('an address selects groups by their origin', async (t) => {

@@ -47,6 +47,13 @@ export function BuildVolumes({ activity, query }: { activity: Activity; query: U
         }
       />
       {/* below the table, which must not move away from the pointer */}
+      {chosen
+        .filter((name) => compared.every((build) => build.name !== name))
+        .map((name) => (
+          <p key={name} class="hint">
+            <Value text={name} /> has no events in this time, or is not among its most frequent builds.
+          </p>
+        ))}
       {compared.length > 0 && <Comparison activity={activity} builds={compared} query={query} />}
     </section>
   )
