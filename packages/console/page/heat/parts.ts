@@ -19,24 +19,47 @@ export interface Parts {
 const partsMax = 1_000_000
 
 type Vector = readonly [number, number, number]
-type Members = Record<string, unknown>
+export type Members = Record<string, unknown>
 
-/** Finds every object that has a position and a size, however deep; at most 1,000,000. */
-export function findParts(map: unknown): Parts {
+/**
+ * Finds every object that has a position and a size, however deep; at most 1,000,000. `onPart` receives each with its
+ * path, in which `*` stands for indexes.
+ */
+export function findParts(map: unknown, onPart: (members: Members, path: string) => void = () => {}): Parts {
   const list = createPartList()
   const rest: unknown[] = [map]
+  const paths: string[] = ['']
+  const push = (value: unknown, path: string) => {
+    // long arrays of numbers hold no parts
+    if (typeof value !== 'object') return
+    rest.push(value)
+    paths.push(path)
+  }
   while (rest.length > 0 && list.length < partsMax) {
     const value = rest.pop()
+    const path = paths.pop() as string
     if (typeof value !== 'object' || value === null) continue
     if (Array.isArray(value)) {
-      // long arrays of numbers hold no parts
-      for (let i = value.length - 1; i >= 0; i--) if (typeof value[i] === 'object') rest.push(value[i])
+      const each = `${path}/*`
+      for (let i = value.length - 1; i >= 0; i--) push(value[i], each)
       continue
     }
-    list.add(value as Members)
-    for (const member of Object.values(value)) if (typeof member === 'object') rest.push(member)
+    if (list.add(value as Members)) onPart(value as Members, path)
+    for (const [name, member] of Object.entries(value)) if (typeof member === 'object') push(member, `${path}/${name}`)
   }
   return list.end(rest.length > 0)
+}
+
+/** Members that say nothing but where a part is and how large it is. */
+export const geometryNames: ReadonlySet<string> = new Set([
+  ...['size', 'Size', 'dimensions', 'extents', 'Extents', 'width', 'height', 'depth', 'length'],
+  ...['position', 'Position', 'pos', 'center', 'x', 'y', 'z', 'X', 'Y', 'Z'],
+])
+
+/** Whether an object has a position and a size. */
+export function isPart(members: Members): boolean {
+  const size = sizeOf(members)
+  return size !== undefined && positionOf(members, size) !== undefined
 }
 
 function createPartList() {
@@ -48,10 +71,11 @@ function createPartList() {
     get length() {
       return length
     },
-    add(members: Members): void {
+    /** Whether it is a part. */
+    add(members: Members): boolean {
       const size = sizeOf(members)
       const position = size && positionOf(members, size)
-      if (!position) return
+      if (!position) return false
       centers = grow(centers, 3 * length + 3)
       sizes = grow(sizes, 3 * length + 3)
       rotations = grow(rotations, length + 1)
@@ -59,6 +83,7 @@ function createPartList() {
       sizes.set(size, 3 * length)
       rotations[length] = rotationOf(members)
       length++
+      return true
     },
     end: (isCut: boolean): Parts => ({ length, centers, sizes, rotations, isCut }),
   }
@@ -123,6 +148,24 @@ export interface Footprints {
   corners: Float32Array
   /** The box around all but far parts; undefined without parts. */
   box: Box | undefined
+}
+
+/** Some of the parts, by their indexes. */
+export function selectParts({ centers, sizes, rotations }: Parts, indexes: readonly number[]): Parts {
+  const pick = (from: Float32Array, width: number) => {
+    const picked = new Float32Array(indexes.length * width)
+    for (const [to, index] of indexes.entries()) {
+      picked.set(from.subarray(index * width, (index + 1) * width), to * width)
+    }
+    return picked
+  }
+  return {
+    length: indexes.length,
+    centers: pick(centers, 3),
+    sizes: pick(sizes, 3),
+    rotations: pick(rotations, 1),
+    isCut: false,
+  }
 }
 
 /** The largest parts, the largest first, as seen with these axes across and down. */

@@ -151,7 +151,7 @@ function labelOf({ value, label = value }: Option): string {
 
 function describe(page: OptionPage | undefined): string {
   if (!page) return 'Searching…'
-  if (page.options.length === 0) return 'Nothing matches.'
+  if (page.options.length === 0) return page.isCut ? 'Nothing matches among the first.' : 'Nothing matches.'
   return page.isCut ? `The first ${formatCount(page.options.length)}: type to find others.` : ''
 }
 

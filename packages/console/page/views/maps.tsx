@@ -2,21 +2,24 @@ import { useEffect, useRef } from 'preact/hooks'
 import type { Address } from '../address.ts'
 import { BuildMaps } from './maps/build-maps.tsx'
 import { Builds } from './maps/builds.tsx'
+import { CompareMaps } from './maps/compare-maps.tsx'
 import { MapOfPlace } from './maps/map-of-place.tsx'
 import './maps/maps.css'
 
-/** `#/maps`: the builds; `#/maps/<build>`: its maps; `#/maps/<build>?place=<place>`: one map. */
+/** `#/maps?search=…`: the builds; `#/maps/<build>`: its maps; `#/maps/<build>?place=<place>`: one map, with `&with=<build>` compared. */
 export function MapsView({ address }: { address: Address }) {
   const [, buildId] = address.path
   const placeId = address.query.get('place')
+  const withBuildId = address.query.get('with')
   const isFirst = useRef(true)
   useEffect(() => {
     // the link that was followed is gone
     if (!isFirst.current) document.querySelector<HTMLElement>('main h1')?.focus()
     isFirst.current = false
-  }, [buildId, placeId])
-  if (buildId === undefined) return <Builds />
+  }, [buildId, placeId, withBuildId])
+  if (buildId === undefined) return <Builds search={address.query.get('search') ?? ''} />
   if (placeId === null) return <BuildMaps key={buildId} buildId={buildId} />
+  if (withBuildId !== null) return <CompareMaps {...{ buildId, placeId, withBuildId }} />
   // the worker of a map ends with it
   return <MapOfPlace key={JSON.stringify([buildId, placeId])} buildId={buildId} placeId={placeId} />
 }

@@ -57,23 +57,35 @@ browserTest('a project without builds says how to publish a map', async (t, open
   await waitForText(page, 'No map is published for this build.')
 })
 
-browserTest('builds and maps come in pages', async (t, openPage) => {
+browserTest('builds come in pages, the newest first, and are found by a part of their id', async (t, openPage) => {
   const { url, key, project } = await startConsole(t)
   for (let build = 0; build < 101; build++) {
     await project.publishMap({ placeId: '1', buildId: `build-${1000 + build}`, map: { build } })
   }
   await freeze(project, 'build-1000')
+  await freeze(project, 'build-1007')
   const { page } = await openPage({ url: `${url}#/maps`, key })
-  await waitForText(page, 'build-1099')
-  t.equal((await page.$$('tbody tr')).length, 101, '100 builds and the button')
-  t.match(await page.$eval('tbody tr', (row) => row.textContent), /^build-1000\d\d.*1$/, 'frozen')
-  t.match(await page.$eval('tbody tr:nth-child(2)', (row) => row.textContent), /^build-1001open1$/)
-  await checkAccessibility(page, 'builds')
-  await page.locator('::-p-aria(Show more[role="button"])').click()
+  const rowTexts = () => page.$$eval('tbody tr', (rows) => rows.map(({ textContent }) => textContent))
   await waitForText(page, 'build-1100')
-  await page.locator('input[name=build]').fill('build-1042')
-  await page.locator('::-p-aria(Open[role="button"])').click()
-  await waitForText(page, 'Maps of build build-1042')
+  await page.waitForFunction(() => document.querySelector('tbody tr:last-child td:nth-child(4)')?.textContent === '1')
+  const rows = await rowTexts()
+  t.equal(rows.length, 100)
+  t.match(rows[0], /^build-1100open–––1$/)
+  t.match(rows[99], /^build-1007\d\d.*101$/, 'open builds, then the one that froze last, with its events')
+  await checkAccessibility(page, 'builds')
+  await click(page, 'Next page')
+  await waitForText(page, 'build-1000')
+  t.equal((await rowTexts()).length, 1, 'a page takes the place of the one before')
+  await click(page, 'Previous page')
+  await waitForText(page, 'build-1100')
+  await page.locator('input[name=search]').fill('BUILD-104')
+  await page.waitForFunction(() => document.querySelectorAll('tbody tr').length === 10)
+  t.match(await page.evaluate('location.hash'), /search=BUILD-104$/)
+  await page.setViewport({ width: 380, height: 800 })
+  t.equal(await page.evaluate('document.documentElement.scrollWidth'), 380)
+  await checkAccessibility(page, 'builds-narrow')
+  await page.locator('::-p-text(build-1042)').click()
+  await waitForText(page, 'Maps of build')
 })
 
 browserTest('a map that is uploaded shows what is missing, and opens when it is complete', async (t, openPage) => {
@@ -349,6 +361,10 @@ browserTest('a build is chosen by keyboard from a list that typing shortens', as
   await press(page, 'Enter')
   await page.waitForFunction((build) => location.hash.includes(`build=${build}`), {}, chosen)
   await waitForText(page, '1 event read')
+  await page.focus(field)
+  // the view of the other build has a field of its own
+  const isOfChosen = (build?: string) => document.querySelector<HTMLInputElement>('[role=combobox]')?.value === build
+  await page.waitForFunction(isOfChosen, {}, chosen)
   await page.focus(field)
   await page.keyboard.type('nothing')
   await waitForText(page, 'Nothing matches.')

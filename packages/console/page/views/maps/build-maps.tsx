@@ -49,15 +49,17 @@ function MapRow({ map }: { map: MapStatus }) {
           <Value text={placeId} />
         </a>
       </td>
-      <td>
+      <td data-label="State">
         <MapState map={map} />
       </td>
-      <td class="number">{formatBytes(size)}</td>
-      <td>
+      <td data-label="Size" class="number">
+        {formatBytes(size)}
+      </td>
+      <td data-label="Content type">
         <Value text={contentType} />
       </td>
-      <td>{publishedAt === null ? '–' : <Time at={publishedAt} />}</td>
-      <td>{frozenAt === null ? <span class="badge open">open</span> : <Time at={frozenAt} />}</td>
+      <td data-label="Published">{publishedAt === null ? '–' : <Time at={publishedAt} />}</td>
+      <td data-label="Frozen">{frozenAt === null ? <span class="badge open">open</span> : <Time at={frozenAt} />}</td>
     </tr>
   )
 }

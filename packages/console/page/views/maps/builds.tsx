@@ -1,61 +1,124 @@
-import { formatAddress } from '../../address.ts'
-import type { BuildPage } from '../../api/bodies.ts'
+import { useEffect, useState } from 'preact/hooks'
+import { formatAddress, replaceQuery } from '../../address.ts'
+import type { Api } from '../../api/api.ts'
+import type { Activity, Build, BuildPage } from '../../api/bodies.ts'
+import { useLoaded } from '../../api/use-api.ts'
 import { formatCount } from '../../format.ts'
 import { Time } from '../../parts/time.tsx'
 import { Value } from '../../parts/value.tsx'
 import { PagedTable } from './paged-table.tsx'
 import { PublishHint } from './publish-hint.tsx'
 
-/** The builds of the project, in the order of the API, with a field to open one by its id. */
-export function Builds() {
+/** How far back activity is kept. */
+const activityMs = 14 * 86_400_000
+const searchDelayMs = 300
+
+type BuildActivity = NonNullable<Activity['groups']>[number]
+
+/** The builds of the project, the newest first, with what was counted of them in the last 14 days. */
+export function Builds({ search }: { search: string }) {
+  const activity = useLoaded(loadActivity, [])
   return (
     <>
-      <form class="controls" onSubmit={openBuild}>
-        <label>
-          Open a build
-          <input
-            name="build"
-            required
-            maxLength={128}
-            autocomplete="off"
-            spellcheck={false}
-            placeholder="Its exact id"
-          />
-        </label>
-        <button type="submit">Open</button>
-      </form>
+      <Search search={search} />
       <PagedTable
-        caption="Builds in the byte order of their ids"
-        columns={['Build', 'Frozen', { title: 'Maps', isNumber: true }]}
-        load={async (cursor, api, signal) => {
-          const { builds, next } = await api.json<BuildPage>('v1/builds', { query: { limit: 100, cursor }, signal })
-          return { rows: builds, next }
-        }}
+        caption="The newest first: builds without events, then by their first event. Counts: of the last 14 days"
+        columns={[
+          'Build',
+          'First event',
+          'Last event',
+          { title: 'Accepted', isNumber: true },
+          { title: 'Rejected', isNumber: true },
+          { title: 'Maps', isNumber: true },
+        ]}
+        query={search}
+        load={(cursor, api, signal) => loadBuilds({ search, cursor }, api, signal)}
         empty={
-          <>
-            <p>No builds yet: a build appears with its first event or its first map.</p>
-            <PublishHint />
-          </>
+          search ? (
+            <p>
+              No build has <Value text={search} /> in its id.
+            </p>
+          ) : (
+            <>
+              <p>No builds yet: a build appears with its first event or its first map.</p>
+              <PublishHint />
+            </>
+          )
         }
       >
-        {({ buildId, frozenAt, maps }) => (
-          <tr key={buildId}>
-            <td>
-              <a href={formatAddress(['maps', buildId])}>
-                <Value text={buildId} />
-              </a>
-            </td>
-            <td>{frozenAt === null ? <span class="badge open">open</span> : <Time at={frozenAt} />}</td>
-            <td class="number">{formatCount(maps)}</td>
-          </tr>
-        )}
+        {(build) => <BuildRow key={build.buildId} build={build} activity={activity.data?.get(build.buildId)} />}
       </PagedTable>
+      <p class="hint">Last event: by the hour. –: not known, as the 20 most frequent builds of an hour are counted.</p>
     </>
   )
 }
 
-function openBuild(event: SubmitEvent): void {
-  event.preventDefault()
-  const buildId = String(new FormData(event.currentTarget as HTMLFormElement).get('build'))
-  location.hash = formatAddress(['maps', buildId])
+function Search({ search }: { search: string }) {
+  const [text, setText] = useState(search)
+  useEffect(() => {
+    const timer = setTimeout(() => text !== search && replaceQuery({ search: text || undefined }), searchDelayMs)
+    return () => clearTimeout(timer)
+  }, [text])
+  return (
+    <div class="controls">
+      <label>
+        Find builds
+        <input
+          type="search"
+          name="search"
+          maxLength={128}
+          autocomplete="off"
+          spellcheck={false}
+          placeholder="A part of the id"
+          value={text}
+          onInput={({ currentTarget }) => setText(currentTarget.value)}
+        />
+      </label>
+    </div>
+  )
+}
+
+interface PageQuery {
+  search: string
+  cursor: string | undefined
+}
+
+async function loadBuilds({ search, cursor }: PageQuery, api: Api, signal: AbortSignal) {
+  const query = { order: 'frozen', search: search || undefined, cursor }
+  const { builds, next } = await api.json<BuildPage>('v1/builds', { query, signal })
+  return { rows: builds, next }
+}
+
+/** By build. */
+async function loadActivity(api: Api, signal: AbortSignal): Promise<ReadonlyMap<string | null, BuildActivity>> {
+  const now = Date.now()
+  const query = { by: 'build', from: new Date(now - activityMs).toISOString(), to: new Date(now).toISOString() }
+  const { groups = [] } = await api.json<Activity>('v1/activity', { query, signal })
+  return new Map(groups.map((group) => [group.name, group]))
+}
+
+function BuildRow({ build, activity }: { build: Build; activity: BuildActivity | undefined }) {
+  const { buildId, frozenAt, maps } = build
+  return (
+    <tr>
+      <td>
+        <a href={formatAddress(['maps', buildId])}>
+          <Value text={buildId} />
+        </a>
+      </td>
+      <td data-label="First event">
+        {frozenAt === null ? <span class="badge open">open</span> : <Time at={frozenAt} />}
+      </td>
+      <td data-label="Last event">{activity ? <Time at={activity.lastAt} /> : '–'}</td>
+      <td data-label="Accepted" class="number">
+        {activity ? formatCount(activity.accepted) : '–'}
+      </td>
+      <td data-label="Rejected" class="number">
+        {activity ? formatCount(activity.rejected) : '–'}
+      </td>
+      <td data-label="Maps" class="number">
+        {formatCount(maps)}
+      </td>
+    </tr>
+  )
 }

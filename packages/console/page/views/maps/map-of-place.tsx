@@ -10,6 +10,7 @@ import { Value } from '../../parts/value.tsx'
 import type { CallWorker } from '../../worker/call-worker.ts'
 import { useWorker } from '../../worker/use-worker.ts'
 import { Breadcrumbs } from './breadcrumbs.tsx'
+import { CompareWith } from './compare-with.tsx'
 import { Download } from './download.tsx'
 import { MapContent } from './map-content.tsx'
 import { ChunkBar, Digest, MapState } from './map-status.tsx'
@@ -45,7 +46,7 @@ export function MapOfPlace({ buildId, placeId }: { buildId: string; placeId: str
 }
 
 /** Null: nothing was published yet. */
-async function loadStatus(api: Api, query: Query, signal: AbortSignal): Promise<MapStatus | null> {
+export async function loadStatus(api: Api, query: Query, signal: AbortSignal): Promise<MapStatus | null> {
   try {
     return await api.json<MapStatus>('v1/maps', { query, signal })
   } catch (error) {
@@ -77,6 +78,7 @@ function Status({ map, callWorker }: { map: MapStatus; callWorker: CallWorker })
         <a href={formatAddress(['where'], { build: buildId, place: placeId })}>Where it happens</a>
         {isComplete && <Download key={map.digest} map={map} callWorker={callWorker} />}
       </div>
+      {isComplete && <CompareWith buildId={buildId} placeId={placeId} withBuildId="" />}
       <Facts map={map} />
       {!isComplete && <ChunkBar contents={map} />}
       {pending && <Pending pending={pending} />}

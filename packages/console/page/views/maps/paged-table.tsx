@@ -2,6 +2,7 @@ import type { ComponentChildren } from 'preact'
 import { useState } from 'preact/hooks'
 import type { Api } from '../../api/api.ts'
 import { useLoaded } from '../../api/use-api.ts'
+import { formatCount } from '../../format.ts'
 import { Content } from '../../parts/notice.tsx'
 
 type Column = string | { title: string; isNumber: true }
@@ -14,37 +15,65 @@ interface Page<Row> {
 export interface PagedTableProps<Row> {
   caption: string
   columns: readonly Column[]
+  /** What the rows depend on: another one begins with the first page. */
+  query?: string
   load(cursor: string | undefined, api: Api, signal: AbortSignal): Promise<Page<Row>>
   /** Shown in place of a table without rows. */
   empty: ComponentChildren
-  /** Renders a `<tr>`. */
+  /** Renders a `<tr>`; below 40rem, each `<td>` has the name of its column as `data-label`. */
   children: (row: Row) => ComponentChildren
 }
 
-/** A table that loads its next page on request. */
+/** A table of one page of a list at a time. */
 export function PagedTable<Row>(props: PagedTableProps<Row>) {
-  const first = useLoaded((api, signal) => props.load(undefined, api, signal), [])
+  // the pages start over with another query
+  return <Pages key={props.query} {...props} />
+}
+
+function Pages<Row>({ caption, columns, load, empty, children }: PagedTableProps<Row>) {
+  /** How the pages up to the one that is shown begin. */
+  const [cursors, setCursors] = useState<readonly (string | undefined)[]>([undefined])
+  const cursor = cursors.at(-1)
+  const loaded = useLoaded((api, signal) => load(cursor, api, signal), [cursor])
+  const isFirst = cursors.length === 1
   return (
-    <Content loaded={first}>
-      {(page) =>
-        page.rows.length === 0 && page.next === null ? (
-          <div class="notice empty">{props.empty}</div>
-        ) : (
-          <div class="scroll">
-            <table class="paged">
-              <caption>{props.caption}</caption>
-              <thead>
-                <tr>
-                  {props.columns.map((column) => (
-                    <Heading key={titleOf(column)} column={column} />
-                  ))}
-                </tr>
-              </thead>
-              <Rows {...props} page={page} />
-            </table>
-          </div>
-        )
-      }
+    <Content loaded={loaded}>
+      {({ rows, next }) => (
+        <>
+          {rows.length === 0 && isFirst && next === null ? (
+            <div class="notice empty">{empty}</div>
+          ) : (
+            <div class="scroll">
+              <table class="paged">
+                <caption>{caption}</caption>
+                <thead>
+                  <tr>
+                    {columns.map((column) => (
+                      <Heading key={titleOf(column)} column={column} />
+                    ))}
+                  </tr>
+                </thead>
+                <tbody>{rows.map(children)}</tbody>
+              </table>
+            </div>
+          )}
+          {(!isFirst || next !== null) && (
+            <p class="line pages">
+              <button type="button" disabled={isFirst} onClick={() => setCursors(cursors.slice(0, -1))}>
+                Previous page
+              </button>
+              <span>Page {formatCount(cursors.length)}</span>
+              <button
+                type="button"
+                disabled={next === null}
+                onClick={() => setCursors([...cursors, next ?? undefined])}
+              >
+                Next page
+              </button>
+            </p>
+          )}
+        </>
+      )}
     </Content>
   )
 }
@@ -59,41 +88,4 @@ function Heading({ column }: { column: Column }) {
 
 function titleOf(column: Column): string {
   return typeof column === 'string' ? column : column.title
-}
-
-function Rows<Row>({ page, ...props }: PagedTableProps<Row> & { page: Page<Row> }) {
-  const [isMore, setMore] = useState(false)
-  return (
-    <>
-      <tbody>{page.rows.map(props.children)}</tbody>
-      {page.next !== null &&
-        (isMore ? (
-          <NextRows {...props} cursor={page.next} />
-        ) : (
-          <tbody>
-            <tr>
-              <td colSpan={props.columns.length}>
-                <button type="button" onClick={() => setMore(true)}>
-                  Show more
-                </button>
-              </td>
-            </tr>
-          </tbody>
-        ))}
-    </>
-  )
-}
-
-function NextRows<Row>({ cursor, ...props }: PagedTableProps<Row> & { cursor: string }) {
-  const loaded = useLoaded((api, signal) => props.load(cursor, api, signal), [cursor])
-  if (loaded.data) return <Rows {...props} page={loaded.data} />
-  return (
-    <tbody>
-      <tr>
-        <td colSpan={props.columns.length}>
-          <Content loaded={loaded}>{() => null}</Content>
-        </td>
-      </tr>
-    </tbody>
-  )
 }

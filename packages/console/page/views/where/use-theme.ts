@@ -16,7 +16,7 @@ export function useTheme(): Theme {
   return theme
 }
 
-export function partColors({ isDark }: Theme): PartColors {
+export function partColors({ isDark }: Pick<Theme, 'isDark'>): PartColors {
   return isDark
     ? { fill: 'rgb(164 173 186 / 0.09)', line: 'rgb(164 173 186 / 0.42)' }
     : { fill: 'rgb(60 70 90 / 0.07)', line: 'rgb(60 70 90 / 0.38)' }

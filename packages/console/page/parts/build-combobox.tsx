@@ -1,0 +1,44 @@
+import type { Api } from '../api/api.ts'
+import type { BuildPage } from '../api/bodies.ts'
+import { useApi } from '../api/use-api.ts'
+import { formatCountOf } from '../format.ts'
+import { Combobox, type OptionPage, optionsMax } from './combobox.tsx'
+
+export interface BuildComboboxProps {
+  label?: string
+  /** '' for none. */
+  value: string
+  onChoose(buildId: string): void
+}
+
+/** The most pages without a match that one search reads: each looks at 10,000 builds. */
+const pagesMax = 10
+
+/** Chooses a build of the project: the newest first, found by a part of its id. */
+export function BuildCombobox({ label = 'Build', value, onChoose }: BuildComboboxProps) {
+  const api = useApi()
+  return (
+    <Combobox
+      label={label}
+      value={value}
+      options={(text, signal) => findBuilds(api, text.trim(), signal)}
+      onChoose={onChoose}
+    />
+  )
+}
+
+async function findBuilds(api: Api, text: string, signal: AbortSignal): Promise<OptionPage> {
+  let cursor: string | undefined
+  for (let pages = 1; ; pages++) {
+    const query = { order: 'frozen', search: text || undefined, limit: optionsMax, cursor }
+    const { builds, next } = await api.json<BuildPage>('v1/builds', { query, signal })
+    if (builds.length > 0 || next === null || pages === pagesMax) {
+      const options = builds.map(({ buildId, frozenAt, maps }) => ({
+        value: buildId,
+        detail: frozenAt === null ? 'open, no events' : formatCountOf(maps, 'map'),
+      }))
+      return { options, isCut: next !== null }
+    }
+    cursor = next
+  }
+}

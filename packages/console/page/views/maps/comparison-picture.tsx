@@ -1,0 +1,117 @@
+import { useEffect, useLayoutEffect, useMemo, useRef, useState } from 'preact/hooks'
+import { type Box, fit, pan, type Size, type Viewport, zoom } from '../../heat/viewport.ts'
+import type { CallWorker } from '../../worker/call-worker.ts'
+import type { ComparisonView } from '../../worker/compare-calls.ts'
+import { useGestures } from '../where/use-gestures.ts'
+import { useLatest } from '../where/use-latest.ts'
+import { useSize } from '../where/use-size.ts'
+import { partColors, useTheme } from '../where/use-theme.ts'
+
+interface ComparisonPictureProps {
+  call: CallWorker
+  /** Around all parts. */
+  box: Box
+  /** A part to look at. */
+  focus: Box | undefined
+}
+
+const panPixels = 60
+const zoomStep = 1.4
+/** How much of what is around a part is shown with it. */
+const focusShare = 4
+
+/** The parts of both maps from above, in the colours of what became of them. */
+export function ComparisonPicture({ call, box, focus }: ComparisonPictureProps) {
+  const frame = useRef<HTMLDivElement | null>(null)
+  const canvas = useRef<HTMLCanvasElement>(null)
+  const size = useSize(frame)
+  const [moved, setMoved] = useState<Viewport>()
+  const fitted = useMemo(() => size && fit(box, size), [size, box])
+  const viewport = moved ?? fitted
+  const theme = useTheme()
+  const pixelRatio = Math.min(3, devicePixelRatio)
+  useEffect(() => {
+    if (focus && size) setMoved(fit(widen(focus), size))
+  }, [focus])
+
+  const change = (action: (viewport: Viewport, size: Size) => Viewport) => {
+    if (viewport && size) setMoved(action(viewport, size))
+  }
+  useGestures(frame, {
+    onPan: (dx, dy) => change((viewport) => pan(viewport, dx, dy)),
+    onZoom: (factor, at) => change((viewport, size) => zoom(viewport, factor, size, at)),
+    onPoint: () => {},
+  })
+  const image = useLatest(async () => {
+    if (!viewport || !size) return undefined
+    return call('drawComparison', { ...viewport, ...size, pixelRatio, colors: colorsOf(theme.isDark) })
+  }, [viewport, size, theme])
+
+  useLayoutEffect(() => {
+    const context = canvas.current?.getContext('2d')
+    if (!context || !canvas.current || !image) return
+    canvas.current.width = image.width
+    canvas.current.height = image.height
+    context.drawImage(image, 0, 0)
+    return () => image.close()
+  }, [image])
+
+  function press(event: KeyboardEvent): void {
+    const direction = directions[event.key]
+    if (event.ctrlKey || event.altKey || event.metaKey) return
+    if (direction) change((viewport) => pan(viewport, -direction[0] * panPixels, -direction[1] * panPixels))
+    else if (event.key === '+' || event.key === '=') change((viewport, size) => zoom(viewport, zoomStep, size))
+    else if (event.key === '-') change((viewport, size) => zoom(viewport, 1 / zoomStep, size))
+    else if (event.key === '0') setMoved(undefined)
+    else return
+    event.preventDefault()
+  }
+
+  return (
+    <div class="comparison">
+      <div
+        ref={frame}
+        class="comparison-frame"
+        role="application"
+        aria-label="Both maps from above"
+        aria-describedby="comparison-keys"
+        // biome-ignore lint/a11y/noNoninteractiveTabindex: an application has keys of its own
+        tabIndex={0}
+        onKeyDown={press}
+      >
+        <canvas ref={canvas} role="img" aria-label="The parts that were added, removed, moved and changed" />
+      </div>
+      <p class="hint" id="comparison-keys">
+        Keys: + and − zoom, arrows move the map, 0 shows everything.
+      </p>
+    </div>
+  )
+}
+
+const directions: Readonly<Record<string, readonly [number, number]>> = {
+  ArrowLeft: [-1, 0],
+  ArrowRight: [1, 0],
+  ArrowUp: [0, -1],
+  ArrowDown: [0, 1],
+}
+
+function widen({ left, top, right, bottom }: Box): Box {
+  const margin = (Math.max(right - left, bottom - top) * (focusShare - 1)) / 2
+  return { left: left - margin, top: top - margin, right: right + margin, bottom: bottom + margin }
+}
+
+/** As the words in maps.css. */
+function colorsOf(isDark: boolean): ComparisonView['colors'] {
+  const color = (rgb: string, fill = 0.3) => ({ fill: `rgb(${rgb} / ${fill})`, line: `rgb(${rgb} / 0.95)` })
+  const [added, removed, moved, changed] = isDark
+    ? ['111 207 142', '242 147 140', '224 179 84', '134 180 248']
+    : ['31 122 61', '179 38 30', '138 97 0', '11 87 194']
+  return {
+    same: partColors({ isDark }),
+    removed: color(removed as string),
+    'moved-from': color(moved as string, 0),
+    moved: color(moved as string),
+    changed: color(changed as string),
+    added: color(added as string),
+  }
+}
