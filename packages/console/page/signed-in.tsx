@@ -12,6 +12,7 @@ import { Value } from './parts/value.tsx'
 import { useTimeZone } from './time-zone.ts'
 import { type View, views } from './views/views.ts'
 import { visibleText } from './visible-text.ts'
+import { SessionWorkerContext, useWorker } from './worker/use-worker.ts'
 
 export interface SignedInProps {
   session: Session
@@ -39,10 +40,17 @@ export function SignedIn({ session, address, menu, onRefused }: SignedInProps) {
   return (
     <ConnectionContext.Provider value={connection}>
       <ApiContext.Provider value={api}>
-        <Page address={address} menu={menu} />
+        <SessionWorker>
+          <Page address={address} menu={menu} />
+        </SessionWorker>
       </ApiContext.Provider>
     </ConnectionContext.Provider>
   )
+}
+
+/** Ends with the session, and its memory with it. */
+function SessionWorker({ children }: { children: ComponentChildren }) {
+  return <SessionWorkerContext.Provider value={useWorker()}>{children}</SessionWorkerContext.Provider>
 }
 
 function Page({ address, menu }: Pick<SignedInProps, 'address' | 'menu'>) {

@@ -8,7 +8,7 @@ import { colorAt, fraction, legendCounts, niceStep, ticks } from '../page/heat/s
 import { boxOf, fit, pan, zoom } from '../page/heat/viewport.ts'
 import { formatPointer, parsePointer, resolvePointer } from '../page/json-pointer.ts'
 
-const everything = { across: '/x', down: '/z', from: Number.NEGATIVE_INFINITY, to: Number.POSITIVE_INFINITY }
+const everything = { across: '/x', down: '/z' }
 
 function columnsOf(events: readonly unknown[], wanted?: readonly string[]) {
   const columns = createColumns(wanted)
@@ -76,10 +76,10 @@ t.test('an axis is named by the last token', async (t) => {
   t.strictSame(['/position/x', '/Y', '/at/2', '/lat'].map(axisOf), [0, 1, 2, undefined])
 })
 
-t.test('events are counted by cell, type, place and time', async (t) => {
+t.test('events are counted by cell, type, place and height', async (t) => {
   const heat = createHeatEvents()
   const add = (x: number, z: number, type: string | undefined, placeId: unknown, at: number) =>
-    heat.add({ x, z, type, placeId }, at)
+    heat.add({ x, y: at / 1_000, z, type, placeId, eventId: `e-${at}` }, at)
   add(0, 0, 'move', 'town', 1_000)
   add(9.99, 9.99, 'move', 'town', 2_000)
   add(10, 0, 'death', 'town', 3_000)
@@ -95,25 +95,28 @@ t.test('events are counted by cell, type, place and time', async (t) => {
   t.strictSame([...count({ types: ['death', ''] }).counts], [0, 0, 0, 0, 0, 1])
   t.match(count({ types: ['death', ''] }), { inside: 1, located: 2, selected: 2 })
   t.match(count({ placeId: '7' }), { inside: 1, located: 2, selected: 3 }, 'with events that name no place')
-  t.match(count({ from: 2_000, to: 3_000 }), { inside: 2, located: 2, selected: 2 })
+  t.match(count({ slice: { pointer: '/y', min: 2, max: 3 } }), { inside: 2, located: 2, selected: 6 })
+  t.strictSame(heat.heights(everything, '/y'), { min: 1, max: 5, counts: histogram([0, 10, 20, 30, 39]) })
+  t.equal(heat.heights(everything, '/none'), undefined)
+  t.strictSame(heat.list({ ...everything, types: ['move'] }, { left: -1, top: 0, right: 10, bottom: 10 }, 2), [
+    { eventId: 'e-4000', receivedAt: 4_000, type: 'move', across: -0.01, down: 0 },
+    { eventId: 'e-2000', receivedAt: 2_000, type: 'move', across: 9.99, down: 9.99 },
+  ])
   t.match(count({ across: '/none' }), { inside: 0, located: 0, selected: 6 })
 
   const summary = heat.summary()
   t.match(summary, {
     events: 6,
-    from: 1_000,
-    to: 6_000,
     places: [
       { name: 'town', count: 3 },
       { name: '7', count: 1 },
     ],
   })
   t.strictSame(summary.types[0], { name: 'move', count: 3 })
-  t.equal(
-    summary.timeline.reduce((sum, each) => sum + each),
-    6,
-  )
 })
+
+/** 40 counts, 1 at these indexes. */
+const histogram = (filled: readonly number[]) => Array.from({ length: 40 }, (_, i) => (filled.includes(i) ? 1 : 0))
 
 t.test('a cell has the bounds that its events are within', async (t) => {
   const heat = createHeatEvents()

@@ -6,11 +6,11 @@ import { createConsole } from '../src/index.ts'
 export const projectId = 'game-1'
 
 type ServeChoice = Pick<ServeOptions, 'port' | 'rateLimits'>
-export type ServedOptions = ServeChoice & Pick<IngestOptions, 'rejected'>
+export type ServedOptions = ServeChoice & Pick<IngestOptions, 'rejected' | 'now'>
 
 /** A real server with a console on a memory store of its own, until the end of the test. */
-export async function startConsole(t: Test, { rejected = {}, ...options }: ServedOptions = {}) {
-  const ingest = createIngest({ store: openMemoryStore(), rejected })
+export async function startConsole(t: Test, { rejected = {}, now = Date.now, ...options }: ServedOptions = {}) {
+  const ingest = createIngest({ store: openMemoryStore(), rejected, now })
   const newKey = async (...scopes: Scope[]) => (await ingest.keys.create(projectId, { scopes })).key
   const start = async ({ port = 0, ...limits }: ServeChoice = {}) => {
     const server = await serve({ ingest, console: createConsole(), port, closeTimeoutMs: 1, ...limits })

@@ -88,7 +88,8 @@ export function densestCells(grid: Counts, limit: number): Cell[] {
   return found.map((index) => cellOf(grid, index))
 }
 
-function cellOf({ left, top, cell, columns, counts }: Counts, index: number): Cell {
+/** The cell of an index of `counts`. */
+export function cellOf({ left, top, cell, columns, counts }: Counts, index: number): Cell {
   // by whole numbers of cells, so that 0.1 is not 0.1 + 1e-17
   const column = Math.round(left / cell) + (index % columns)
   const row = Math.round(top / cell) + Math.floor(index / columns)

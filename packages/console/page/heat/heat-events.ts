@@ -2,16 +2,21 @@ import { formatPointer } from '../json-pointer.ts'
 import { createColumns, grow } from './columns.ts'
 import { type Counts, countCells, type Grid } from './grid.ts'
 import { findPairs, type Pair } from './pairs.ts'
+import { createTexts } from './texts.ts'
 import type { Box } from './viewport.ts'
 
-/** The numbers, times, types and places of the events that were read. */
+/** The numbers, times, types, places and ids of the events that were read. */
 export interface HeatEvents {
-  /** Adds an event, in the order of the log. */
+  readonly length: number
   add(event: unknown, receivedAt: number): void
   summary(): EventSummary
   count(selection: Selection, grid: Grid): CountedEvents
   /** A box that holds the selected events, but a few far ones; undefined if none has coordinates. */
   extent(selection: Selection): Box | undefined
+  /** How the located events spread over the values of a third member, whatever the selection's slice. */
+  heights(selection: Selection, pointer: string): Heights | undefined
+  /** The selected events in a box, the newest first. */
+  list(selection: Selection, box: Box, limit: number): ListedEvent[]
 }
 
 export interface Named {
@@ -28,11 +33,6 @@ export interface EventSummary {
   pairs: Pair[]
   /** Pointers of all members that are kept. */
   pointers: string[]
-  /** When the first and the last event were received, in milliseconds since 1970. */
-  from: number
-  to: number
-  /** Events in equal spans of this time. */
-  timeline: number[]
   /** The members of the first event. */
   example: Member[]
 }
@@ -45,21 +45,41 @@ export interface Selection {
   types?: readonly string[] | undefined
   /** Events that name another place are left out. Default: all places. */
   placeId?: string | undefined
-  /** `receivedAt`, both included. */
-  from: number
-  to: number
+  /** Only events with a number from `min` to `max` in this member. */
+  slice?: Slice | undefined
+}
+
+export interface Slice {
+  pointer: string
+  min: number
+  max: number
 }
 
 export interface CountedEvents extends Counts {
-  /** Events of the place, the types and the time. */
+  /** Events of the place and the types. */
   selected: number
-  /** Those of them that have both coordinates. */
+  /** Those of them that have both coordinates, and are in the slice. */
   located: number
+}
+
+/** A histogram over the values from `min` to `max`. */
+export interface Heights {
+  min: number
+  max: number
+  counts: number[]
+}
+
+export interface ListedEvent {
+  eventId: string
+  receivedAt: number
+  type: string
+  across: number
+  down: number
 }
 
 const namesMax = 1_000
 const restName = 'other types'
-const timelineLength = 60
+const heightsLength = 40
 // enough for percentiles
 const sampleMax = 20_000
 
@@ -67,69 +87,89 @@ export function createHeatEvents(wanted: readonly string[] = []): HeatEvents {
   const columns = createColumns(wanted)
   const types = createNames()
   const places = createNames()
+  const ids = createTexts()
   let times = new Float64Array(1_024)
   let example: Member[] = []
 
   /** Which events are selected, whether or not they have coordinates. */
-  function filterOf({ types: shown, placeId, from, to }: Selection): (index: number) => boolean {
+  function filterOf({ types: shown, placeId }: Selection): (index: number) => boolean {
     const isType = types.mask((name) => !shown || shown.includes(name))
     const isPlace = places.mask((name) => placeId === undefined || name === '' || name === placeId)
-    return (i) => {
-      const at = times[i] as number
-      return (
-        at >= from && at <= to && isType[types.indexes[i] as number] === 1 && isPlace[places.indexes[i] as number] === 1
-      )
+    return (i) => isType[types.indexes[i] as number] === 1 && isPlace[places.indexes[i] as number] === 1
+  }
+
+  function pointsOf({ across, down, slice }: Selection): Points {
+    const valuesOf = (pointer: string) => columns.get(pointer)?.values ?? new Float64Array()
+    return {
+      xs: valuesOf(across),
+      ys: valuesOf(down),
+      length: columns.rows,
+      slice: slice && { ...slice, values: valuesOf(slice.pointer) },
     }
   }
 
-  function pointsOf({ across, down }: Selection): Points | undefined {
-    const xs = columns.get(across)?.values
-    const ys = columns.get(down)?.values
-    return xs && ys && { xs, ys, length: columns.rows }
-  }
-
   return {
+    get length() {
+      return columns.rows
+    },
     add(event, receivedAt) {
       const row = columns.rows
       if (row === 0) example = listMembers(event)
       times = grow(times, row + 1)
       times[row] = receivedAt
-      const { type, placeId } = (event ?? {}) as { type?: unknown; placeId?: unknown }
+      const { type, placeId, eventId } = (event ?? {}) as { type?: unknown; placeId?: unknown; eventId?: unknown }
       types.add(row, typeof type === 'string' ? type : '')
       places.add(row, typeof placeId === 'string' || typeof placeId === 'number' ? String(placeId) : '')
+      ids.add(typeof eventId === 'string' ? eventId : '')
       columns.add(event)
     },
-    summary() {
-      const events = columns.rows
-      const [from, to] = rangeOf(times, events)
-      return {
-        events,
-        types: types.list(),
-        places: places.list().filter(({ name }) => name !== ''),
-        pairs: findPairs(columns),
-        pointers: columns.list().map(({ pointer }) => pointer),
-        from,
-        to,
-        timeline: timelineOf(times, events, from, to),
-        example,
-      }
-    },
+    summary: () => ({
+      events: columns.rows,
+      types: types.list(),
+      places: places.list().filter(({ name }) => name !== ''),
+      pairs: findPairs(columns),
+      pointers: columns.list().map(({ pointer }) => pointer),
+      example,
+    }),
     count(selection, grid) {
-      const isShown = filterOf(selection)
+      const isSelected = filterOf(selection)
       const points = pointsOf(selection)
       let selected = 0
       let located = 0
       for (let i = 0; i < columns.rows; i++) {
-        if (!isShown(i)) continue
+        if (!isSelected(i)) continue
         selected++
-        if (points && isLocated(points, i)) located++
+        if (isLocated(points, i)) located++
       }
-      const none = { xs: new Float64Array(), ys: new Float64Array(), length: 0 }
-      return { ...countCells(grid, points ?? none, isShown), selected, located }
+      const counts = countCells(grid, points, (i) => isLocated(points, i) && isSelected(i))
+      return { ...counts, selected, located }
     },
     extent(selection) {
+      return extentOf(pointsOf(selection), filterOf(selection))
+    },
+    heights(selection, pointer) {
+      const points = pointsOf({ ...selection, slice: undefined })
+      const isSelected = filterOf(selection)
+      const values = columns.get(pointer)?.values
+      return values && histogramOf(values, points.length, (i) => isLocated(points, i) && isSelected(i))
+    },
+    list(selection, { left, top, right, bottom }, limit) {
+      const isSelected = filterOf(selection)
       const points = pointsOf(selection)
-      return points && extentOf(points, filterOf(selection))
+      const found: number[] = []
+      for (let i = 0; i < points.length; i++) {
+        const [x, y] = [points.xs[i] as number, points.ys[i] as number]
+        const isInside = x >= left && x < right && y >= top && y < bottom
+        if (isInside && isLocated(points, i) && isSelected(i)) found.push(i)
+      }
+      const newest = found.sort((a, b) => (times[b] as number) - (times[a] as number)).slice(0, limit)
+      return newest.map((i) => ({
+        eventId: ids.get(i),
+        receivedAt: times[i] as number,
+        type: types.nameAt(i),
+        across: points.xs[i] as number,
+        down: points.ys[i] as number,
+      }))
     },
   }
 }
@@ -138,10 +178,38 @@ interface Points {
   xs: Float64Array
   ys: Float64Array
   length: number
+  slice: (Slice & { values: Float64Array }) | undefined
 }
 
-function isLocated({ xs, ys }: Points, index: number): boolean {
-  return !Number.isNaN(xs[index]) && !Number.isNaN(ys[index])
+/** False for a missing value, which is NaN or undefined. */
+function isLocated({ xs, ys, slice }: Points, index: number): boolean {
+  if (!isNumber(xs[index]) || !isNumber(ys[index])) return false
+  if (!slice) return true
+  const height = slice.values[index] as number
+  return height >= slice.min && height <= slice.max
+}
+
+const isNumber = (value: number | undefined) => value !== undefined && !Number.isNaN(value)
+
+function histogramOf(values: Float64Array, length: number, isShown: (index: number) => boolean): Heights | undefined {
+  let min = Number.POSITIVE_INFINITY
+  let max = Number.NEGATIVE_INFINITY
+  const shown: number[] = []
+  for (let i = 0; i < length; i++) {
+    const value = values[i]
+    if (!isNumber(value) || !isShown(i)) continue
+    shown.push(value as number)
+    min = Math.min(min, value as number)
+    max = Math.max(max, value as number)
+  }
+  if (shown.length === 0) return undefined
+  const counts = new Array<number>(heightsLength).fill(0)
+  for (const value of shown) {
+    const share = max > min ? (value - min) / (max - min) : 0
+    const at = Math.min(heightsLength - 1, Math.floor(share * heightsLength))
+    counts[at] = (counts[at] as number) + 1
+  }
+  return { min, max, counts }
 }
 
 function extentOf(points: Points, isShown: (index: number) => boolean): Box | undefined {
@@ -171,33 +239,13 @@ function span(values: Float64Array, indexes: readonly number[]): [number, number
   return isFar ? [Math.max(least, at(0.01) - usual / 4), Math.min(greatest, at(0.99) + usual / 4)] : [least, greatest]
 }
 
-function rangeOf(times: Float64Array, length: number): [number, number] {
-  let from = Number.POSITIVE_INFINITY
-  let to = Number.NEGATIVE_INFINITY
-  for (let i = 0; i < length; i++) {
-    const at = times[i] as number
-    if (at < from) from = at
-    if (at > to) to = at
-  }
-  return length === 0 ? [0, 0] : [from, to]
-}
-
-function timelineOf(times: Float64Array, length: number, from: number, to: number): number[] {
-  const timeline = new Array<number>(timelineLength).fill(0)
-  for (let i = 0; i < length; i++) {
-    const share = to > from ? ((times[i] as number) - from) / (to - from) : 0
-    const at = Math.min(timelineLength - 1, Math.floor(share * timelineLength))
-    timeline[at] = (timeline[at] as number) + 1
-  }
-  return timeline
-}
-
 interface Names {
   /** The number of each row's name. */
   readonly indexes: Uint16Array
   add(row: number, name: string): void
   /** 1 for the numbers of the names for which `is` holds. */
   mask(is: (name: string) => boolean): Uint8Array
+  nameAt(row: number): string
   list(): Named[]
 }
 
@@ -225,6 +273,7 @@ function createNames(): Names {
       indexes[row] = number
       ;(names[number] as Named).count++
     },
+    nameAt: (row) => names[indexes[row] as number]?.name ?? '',
     mask: (is) => Uint8Array.from(names, ({ name }) => (is(name) ? 1 : 0)),
     list: () => names.map((each) => ({ ...each })).sort((a, b) => b.count - a.count),
   }

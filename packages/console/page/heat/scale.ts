@@ -62,3 +62,26 @@ export function colorAt(at: number, isDark: boolean): [number, number, number] {
   const mix = (i: number) => Math.round((from[i] as number) * (1 - share) + (to[i] as number) * share)
   return [mix(0), mix(1), mix(2)]
 }
+
+/** Where a difference from −max to max stands, from −1 to 1. */
+export function signedFraction(value: number, max: number, kind: ScaleKind): number {
+  const share = max === 0 ? 0 : Math.min(1, Math.abs(value) / max)
+  // logarithmic over two powers of ten, through 0
+  return Math.sign(value) * (kind === 'log' ? Math.log10(1 + 99 * share) / 2 : share)
+}
+
+type Color = readonly [number, number, number]
+
+/** Blue and orange are told apart with each kind of colour blindness, and by brightness from what is between. */
+const diverging = {
+  light: { less: [24, 88, 168], middle: [226, 228, 232], more: [170, 78, 0] },
+  dark: { less: [120, 182, 255], middle: [52, 58, 68], more: [255, 172, 84] },
+} as const satisfies Record<string, Record<string, Color>>
+
+/** From −1, blue, to 1, orange. */
+export function divergingColorAt(at: number, isDark: boolean): [number, number, number] {
+  const { less, middle, more } = diverging[isDark ? 'dark' : 'light']
+  const end: Color = at < 0 ? less : more
+  const mix = (i: 0 | 1 | 2) => Math.round(middle[i] + (end[i] - middle[i]) * Math.abs(at))
+  return [mix(0), mix(1), mix(2)]
+}

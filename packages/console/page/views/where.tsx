@@ -1,14 +1,18 @@
 import type { ComponentChildren } from 'preact'
-import { useMemo } from 'preact/hooks'
-import type { Address } from '../address.ts'
+import { useEffect, useMemo } from 'preact/hooks'
+import { type Address, replaceQuery } from '../address.ts'
 import type { Api } from '../api/api.ts'
 import type { Build, BuildPage, MapPage } from '../api/bodies.ts'
 import { useLoaded } from '../api/use-api.ts'
 import { formatCountOf } from '../format.ts'
 import { Combobox } from '../parts/combobox.tsx'
 import { Content, Notice } from '../parts/notice.tsx'
-import { useWorker } from '../worker/use-worker.ts'
+import { RangePicker } from '../parts/range-picker.tsx'
+import type { Range } from '../range.ts'
+import { useSessionWorker } from '../worker/use-worker.ts'
+import type { FrozenSince } from './where/asks.ts'
 import { BuildEvents } from './where/build-events.tsx'
+import { useSettledRange } from './where/use-settled-range.ts'
 import { formatWhere, parseWhere, type WhereAddress } from './where/where-address.ts'
 import './where/where.css'
 
@@ -18,20 +22,27 @@ async function loadBuilds(api: Api, signal: AbortSignal): Promise<BuildPage> {
   return api.json<BuildPage>('v1/builds', { query: { limit: buildsMax }, signal })
 }
 
-/** Events of a build over its map. */
+/** A sample of the events of a build over its map, or how those of two builds differ. */
 export function WhereView({ address }: { address: Address }) {
   const builds = useLoaded(loadBuilds, [])
   const where = useMemo(() => parseWhere(address.query), [address])
+  const { range, renew } = useSettledRange(address.query)
   return (
     <Content loaded={builds} what="list builds">
       {({ builds: list, next }) => {
         const build = chooseBuild(list, where.buildId)
         if (!build) return <Notice kind="empty">No builds yet: send events with a buildId, or publish a map.</Notice>
-        const buildChoice = <BuildChoice {...{ list: byFreeze(list), isCut: next !== null, build }} />
-        if (build.frozenAt !== null) return <FrozenBuild key={build.buildId} {...{ build, where, buildChoice }} />
+        const choices = (
+          <>
+            <BuildChoices {...{ list: byFreeze(list), isCut: next !== null, build, where }} />
+            <RangePicker range={range} />
+          </>
+        )
+        if (build.frozenAt !== null)
+          return <FrozenBuild key={build.buildId} {...{ build, list, where, range, renew, choices }} />
         return (
           <>
-            <div class="controls">{buildChoice}</div>
+            <div class="controls">{choices}</div>
             <Notice kind="empty">
               This build is open: it has no events yet.{' '}
               <button type="button" onClick={builds.reload}>
@@ -45,42 +56,67 @@ export function WhereView({ address }: { address: Address }) {
   )
 }
 
-/** A build that is not listed, as its freeze is not known. */
-type AnyBuild = Omit<Build, 'frozenAt'> & { frozenAt: string | null | undefined }
-
 interface FrozenBuildProps {
-  build: AnyBuild
+  build: FrozenSince
+  list: readonly Build[]
   where: WhereAddress
-  buildChoice: ComponentChildren
+  range: Range
+  renew(): void
+  choices: ComponentChildren
 }
 
-function FrozenBuild({ build: { buildId, frozenAt }, where, buildChoice }: FrozenBuildProps) {
-  const call = useWorker()
+function FrozenBuild({ build, list, where, range, renew, choices }: FrozenBuildProps) {
+  const call = useSessionWorker()
+  const { buildId } = build
   const maps = useLoaded(
     (api, signal) => api.json<MapPage>('v1/maps', { query: { buildId, limit: 1_000 }, signal }),
     [buildId],
   )
-  const change = (changes: Partial<WhereAddress>) => go({ ...where, buildId, ...changes })
+  const change = (changes: Partial<WhereAddress>) => replace({ buildId, ...changes })
+  const frozenMs = build.frozenAt ? Date.parse(build.frozenAt) : 0
+  // a build whose first event is newer than the view
+  useEffect(() => {
+    if (range.isLive && frozenMs >= range.to) renew()
+  }, [frozenMs])
+  const versus = where.versus !== undefined && where.versus !== buildId ? named(list, where.versus) : undefined
   return (
     <Content loaded={maps} what="list maps">
-      {({ maps }) => (
-        <BuildEvents {...{ call, buildId, frozenAt: frozenAt ?? undefined, maps, where, buildChoice, change }} />
-      )}
+      {({ maps }) => <BuildEvents {...{ call, build, versus, range, maps, where, choices, change }} />}
     </Content>
   )
 }
 
-function BuildChoice({ list, isCut, build }: { list: readonly Build[]; isCut: boolean; build: AnyBuild }) {
+/** The address holds the choices, so that it can be shared. */
+function replace(changes: Partial<WhereAddress>): void {
+  replaceQuery(formatWhere(changes))
+}
+
+interface BuildChoicesProps {
+  list: readonly Build[]
+  isCut: boolean
+  build: FrozenSince
+  where: WhereAddress
+}
+
+function BuildChoices({ list, isCut, build: { buildId }, where: { versus } }: BuildChoicesProps) {
+  const options = list.map(({ buildId, frozenAt, maps }) => ({
+    value: buildId,
+    detail: frozenAt === null ? 'open, no events' : formatCountOf(maps, 'map'),
+  }))
+  const others = options.filter(({ value }) => value !== buildId)
   return (
     <>
       <Combobox
         label="Build"
-        value={build.buildId}
-        options={list.map(({ buildId, frozenAt, maps }) => ({
-          value: buildId,
-          detail: frozenAt === null ? 'open, no events' : formatCountOf(maps, 'map'),
-        }))}
-        onChoose={(buildId) => go({ buildId, types: [] })}
+        value={buildId}
+        options={options}
+        onChoose={(buildId) => replace({ buildId, cell: undefined })}
+      />
+      <Combobox
+        label="Compare with"
+        value={versus ?? ''}
+        options={[{ value: '', label: 'no other build' }, ...others]}
+        onChoose={(versus) => replace({ buildId, versus: versus || undefined })}
       />
       {isCut && (
         <p class="hint">The first 1,000 builds by name are listed: open others by their address, #/where?build=…</p>
@@ -95,15 +131,13 @@ function byFreeze(builds: readonly Build[]): Build[] {
 }
 
 /** The build that the address names, else the one that froze last, one with a map before others. */
-function chooseBuild(builds: readonly Build[], buildId: string | undefined): AnyBuild | undefined {
-  if (buildId !== undefined) {
-    return builds.find((build) => build.buildId === buildId) ?? { buildId, frozenAt: undefined, maps: 0 }
-  }
+function chooseBuild(builds: readonly Build[], buildId: string | undefined): FrozenSince | undefined {
+  if (buildId !== undefined) return named(builds, buildId)
   const sorted = byFreeze(builds)
   return sorted.find(({ frozenAt, maps }) => frozenAt !== null && maps > 0) ?? sorted[0]
 }
 
-/** The address holds the choices, so that it can be shared; going back leaves the view. */
-function go(where: WhereAddress): void {
-  location.replace(formatWhere(where))
+/** The freeze of a build that is not listed is not known. */
+function named(builds: readonly Build[], buildId: string): FrozenSince {
+  return builds.find((build) => build.buildId === buildId) ?? { buildId, frozenAt: undefined }
 }

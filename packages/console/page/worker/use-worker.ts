@@ -1,4 +1,5 @@
-import { useEffect, useMemo } from 'preact/hooks'
+import { createContext } from 'preact'
+import { useContext, useEffect, useMemo } from 'preact/hooks'
 import { useApi } from '../api/use-api.ts'
 import { type CallWorker, createWorkerClient, type WorkerPort } from './call-worker.ts'
 
@@ -11,6 +12,13 @@ export function useWorker(): CallWorker {
   const client = useMemo(() => createWorkerClient(api, startWorker), [api])
   useEffect(() => client.end, [client])
   return client.call
+}
+
+/** The worker of the session: it outlives views, so that what it has read stays. */
+export const SessionWorkerContext = createContext<CallWorker>(() => Promise.reject(new Error('There is no session.')))
+
+export function useSessionWorker(): CallWorker {
+  return useContext(SessionWorkerContext)
 }
 
 function startWorker(): WorkerPort {

@@ -4,11 +4,8 @@ import { join } from 'node:path'
 import type { Ingest } from '@ingest/core'
 import type { Page } from 'puppeteer-core'
 import t from 'tap'
-import { fit, type Viewport } from '../../page/heat/viewport.ts'
-import { margins, plotOf } from '../../page/views/where/draw-heat.ts'
-import { checkAccessibility, chooseOption, openBrowser, serverGone, tryNow, waitForText } from '../browser.ts'
+import { checkAccessibility, openBrowser, waitForText } from '../browser.ts'
 import { projectId, startConsole } from '../served-console.ts'
-import { town, townEvents } from './town.ts'
 
 const browserTest = openBrowser(t)
 
@@ -193,140 +190,6 @@ async function saveInto(page: Page, downloadPath: string, start: () => Promise<v
   return name
 }
 
-let ids = 0
-
-interface EventMembers {
-  type?: string
-  placeId?: string
-  position?: object
-  [name: string]: unknown
-}
-
-type Project = Awaited<ReturnType<typeof startConsole>>['project']
-
-async function submit(project: Project, count: number, members: EventMembers): Promise<void> {
-  const events = Array.from({ length: count }, () => ({ projectId, eventId: `e-${++ids}`, buildId, ...members }))
-  for (let i = 0; i < count; i += 100) await project.submitBatch({ events: events.slice(i, i + 100) })
-}
-
-const at = (x: number, z: number) => ({ position: { x, y: 3, z } })
-
-/** Waits for the label of the map for screen readers. */
-async function waitForLabel(page: Page, text: string): Promise<void> {
-  await page.waitForFunction((text) => document.querySelector('canvas')?.ariaLabel?.includes(text), {}, text)
-}
-
-const click = (page: Page, name: string) => page.locator(`::-p-aria(${name}[role="button"])`).click()
-
-/** The colours of points of the map, from the canvas. */
-async function colorsAt(page: Page, points: readonly (readonly [number, number])[], box: Parameters<typeof fit>[0]) {
-  const size = await page.$eval('canvas', ({ clientWidth: width, clientHeight: height }) => ({ width, height }))
-  const plot = plotOf(size)
-  const { x, y, unitsPerPixel }: Viewport = fit(box, plot)
-  const pixels = points.map(([across, down]) => ({
-    x: Math.round(margins.left + plot.width / 2 + (across - x) / unitsPerPixel),
-    y: Math.round(margins.top + plot.height / 2 + (down - y) / unitsPerPixel),
-  }))
-  return page.$eval(
-    'canvas',
-    (canvas, pixels) => {
-      const { width, height } = canvas
-      // the browser warns of several reads
-      const { data } = (canvas.getContext('2d') as CanvasRenderingContext2D).getImageData(0, 0, width, height)
-      return pixels.map(({ x, y }) => [...data.slice(4 * (y * width + x), 4 * (y * width + x) + 3)])
-    },
-    pixels,
-  )
-}
-
-browserTest('events are counted by cell over the parts of the map', async (t, openPage) => {
-  const { url, key, project } = await startConsole(t)
-  const parts = [
-    { position: [0, 0, 0], size: [400, 1, 200] },
-    { position: [-100, 0, 0], size: [20, 9, 20] },
-  ]
-  await project.publishMap({ placeId: 'arena', buildId, map: { parts } })
-  await submit(project, 30, { type: 'death', placeId: 'arena', ...at(102, 52) })
-  await submit(project, 3, { type: 'shot', placeId: 'arena', ...at(-52, -48) })
-  await submit(project, 5, { type: 'shot', placeId: 'lobby', ...at(-52, -48) })
-  await submit(project, 2, { type: 'chat', placeId: 'arena' })
-  // of another build, from before: neither is read
-  await project.submitBatch({ events: [{ projectId, eventId: 'other', buildId: '1', ...at(0, 0) }] })
-
-  const { page, requests } = await openPage({ url: `${url}#/where`, key })
-  await waitForText(page, '40 events read')
-  const found = '33 of 35 events have both /position/x and /position/z. All of them are in view, in 2 cells of'
-  await waitForLabel(page, found)
-  await waitForText(page, 'Under the events: 2 parts of the map.')
-  t.strictSame(await page.$$eval('.densest td:first-child', (cells) => cells.map((cell) => cell.textContent)), [
-    '30',
-    '3',
-  ])
-  t.strictSame(
-    await page.$eval('.densest tbody tr', (row) => [...row.children].slice(1, 3).map((cell) => cell.textContent)),
-    ['100 to 105', '50 to 55'],
-  )
-
-  const box = { left: -200, top: -100, right: 200, bottom: 100 }
-  const [hot, warm, part, plain, outside] = await colorsAt(
-    page,
-    [
-      [102, 52],
-      [-52, -48],
-      [-100, 0],
-      [30, 80],
-      [30, 130],
-    ],
-    box,
-  )
-  t.ok(luminance(hot) < luminance(warm) - 60, `many are darker than few on light: ${hot}, ${warm}`)
-  t.ok(luminance(warm) < luminance(plain) - 10, `few are darker than none: ${warm}, ${plain}`)
-  t.ok(luminance(part) < luminance(plain), `a part stands out from what it stands on: ${part}, ${plain}`)
-  t.strictSame(outside, [255, 255, 255])
-
-  await page.locator('.types button:nth-of-type(3)').click()
-  await waitForLabel(page, '3 of 3 events')
-  t.match(await page.evaluate('location.hash'), /^#\/p\/game-1\/where\?build=2026\.11\.20&type=shot$/)
-  await chooseOption(page, 'Place', 'All places')
-  await waitForLabel(page, '8 of 8 events')
-  const requestsBefore = requests.length
-  await click(page, 'All types')
-  await waitForLabel(page, '38 of 40 events')
-  t.equal(requests.length, requestsBefore, 'filters ask nothing of the server')
-})
-
-const luminance = ([red = 0, green = 0, blue = 0]: readonly number[] = []) =>
-  0.2126 * red + 0.7152 * green + 0.0722 * blue
-
-browserTest('the map is used by keys, and an address is shared', async (t, openPage) => {
-  const { url, key, project } = await startConsole(t)
-  await submit(project, 4, { type: 'a', ...at(2, 2), screen: { left: 7, top: 9 } })
-  await submit(project, 1, { type: 'b', ...at(98, 58), screen: { left: 7, top: 9 } })
-  const { page } = await openPage({ url: `${url}#/where?build=${buildId}&type=a&type=b`, key })
-  await waitForLabel(page, '5 of 5 events have both /position/x and /position/z. All of them')
-  await waitForText(page, 'Choose a place')
-  await click(page, 'Show')
-  await waitForText(page, '4 events')
-  await page.keyboard.down('Shift')
-  await page.keyboard.press('ArrowRight')
-  await page.keyboard.up('Shift')
-  await waitForText(page, '0 events')
-  for (let i = 0; i < 6; i++) await page.keyboard.press('+')
-  await waitForLabel(page, '0 of them are in view')
-  await page.keyboard.press('0')
-  await waitForLabel(page, 'All of them are in view')
-  await page.keyboard.press('ArrowRight')
-  for (let i = 0; i < 12; i++) await page.keyboard.press('ArrowRight')
-  await waitForLabel(page, '0 of them are in view')
-  await click(page, 'Show everything')
-  await waitForLabel(page, 'All of them are in view')
-
-  await page.goto(`${url}#/where?build=${buildId}&across=%2Fscreen%2Fleft&down=%2Fscreen%2Ftop`)
-  await waitForLabel(page, '5 of 5 events have both /screen/left and /screen/top')
-  await waitForText(page, 'Choose a place')
-  await checkAccessibility(page)
-})
-
 browserTest('a build is chosen by keyboard from a list that typing shortens', async (t, openPage) => {
   const { url, key, project } = await startConsole(t)
   for (let build = 1000; build < 1120; build++) await freeze(project, `build-${build}`)
@@ -360,7 +223,7 @@ browserTest('a build is chosen by keyboard from a list that typing shortens', as
   const chosen = (await state()).active?.split(' ')[0]
   await press(page, 'Enter')
   await page.waitForFunction((build) => location.hash.includes(`build=${build}`), {}, chosen)
-  await waitForText(page, '1 event read')
+  await waitForText(page, 'All 1 event of the range.')
   await page.focus(field)
   // the view of the other build has a field of its own
   const isOfChosen = (build?: string) => document.querySelector<HTMLInputElement>('[role=combobox]')?.value === build
@@ -374,73 +237,4 @@ browserTest('a build is chosen by keyboard from a list that typing shortens', as
   await page.keyboard.type('build-1042')
   await press(page, 'Enter')
   await page.waitForFunction(() => location.hash.includes('build=build-1042'))
-})
-
-browserTest('what there is not is said', async (t, openPage) => {
-  const { url, key, project } = await startConsole(t)
-  const { page } = await openPage({ url: `${url}#/where`, key, width: 380, colorScheme: 'dark' })
-  await waitForText(page, 'No builds yet')
-  await project.publishMap({ placeId: 'arena', buildId, map: [1, 2] })
-  await page.reload()
-  await waitForText(page, 'This build is open')
-  await submit(project, 3, { data: { lap: 3, name: 'a' } })
-  await click(page, 'Check again')
-  await waitForText(page, '3 events read, none with numeric coordinates')
-  await waitForText(page, '/data/name')
-  await checkAccessibility(page)
-  await page.locator('input[name=across]').fill('lap')
-  await page.locator('input[name=down]').fill('/data/lap')
-  await click(page, 'Use these')
-  await waitForText(page, 'A JSON Pointer begins with /')
-  await page.locator('input[name=across]').fill('/data/lap')
-  await click(page, 'Use these')
-  await waitForLabel(page, '3 of 3 events have both /data/lap and /data/lap')
-  await waitForText(page, 'The map is drawn only for coordinates named')
-  await page.goto(`${url}#/where?build=${buildId}&across=%2Fx&down=%2Fz`)
-  await waitForText(page, 'The map has no parts with positions and sizes.')
-  t.equal(await page.evaluate('document.documentElement.scrollWidth'), 380)
-})
-
-browserTest('the reading goes on where it was when the server is back', async (t, openPage) => {
-  const { url, key, project, server, start } = await startConsole(t)
-  await submit(project, 250, at(1, 1))
-  const { page } = await openPage({ url: `${url}#/where`, key, allow: serverGone })
-  await waitForText(page, '250 events read')
-  await waitForText(page, 'These are all events of the build so far.')
-  await server.close()
-  await click(page, 'Read newer events')
-  await waitForText(page, 'The server has not responded since')
-  await submit(project, 5, at(2, 2))
-  await start({ port: Number(new URL(url).port) })
-  await tryNow(page)
-  await waitForText(page, '255 events read')
-  await waitForLabel(page, '255 of 255 events')
-})
-
-browserTest('the limit for reads pauses the reading, and it can be stopped', async (t, openPage) => {
-  const { url, key, project } = await startConsole(t, { rateLimits: { readBytes: { perSecond: 500, burst: 100_000 } } })
-  await submit(project, 500, { ...at(1, 1), note: 'x'.repeat(100) })
-  const { page } = await openPage({ url: `${url}#/where`, key, allow: [/status of 429/] })
-  await waitForText(page, 'Waiting for the read rate limit.')
-  await waitForLabel(page, 'events have both /position/x and /position/z.')
-  await click(page, 'Stop')
-  await waitForText(page, 'Stopped: later events are not shown.')
-  await click(page, 'Read up to 200,000 more')
-  await waitForText(page, 'Waiting for the read rate limit.')
-  t.pass()
-})
-
-browserTest('a town of players is drawn', async (t, openPage) => {
-  const { url, key, project } = await startConsole(t)
-  await project.publishMap({ placeId: 'town', buildId, map: town })
-  const events = townEvents(20_000).map((members) => ({ projectId, eventId: `e-${++ids}`, buildId, ...members }))
-  for (let i = 0; i < events.length; i += 100) await project.submitBatch({ events: events.slice(i, i + 100) })
-  const { page } = await openPage({ url: `${url}#/where`, key })
-  await waitForText(page, 'These are all events of the build so far.')
-  await waitForLabel(page, 'of 20,000 events have both /position/x and /position/z. All of them are in view')
-  await waitForText(page, 'Under the events: 242 parts of the map.')
-  await click(page, 'Show')
-  await page.evaluate(() => scrollTo(0, 0))
-  await checkAccessibility(page, 'where')
-  t.pass()
 })

@@ -1,55 +1,62 @@
 import type { ComponentChildren } from 'preact'
-import { useMemo, useState } from 'preact/hooks'
+import { useEffect, useState } from 'preact/hooks'
 import type { MapStatus } from '../../api/bodies.ts'
 import { formatCountOf } from '../../format.ts'
-import type { Cell } from '../../heat/grid.ts'
-import type { CountedEvents, Selection } from '../../heat/heat-events.ts'
-import type { ScaleKind } from '../../heat/scale.ts'
 import { Combobox } from '../../parts/combobox.tsx'
 import { Notice } from '../../parts/notice.tsx'
+import type { Range } from '../../range.ts'
 import type { CallWorker } from '../../worker/call-worker.ts'
-import type { ReadProgress } from '../../worker/where-calls.ts'
-import { DensestCells, describeCounts } from './densest.tsx'
-import { NoCoordinates, PairFilter, type PointerChoice, TypeFilter } from './filters.tsx'
-import { HeatMap } from './heat-map.tsx'
-import { Legend } from './legend.tsx'
-import { MapPartsLine, useMapParts } from './map-parts.tsx'
-import { ReadingLine, useReading } from './reading.tsx'
-import { type TimeChoice, TimeRange } from './time-range.tsx'
+import type { SampleProgress } from '../../worker/samples.ts'
+import { type FrozenSince, useAsk } from './asks.ts'
+import { EventsOverMap } from './events-over-map.tsx'
+import { IdFilters, NoCoordinates, PairFilter, type PointerChoice } from './filters.tsx'
+import { type Reading, ReadingLine, useReading } from './reading.tsx'
 import type { WhereAddress } from './where-address.ts'
 
 export interface BuildEventsProps {
   call: CallWorker
-  buildId: string
-  frozenAt: string | undefined
+  build: FrozenSince
+  /** The build that is compared with it. */
+  versus: FrozenSince | undefined
+  range: Range
   maps: readonly MapStatus[]
   where: WhereAddress
   /** Stands before the other choices. */
-  buildChoice: ComponentChildren
+  choices: ComponentChildren
   change(changes: Partial<WhereAddress>): void
 }
 
-/** Reads the events of a build, and shows them as soon as there are any. */
+/** Reads samples of the events of a build, or of two, and shows them as soon as there are any. */
 export function BuildEvents(props: BuildEventsProps) {
-  const { call, buildId, frozenAt, maps, where, buildChoice, change } = props
+  const { call, build, versus, range, maps, where, choices, change } = props
   const named = [where.across, where.down].filter((pointer) => pointer !== undefined)
   // a pointer that is kept is not read again
   const [wanted, setWanted] = useState<readonly string[]>(named)
-  const reading = useReading(call, { buildId, from: frozenAt, wanted })
+  const [isPlaceless, setPlaceless] = useState(false)
+  const options = { range, where, wanted, isPlaceless }
+  const ask = useAsk(build, options)
+  const askB = useAsk(versus, options)
+  const reading = useReading(call, ask, range.isLive)
+  const readingB = useReading(call, askB, range.isLive)
   const { progress } = reading
-  const pair = pairOf(where, progress)
+  const pair = pairOf(where, progress) ?? pairOf(where, readingB.progress)
   const placeId = choosePlace(where.placeId, maps)
+  // events need not name their place
+  const isNoneOfPlace = ask?.filter.placeId !== undefined && reading.status !== 'reading' && progress?.events === 0
+  useEffect(() => {
+    if (isNoneOfPlace) setPlaceless(true)
+  }, [isNoneOfPlace])
 
   function choosePair({ across, down }: PointerChoice): void {
     const isKept = [across, down].every((pointer) => progress?.pointers.includes(pointer))
     if (!isKept) setWanted([across, down])
-    change({ across, down })
+    change({ across, down, view: undefined, cell: undefined, heights: undefined })
   }
 
   return (
     <>
       <div class="controls">
-        {buildChoice}
+        {choices}
         {progress && pair && (
           <>
             <PlaceChoice {...{ maps, placeId, places: progress.places }} onChoose={(placeId) => change({ placeId })} />
@@ -57,74 +64,33 @@ export function BuildEvents(props: BuildEventsProps) {
           </>
         )}
       </div>
-      <ReadingLine reading={reading} />
+      <IdFilters where={where} onChoose={change} />
+      <ReadingLine reading={reading} name={versus && build.buildId} />
+      {versus && <ReadingLine reading={readingB} name={versus.buildId} />}
       {progress?.events === 0 && reading.status === 'end' && (
-        <Notice kind="empty">No events of this build are stored.</Notice>
+        <Notice kind="empty">This range has no such events: choose another time, build or filter.</Notice>
       )}
       {progress && progress.events > 0 && !pair && (
         <NoCoordinates progress={progress} isReading={reading.status === 'reading'} onChoose={choosePair} />
       )}
-      {progress && pair && <Events {...props} {...{ progress, pair, placeId }} />}
+      {ask && progress && pair && (
+        <EventsOverMap
+          {...{ call, maps, where, change, pair, placeId, progress }}
+          a={{ name: build.buildId, ask, progress }}
+          b={versusOf(versus, askB, readingB)}
+        />
+      )}
     </>
   )
+}
+
+function versusOf(versus: FrozenSince | undefined, ask: ReturnType<typeof useAsk>, { progress }: Reading) {
+  return versus && ask && progress && { name: versus.buildId, ask, progress }
 }
 
 /** The pair in the address, else the pair that most events have. */
-function pairOf({ across, down }: WhereAddress, progress: ReadProgress | undefined): PointerChoice | undefined {
+function pairOf({ across, down }: WhereAddress, progress: SampleProgress | undefined): PointerChoice | undefined {
   return across && down ? { across, down } : progress?.pairs[0]
-}
-
-type EventsProps = BuildEventsProps & {
-  progress: ReadProgress
-  pair: PointerChoice
-  placeId: string | undefined
-}
-
-function Events({ call, maps, where, change, progress, pair, placeId }: EventsProps) {
-  const [time, setTime] = useState<TimeChoice>({})
-  const [scale, setScale] = useState<ScaleKind>('log')
-  const [cell, setCell] = useState<Cell>()
-  const [counts, setCounts] = useState<CountedEvents>()
-  const parts = useMapParts(
-    call,
-    maps.find((map) => map.placeId === placeId),
-    pair,
-  )
-  const { across, down } = pair
-  const types = where.types.join('\n')
-  const selection = useMemo<Selection>(
-    () => ({
-      across,
-      down,
-      placeId,
-      types: where.types.length > 0 ? where.types : undefined,
-      from: time.from ?? Number.NEGATIVE_INFINITY,
-      to: time.to ?? Number.POSITIVE_INFINITY,
-    }),
-    [across, down, placeId, types, time],
-  )
-  const label = counts ? describeCounts(counts, selection) : 'Counting events.'
-  return (
-    <>
-      <div class="where">
-        <HeatMap
-          {...{ call, selection, scale, label, cell }}
-          events={progress.events}
-          parts={parts.found}
-          onCell={setCell}
-          onCounts={setCounts}
-        />
-        <div class="where-filters">
-          {counts && <Legend max={counts.max} cell={counts.cell} scale={scale} onScale={setScale} />}
-          <TypeFilter types={progress.types} chosen={where.types} onChoose={(types) => change({ types })} />
-          <TimeRange {...progress} chosen={time} onChoose={setTime} />
-          <MapPartsLine parts={parts} placeId={placeId} />
-        </div>
-      </div>
-      <p>{label}</p>
-      {counts && <DensestCells counts={counts} selection={selection} onCell={setCell} />}
-    </>
-  )
 }
 
 /** The place that the address names, else the first with a complete map; undefined for all. */
@@ -140,7 +106,7 @@ function PlaceChoice({
   onChoose,
 }: {
   maps: readonly MapStatus[]
-  places: ReadProgress['places']
+  places: SampleProgress['places']
   placeId: string | undefined
   onChoose(placeId: string): void
 }) {

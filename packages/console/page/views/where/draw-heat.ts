@@ -1,6 +1,6 @@
-import { type Cell, type Counts, cellAt } from '../../heat/grid.ts'
-import { colorAt, fraction, type ScaleKind, ticks } from '../../heat/scale.ts'
-import { boxOf, type Size, type Viewport } from '../../heat/viewport.ts'
+import { type Cell, type Counts, cellAt, type Grid } from '../../heat/grid.ts'
+import { ticks } from '../../heat/scale.ts'
+import { type Box, boxOf, type Size, type Viewport } from '../../heat/viewport.ts'
 import { visibleText } from '../../visible-text.ts'
 import { formatUnits } from './format-units.ts'
 
@@ -28,10 +28,11 @@ export interface HeatPicture {
   size: Size
   viewport: Viewport
   /** Counts as an image: a pixel a cell. */
-  heat: { image: CanvasImageSource; counts: Counts } | undefined
+  heat: { image: CanvasImageSource; grid: Grid } | undefined
   /** The parts of the map, as drawn for a viewport. */
   parts: { image: CanvasImageSource; view: Viewport & Size } | undefined
-  cell: Cell | undefined
+  /** Outlined. */
+  cells: readonly Box[]
   names: { across: string; down: string }
   theme: Theme
 }
@@ -52,7 +53,7 @@ export function drawHeat(context: CanvasRenderingContext2D, picture: HeatPicture
   context.clip()
   drawGridLines(context, picture, toPixels)
   drawImages(context, picture, toPixels)
-  if (picture.cell) drawCell(context, picture.cell, theme, toPixels)
+  for (const cell of picture.cells) drawCell(context, cell, theme, toPixels)
   context.restore()
   context.strokeStyle = theme.border
   context.lineWidth = 1
@@ -72,7 +73,7 @@ function drawImages(context: CanvasRenderingContext2D, { heat, parts }: HeatPict
   }
   drawParts()
   if (heat) {
-    const { left, top, cell, columns, rows } = heat.counts
+    const { left, top, cell, columns, rows } = heat.grid
     const [x, y] = toPixels(left, top)
     const [toX, toY] = toPixels(left + columns * cell, top + rows * cell)
     context.imageSmoothingEnabled = false
@@ -85,7 +86,7 @@ function drawImages(context: CanvasRenderingContext2D, { heat, parts }: HeatPict
   }
 }
 
-function drawCell(context: CanvasRenderingContext2D, cell: Cell, theme: Theme, toPixels: ToPixels): void {
+function drawCell(context: CanvasRenderingContext2D, cell: Box, theme: Theme, toPixels: ToPixels): void {
   const [x, y] = toPixels(cell.left, cell.top)
   const [toX, toY] = toPixels(cell.right, cell.bottom)
   // seen on any colour
@@ -148,30 +149,6 @@ function drawLabels(context: CanvasRenderingContext2D, picture: HeatPicture, toP
   context.textBaseline = 'top'
   context.fillText(visibleText(names.down), 0, 0)
   context.restore()
-}
-
-const opacity = 0.88
-
-/** Counts as pixels: a pixel a cell, transparent without events. */
-export function heatImage(counts: Counts, kind: ScaleKind, isDark: boolean): ImageData {
-  const image = new ImageData(counts.columns, counts.rows)
-  const pixels = new Uint32Array(image.data.buffer)
-  const colors = new Map<number, number>()
-  for (const [i, count] of counts.counts.entries()) {
-    if (count === 0) continue
-    let color = colors.get(count)
-    if (color === undefined) {
-      color = pixelOf(colorAt(fraction(count, counts.max, kind), isDark))
-      colors.set(count, color)
-    }
-    pixels[i] = color
-  }
-  return image
-}
-
-/** As canvas has it: red in the lowest byte, on every machine with a browser. */
-function pixelOf([red, green, blue]: readonly [number, number, number]): number {
-  return ((Math.round(opacity * 255) << 24) | (blue << 16) | (green << 8) | red) >>> 0
 }
 
 /** A point of the canvas as a point of the plot. */

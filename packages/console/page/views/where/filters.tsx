@@ -7,7 +7,7 @@ import { Combobox } from '../../parts/combobox.tsx'
 import { Notice } from '../../parts/notice.tsx'
 import { Value } from '../../parts/value.tsx'
 import { visibleText } from '../../visible-text.ts'
-import type { ReadProgress } from '../../worker/where-calls.ts'
+import type { WhereAddress } from './where-address.ts'
 
 /** Chips: none pressed shows all types. */
 export function TypeFilter({
@@ -139,7 +139,7 @@ export function NoCoordinates({
   isReading,
   onChoose,
 }: {
-  progress: ReadProgress
+  progress: EventSummary
   isReading: boolean
   onChoose(pair: PointerChoice): void
 }) {
@@ -162,5 +162,49 @@ export function NoCoordinates({
         ))}
       </ul>
     </>
+  )
+}
+
+const ids = [
+  ['playerId', 'Player'],
+  ['sessionId', 'Session'],
+  ['serverId', 'Server'],
+] as const
+
+/** Limits the events to those of a player, a session or a server, which the server looks for. */
+export function IdFilters({
+  where,
+  onChoose,
+}: {
+  where: WhereAddress
+  onChoose(changes: Partial<WhereAddress>): void
+}) {
+  const isUsed = ids.some(([id]) => where[id] !== undefined)
+  function submit(event: SubmitEvent): void {
+    event.preventDefault()
+    const fields = new FormData(event.currentTarget as HTMLFormElement)
+    const typed = (id: string) => String(fields.get(id)).trim() || undefined
+    onChoose({ playerId: typed('playerId'), sessionId: typed('sessionId'), serverId: typed('serverId') })
+  }
+  return (
+    <details class="id-filters" open={isUsed}>
+      <summary>Player, session, server</summary>
+      <form class="controls" onSubmit={submit} key={ids.map(([id]) => where[id]).join('\n')}>
+        {ids.map(([id, title]) => (
+          <label key={id}>
+            {title}
+            <input
+              name={id}
+              class="mono"
+              defaultValue={where[id] ?? ''}
+              size={16}
+              autocomplete="off"
+              spellcheck={false}
+            />
+          </label>
+        ))}
+        <button type="submit">Filter</button>
+      </form>
+    </details>
   )
 }

@@ -16,3 +16,22 @@ export function nameOf(pointer: string): string {
   // the index of an array is no name
   return /^\d+$/.test(name) ? pointer : name
 }
+
+const percent = new Intl.NumberFormat('en-US', { style: 'percent', maximumSignificantDigits: 2 })
+
+/** `1.2 %`: a count as a share of all. */
+export function formatShare(count: number, all: number): string {
+  return formatPercent(all === 0 ? 0 : count / all)
+}
+
+/** `6 %` for 0.06. */
+export function formatPercent(share: number): string {
+  return percent.format(share).replace('%', ' %')
+}
+
+const points = new Intl.NumberFormat('en-US', { maximumSignificantDigits: 2, signDisplay: 'exceptZero' })
+
+/** `+1.2`: a share as percentage points. */
+export function formatPoints(share: number): string {
+  return points.format(100 * share).replace('-', '−')
+}

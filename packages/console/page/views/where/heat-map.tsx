@@ -1,31 +1,36 @@
-import { useEffect, useLayoutEffect, useMemo, useRef, useState } from 'preact/hooks'
+import { useEffect, useMemo, useRef, useState } from 'preact/hooks'
 import { formatCountOf } from '../../format.ts'
-import { type Cell, cellAt, gridOf } from '../../heat/grid.ts'
+import { cellAt, gridOf } from '../../heat/grid.ts'
 import type { CountedEvents, Selection } from '../../heat/heat-events.ts'
 import type { ScaleKind } from '../../heat/scale.ts'
-import { around, type Box, boxOf, fit, pan, type Size, type Viewport, zoom } from '../../heat/viewport.ts'
+import { type Box, boxOf, pan, type Size, type Viewport, zoom } from '../../heat/viewport.ts'
 import { Value } from '../../parts/value.tsx'
 import type { CallWorker } from '../../worker/call-worker.ts'
+import type { SampleAsk } from '../../worker/samples.ts'
 import type { FoundParts } from '../../worker/where-calls.ts'
-import { cellUnder, drawHeat, heatImage, plotOf, toPlot } from './draw-heat.ts'
-import { formatBounds, nameOf } from './format-units.ts'
+import { cellUnder, plotOf, toPlot } from './draw-heat.ts'
+import { formatBounds, formatShare, nameOf } from './format-units.ts'
+import { HeatPicture, type ShownCounts } from './heat-picture.tsx'
 import { useGestures } from './use-gestures.ts'
 import { useLatest } from './use-latest.ts'
-import { partColors, useTheme } from './use-theme.ts'
+import { useViewport } from './use-viewport.ts'
 
 export interface HeatMapProps {
   call: CallWorker
+  /** One, or two that are compared. */
+  asks: readonly SampleAsk[]
   selection: Selection
   /** How many events were read: more are counted again. */
   events: number
   parts: FoundParts | undefined
   scale: ScaleKind
-  /** Describes the map for screen readers. */
   label: string
-  /** A cell to point at. */
-  cell: Cell | undefined
-  onCell(cell: Cell | undefined): void
-  onCounts(counts: CountedEvents): void
+  /** In the address: the part of the map that is shown, and the cell whose events are listed. */
+  view: Viewport | undefined
+  chosen: Box | undefined
+  onView(view: Viewport | undefined): void
+  onChoose(cell: Box | undefined): void
+  onCounts(counts: ShownCounts): void
 }
 
 const panPixels = 60
@@ -33,40 +38,46 @@ const zoomStep = 1.4
 
 /** Events by cell on a canvas, over the parts of the map. */
 export function HeatMap(props: HeatMapProps) {
-  const { call, selection, events, parts, scale, cell, onCell, onCounts } = props
+  const { call, asks, selection, events, chosen, onChoose, onCounts } = props
   const frame = useRef<HTMLDivElement | null>(null)
+  const [pointed, point] = useState<Box>()
   const size = useSize(frame)
   const plot = useMemo(() => size && plotOf(size), [size])
-  const { viewport, setViewport, fitAll } = useViewport(props, plot)
-  const counts = useLatest<CountedEvents | undefined>(
-    async () =>
-      viewport &&
-      plot &&
-      call('whereCount', { selection, grid: gridOf(boxOf(viewport, plot), viewport.unitsPerPixel) }),
-    [viewport, plot, selection, events],
-  )
+  const { viewport, setViewport, fitAll } = useViewport({ ...props, plot })
+  const counts = useLatest<ShownCounts | undefined>(async () => {
+    if (!viewport || !plot) return undefined
+    const grid = gridOf(boxOf(viewport, plot), viewport.unitsPerPixel)
+    const [a, b] = await Promise.all(asks.map((ask) => call('whereCount', { ask, selection, grid })))
+    return a && { a, b }
+  }, [viewport, plot, asks, selection, events])
   useEffect(() => counts && onCounts(counts), [counts])
 
   const change = (action: (viewport: Viewport, plot: Size) => Viewport) =>
     setViewport((before) => before && plot && action(before, plot))
-  const point = (at: { x: number; y: number } | undefined) =>
-    onCell(at && counts && viewport && size && cellUnder(counts, viewport, size, at))
+  const cellOf = (at: { x: number; y: number } | undefined) =>
+    at && counts && viewport && size && cellUnder(counts.a, viewport, size, at)
   useGestures(frame, {
     onPan: (dx, dy) => change((viewport) => pan(viewport, dx, dy)),
     onZoom: (factor, at) => change((viewport, plot) => zoom(viewport, factor, plot, toPlot(at))),
-    onPoint: point,
+    onPoint: (at) => point(cellOf(at)),
+    onClick: (at) => onChoose(cellOf(at)),
   })
+  const cell = pointed ?? chosen
+  const cells = [chosen, pointed].filter((each) => each !== undefined)
 
   function press(event: KeyboardEvent): void {
     const direction = directions[event.key]
     if (event.ctrlKey || event.altKey || event.metaKey) return
-    if (direction && event.shiftKey) onCell(counts && viewport && nextCell(counts, cell, viewport, direction))
+    if (direction && event.shiftKey) point(counts && viewport && nextCell(counts.a, cell, viewport, direction))
     else if (direction) change((viewport) => pan(viewport, -direction[0] * panPixels, -direction[1] * panPixels))
     else if (event.key === '+' || event.key === '=') change((viewport, plot) => zoom(viewport, zoomStep, plot))
     else if (event.key === '-') change((viewport, plot) => zoom(viewport, 1 / zoomStep, plot))
     else if (event.key === '0') fitAll()
-    else if (event.key === 'Escape') onCell(undefined)
-    else return
+    else if (event.key === 'Enter' && cell) onChoose(cell)
+    else if (event.key === 'Escape') {
+      point(undefined)
+      onChoose(undefined)
+    } else return
     event.preventDefault()
   }
 
@@ -83,7 +94,7 @@ export function HeatMap(props: HeatMapProps) {
         tabIndex={0}
         onKeyDown={press}
       >
-        {size && viewport && <Picture {...{ ...props, size, viewport, counts, scale, parts }} />}
+        {size && viewport && <HeatPicture {...props} {...{ size, viewport, counts, cells }} />}
       </div>
       <div class="heat-buttons">
         <Button name="Zoom in" sign="+" onClick={() => change((v, plot) => zoom(v, zoomStep, plot))} />
@@ -91,10 +102,15 @@ export function HeatMap(props: HeatMapProps) {
         <Button name="Show everything" sign="⤢" onClick={fitAll} />
       </div>
       <p class="heat-readout" aria-live="polite">
-        {cell ? describeCell(cell, selection) : <span class="muted">Point at a cell for its count.</span>}
+        {cell && counts ? (
+          describeCell(cell, counts, selection)
+        ) : (
+          <span class="muted">Point at a cell for its count, click for its events.</span>
+        )}
       </p>
       <p class="hint" id="heat-keys">
-        Keys: + and − zoom, arrows move the map, Shift with arrows picks a cell, 0 shows everything.
+        Keys: + and − zoom, arrows move the map, Shift with arrows picks a cell, Enter lists its events, 0 shows
+        everything.
       </p>
     </div>
   )
@@ -108,83 +124,6 @@ function Button({ name, sign, onClick }: { name: string; sign: string; onClick()
   )
 }
 
-type PictureProps = HeatMapProps & { size: Size; viewport: Viewport; counts: CountedEvents | undefined }
-
-/** The canvas: the parts and the counts may be of the viewport before, until the worker has those of this one. */
-function Picture({ call, size, viewport, counts, scale, parts, cell, selection, label }: PictureProps) {
-  const canvas = useRef<HTMLCanvasElement>(null)
-  const theme = useTheme()
-  const pixelRatio = Math.min(3, devicePixelRatio)
-  const partsPicture = useLatest(async () => {
-    const view = { ...viewport, ...plotOf(size) }
-    const image = parts && (await call('whereDrawParts', { ...view, pixelRatio, colors: partColors(theme) }))
-    return { view, image }
-  }, [viewport, size, parts, theme])
-  useEffect(() => () => partsPicture?.image?.close(), [partsPicture])
-  const heat = useMemo(() => {
-    if (!counts) return undefined
-    const image = document.createElement('canvas')
-    image.width = counts.columns
-    image.height = counts.rows
-    image.getContext('2d')?.putImageData(heatImage(counts, scale, theme.isDark), 0, 0)
-    return { image, counts }
-  }, [counts, scale, theme])
-
-  useLayoutEffect(() => {
-    const context = canvas.current?.getContext('2d')
-    if (!context || !canvas.current) return
-    const width = Math.round(size.width * pixelRatio)
-    const height = Math.round(size.height * pixelRatio)
-    // setting them clears the canvas even if they are the same
-    if (canvas.current.width !== width) canvas.current.width = width
-    if (canvas.current.height !== height) canvas.current.height = height
-    context.setTransform(pixelRatio, 0, 0, pixelRatio, 0, 0)
-    drawHeat(context, {
-      size,
-      viewport,
-      heat,
-      parts: partsPicture?.image && { image: partsPicture.image, view: partsPicture.view },
-      cell,
-      names: selection,
-      theme,
-    })
-  })
-  return <canvas ref={canvas} role="img" aria-label={label} />
-}
-
-/** Fits events and parts until a person moves the map, and again on request. */
-function useViewport({ call, selection, events, parts }: HeatMapProps, plot: Size | undefined) {
-  const [moved, setMoved] = useState<Viewport>()
-  const { across, down, placeId } = selection
-  const everything = { across, down, placeId, from: Number.NEGATIVE_INFINITY, to: Number.POSITIVE_INFINITY }
-  const extent = useLatest(
-    async () => ({ box: await call('whereExtent', everything) }),
-    [across, down, placeId, events],
-  )
-  // other members have other coordinates
-  useEffect(() => setMoved(undefined), [across, down])
-  const box = extent && boxToShow(extent.box, parts?.box)
-  const fitted = useMemo(() => plot && extent && fit(box ?? emptyBox, plot), [plot, box && Object.values(box).join()])
-  return {
-    viewport: moved ?? fitted,
-    setViewport: (action: (before: Viewport | undefined) => Viewport | undefined) =>
-      setMoved((before) => action(before ?? fitted)),
-    fitAll: () => setMoved(undefined),
-  }
-}
-
-const emptyBox = { left: 0, top: 0, right: 100, bottom: 100 }
-
-/** Events and parts, unless the parts are so far that the events would be a dot. */
-function boxToShow(events: Box | undefined, parts: Box | undefined): Box | undefined {
-  const both = around(events, parts)
-  if (!events || !both) return both
-  const isFar =
-    both.right - both.left > 4 * Math.max(1, events.right - events.left) &&
-    both.bottom - both.top > 4 * Math.max(1, events.bottom - events.top)
-  return isFar ? events : both
-}
-
 const directions: Readonly<Record<string, readonly [number, number]>> = {
   ArrowLeft: [-1, 0],
   ArrowRight: [1, 0],
@@ -194,10 +133,10 @@ const directions: Readonly<Record<string, readonly [number, number]>> = {
 
 function nextCell(
   counts: CountedEvents,
-  cell: Cell | undefined,
+  cell: Box | undefined,
   viewport: Viewport,
   [dx, dy]: readonly [number, number],
-): Cell | undefined {
+): Box | undefined {
   if (!cell) return cellAt(counts, viewport.x, viewport.y)
   // from the middle of the cell, which may be of another size than those now
   const x = (cell.left + cell.right) / 2 + dx * counts.cell
@@ -205,11 +144,20 @@ function nextCell(
   return cellAt(counts, x, y) ?? cell
 }
 
-function describeCell({ left, right, top, bottom, count }: Cell, { across, down }: Selection) {
+/** A cell may be of a grid before: its counts are those of the cell in its middle now. */
+function describeCell(cell: Box, { a, b }: ShownCounts, { across, down }: Selection) {
+  const [x, y] = [(cell.left + cell.right) / 2, (cell.top + cell.bottom) / 2]
+  const inA = cellAt(a, x, y)?.count ?? 0
+  const inB = b && (cellAt(b, x, y)?.count ?? 0)
   return (
     <>
-      <strong>{formatCountOf(count, 'event')}</strong> at <Value text={nameOf(across)} /> {formatBounds(left, right)},{' '}
-      <Value text={nameOf(down)} /> {formatBounds(top, bottom)}
+      <strong>
+        {b === undefined || inB === undefined
+          ? formatCountOf(inA, 'event')
+          : `${formatShare(inA, a.located)} against ${formatShare(inB, b.located)}`}
+      </strong>{' '}
+      at <Value text={nameOf(across)} /> {formatBounds(cell.left, cell.right)}, <Value text={nameOf(down)} />{' '}
+      {formatBounds(cell.top, cell.bottom)}
     </>
   )
 }

@@ -1,102 +1,127 @@
-import { useContext, useEffect, useMemo, useState } from 'preact/hooks'
+import { useContext, useEffect, useState } from 'preact/hooks'
 import type { RequestError } from '../../api/request-error.ts'
 import { ConnectionContext, repeat } from '../../api/use-api.ts'
 import { formatCount, formatCountOf } from '../../format.ts'
 import { Failure } from '../../parts/notice.tsx'
 import { Time } from '../../parts/time.tsx'
+import { Value } from '../../parts/value.tsx'
 import type { CallWorker } from '../../worker/call-worker.ts'
-import type { ReadProgress } from '../../worker/where-calls.ts'
+import type { ReadingGoal, SampleAsk, SampleProgress } from '../../worker/samples.ts'
+import { formatPercent } from './format-units.ts'
 
-/** `bounded`: there may be more, which is read when asked for; `full`: more does not fit. */
+/** `bounded`: there is more, which is read when asked for; `full`: more does not fit; `end`: everything was read. */
 type ReadingStatus = 'reading' | 'stopped' | 'bounded' | 'full' | 'end' | 'failed'
 
-interface Reading {
+export interface Reading {
   status: ReadingStatus
   /** Everything read so far. */
-  progress: ReadProgress | undefined
+  progress: SampleProgress | undefined
   error: RequestError | undefined
   stop(): void
-  /** Reads on: the remaining events, or those since the end. */
+  /** As much again as was read. */
   readMore(): void
 }
 
-/** Events read before the view asks. */
-const eventsPerRun = 200_000
-/** Events that the worker keeps at most: their numbers take up to 320 bytes each. */
-const eventsMax = 1_000_000
+/** What is read before the view asks: a few seconds within the default limits. */
+const firstGoal: ReadingGoal = { windows: 128, events: 100_000 }
+/** Events of one sample at most. */
+const eventsMax = 500_000
 
-let readings = 0
+const liveMs = 5_000
 
-/** Reads the events of a build page by page, and continues after failures where it was. */
-export function useReading(
-  call: CallWorker,
-  { buildId, from, wanted }: { buildId: string; from: string | undefined; wanted: readonly string[] },
-): Reading {
+/**
+ * Reads a sample step by step, and continues after failures where it was; of a live range then also what comes. Without
+ * an ask, nothing.
+ */
+export function useReading(call: CallWorker, ask: SampleAsk | undefined, isLive: boolean): Reading {
   const connection = useContext(ConnectionContext)
-  const inputs = [call, buildId, wanted.join('\n')]
-  // another number makes the worker start over
-  const number = useMemo(() => ++readings, inputs)
-  const [run, setRun] = useState({ number, until: eventsPerRun })
+  const [goal, setGoal] = useState<ReadingGoal | undefined>(firstGoal)
   const [state, setState] = useState<Pick<Reading, 'status' | 'progress' | 'error'>>(nothing)
-  const until = run.number === number ? run.until : eventsPerRun
 
   useEffect(() => {
-    if (until === 0) return
+    if (!goal || !ask) return
     const ending = new AbortController()
     const { signal } = ending
     setState((before) => ({ ...before, status: 'reading', error: undefined }))
-    async function read(): Promise<number | undefined> {
-      const progress = await call('whereRead', { number, buildId, from, wanted }, { signal })
-      const status = statusOf(progress, until)
+    const onProgress = (progress: SampleProgress) => setState((before) => ({ ...before, progress }))
+    async function read(ask: SampleAsk, goal: ReadingGoal): Promise<number | undefined> {
+      const progress = await call(
+        'whereRead',
+        { ask, goal, ...(isLive && { until: Date.now() }) },
+        { signal, onProgress },
+      )
+      const status = statusOf(progress, goal)
       setState({ status, progress, error: undefined })
-      return status === 'reading' ? 0 : undefined
+      if (status === 'reading') return 0
+      return isLive && status !== 'full' ? liveMs : undefined
     }
     const onError = (error: RequestError) =>
       setState((before) => ({ ...before, error, ...(!error.isRetried && { status: 'failed' as const }) }))
-    void repeat(read, { connection, signal, onError })
+    void repeat(() => read(ask, goal), { connection, signal, onError })
     return () => ending.abort()
-  }, [number, run, connection])
+  }, [call, ask, goal, isLive, connection])
   // a result of other inputs is not shown
-  useEffect(() => () => setState(nothing), inputs)
+  useEffect(
+    () => () => {
+      setState(nothing)
+      setGoal(firstGoal)
+    },
+    [call, ask],
+  )
 
   return {
     ...state,
     stop() {
-      setRun({ number, until: 0 })
+      setGoal(undefined)
       setState((before) => ({ ...before, status: 'stopped', error: undefined }))
     },
-    readMore: () => setRun({ number, until: Math.min(eventsMax, (state.progress?.events ?? 0) + eventsPerRun) }),
+    readMore() {
+      const { windows, events } = state.progress ?? { windows: 0, events: 0 }
+      setGoal({
+        windows: Math.max(firstGoal.windows, 2 * windows),
+        events: Math.min(eventsMax, Math.max(firstGoal.events, 2 * events)),
+      })
+    },
   }
 }
 
 const nothing = { status: 'reading', progress: undefined, error: undefined } as const
 
-function statusOf({ isEnd, events }: ReadProgress, until: number): ReadingStatus {
-  if (isEnd) return 'end'
+function statusOf({ share, events, windows }: SampleProgress, goal: ReadingGoal): ReadingStatus {
+  if (share === 1) return 'end'
   if (events >= eventsMax) return 'full'
-  return events >= until ? 'bounded' : 'reading'
+  return windows >= goal.windows || events >= goal.events ? 'bounded' : 'reading'
 }
 
-/** The progress of reading, with buttons to stop and continue. */
-export function ReadingLine({ reading: { status, progress, error, stop, readMore } }: { reading: Reading }) {
-  // waiting for the read rate limit is expected while reading a large build
-  const isFailure = error && error.kind !== 'limited'
+/** How much was read of how many events, with buttons to stop and continue. */
+export function ReadingLine({ reading, name }: { reading: Reading; name: string | undefined }) {
+  const { status, progress, error, stop, readMore } = reading
+  // waiting for the read rate limit is expected while reading
+  const isLimited = error?.kind === 'limited'
   return (
     <>
-      {isFailure && <Failure error={error} what="return events" />}
+      {error && !isLimited && <Failure error={error} what="return events" />}
       <div class="reading line">
         <p role="status">
-          {status === 'reading' && (error?.kind === 'limited' ? 'Waiting for the read rate limit. ' : 'Reading… ')}
-          {progress && progress.events > 0 && (
+          {name !== undefined && (
             <>
-              {formatCountOf(progress.events, 'event')} read, received <Time at={progress.from} /> to{' '}
-              <Time at={progress.to} />.{' '}
+              <strong>
+                <Value text={name} />
+              </strong>
+              :{' '}
             </>
           )}
-          {status === 'end' && 'These are all events of the build so far.'}
-          {status === 'stopped' && 'Stopped: later events are not shown.'}
-          {status === 'bounded' && 'Later events are not read yet.'}
-          {status === 'full' && `Later events are not shown: ${formatCount(eventsMax)} is the maximum.`}
+          {isLimited && `Waiting${waitOf(error)} for the read rate limit. `}
+          {status === 'reading' && !isLimited && 'Reading… '}
+          {progress && describeSample(progress)}
+          {progress && (
+            <>
+              {' '}
+              Until <Time at={progress.until} />.
+            </>
+          )}
+          {status === 'stopped' && ' Stopped.'}
+          {status === 'full' && ` ${formatCount(eventsMax)} events are the most that fit.`}
         </p>
         {status === 'reading' && (
           <button type="button" onClick={stop}>
@@ -105,15 +130,22 @@ export function ReadingLine({ reading: { status, progress, error, stop, readMore
         )}
         {(status === 'stopped' || status === 'bounded') && (
           <button type="button" onClick={readMore}>
-            Read up to {formatCount(eventsPerRun)} more
-          </button>
-        )}
-        {status === 'end' && (
-          <button type="button" onClick={readMore}>
-            Read newer events
+            Read more
           </button>
         )}
       </div>
     </>
   )
+}
+
+function waitOf({ retryAfterMs }: RequestError): string {
+  return retryAfterMs ? ` ${Math.ceil(retryAfterMs / 1000)} s` : ''
+}
+
+/** The total is an estimate: of each window, all events were read, and windows are spread evenly. */
+function describeSample({ events, share }: SampleProgress): string {
+  if (share === 1) return `All ${formatCountOf(events, 'event')} of the range.`
+  if (events === 0) return `No events in ${formatPercent(share)} of the range.`
+  const total = Number((events / share).toPrecision(2))
+  return `A sample of ${formatCountOf(events, 'event')}: ${formatPercent(share)} of about ${formatCount(total)}, spread evenly over the range.`
 }

@@ -6,6 +6,8 @@ export interface Gestures {
   onPan(dx: number, dy: number): void
   /** Factors over 1 look closer. */
   onZoom(factor: number, at: { x: number; y: number }): void
+  /** A press that moved nothing. */
+  onClick(at: { x: number; y: number }): void
   /** Undefined when the pointer leaves. */
   onPoint(at: { x: number; y: number } | undefined): void
 }
@@ -20,10 +22,14 @@ export function useGestures(element: RefObject<HTMLElement | null>, gestures: Ge
   }, [])
 }
 
+const clickPixels = 4
+
 function listen(target: HTMLElement, latest: { current: Gestures }): () => void {
   const ending = new AbortController()
   const { signal } = ending
   const pointers = new Map<number, { x: number; y: number }>()
+  /** Where the press began, until it moves. */
+  let pressed: { x: number; y: number } | undefined
   const placeOf = (event: MouseEvent) => {
     const { left, top } = target.getBoundingClientRect()
     return { x: event.clientX - left, y: event.clientY - top }
@@ -31,6 +37,7 @@ function listen(target: HTMLElement, latest: { current: Gestures }): () => void 
 
   function move(event: PointerEvent): void {
     const at = placeOf(event)
+    if (pressed && Math.hypot(at.x - pressed.x, at.y - pressed.y) > clickPixels) pressed = undefined
     if (pointers.has(event.pointerId)) {
       const before = middleOf(pointers)
       pointers.set(event.pointerId, at)
@@ -48,12 +55,14 @@ function listen(target: HTMLElement, latest: { current: Gestures }): () => void 
       if (event.button !== 0) return
       target.setPointerCapture(event.pointerId)
       pointers.set(event.pointerId, placeOf(event))
+      pressed = pointers.size === 1 ? placeOf(event) : undefined
     },
     { signal },
   )
   for (const name of ['pointerup', 'pointercancel'] as const) {
     target.addEventListener(name, ({ pointerId }) => void pointers.delete(pointerId), { signal })
   }
+  target.addEventListener('pointerup', () => pressed && latest.current.onClick(pressed), { signal })
   target.addEventListener('pointerleave', () => latest.current.onPoint(undefined), { signal })
   target.addEventListener(
     'wheel',

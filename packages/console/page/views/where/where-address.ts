@@ -1,31 +1,85 @@
-/** The choices in the address of the view; the view makes those that are undefined. */
+import type { QueryChanges } from '../../address.ts'
+import type { ScaleKind } from '../../heat/scale.ts'
+import type { Box, Viewport } from '../../heat/viewport.ts'
+
+/** The choices in the address of the view, beside the time range; the view makes those that are undefined. */
 export interface WhereAddress {
-  buildId?: string | undefined
+  buildId: string | undefined
+  /** The build that is compared with it. */
+  versus: string | undefined
   /** '' for all places. */
-  placeId?: string | undefined
+  placeId: string | undefined
+  playerId: string | undefined
+  sessionId: string | undefined
+  serverId: string | undefined
   /** Empty for all types. */
-  types: string[]
+  types: readonly string[]
   /** JSON Pointers of the coordinates. */
-  across?: string | undefined
-  down?: string | undefined
+  across: string | undefined
+  down: string | undefined
+  scale: ScaleKind
+  /** The part of the map that is shown; undefined for all of it. */
+  view: Viewport | undefined
+  /** The least and the greatest height that is shown. */
+  heights: { min: number; max: number } | undefined
+  /** The cell whose events are listed. */
+  cell: Box | undefined
 }
 
 export function parseWhere(query: URLSearchParams): WhereAddress {
   const get = (name: string) => query.get(name) ?? undefined
+  const [x, y, unitsPerPixel] = numbersOf(query.get('at'), 3) ?? []
+  const [min, max] = numbersOf(query.get('height'), 2) ?? []
+  const [left, top, right, bottom] = numbersOf(query.get('cell'), 4) ?? []
   return {
     buildId: get('build'),
+    versus: get('versus') || undefined,
     placeId: get('place'),
+    playerId: get('player') || undefined,
+    sessionId: get('session') || undefined,
+    serverId: get('server') || undefined,
     types: query.getAll('type'),
     across: get('across'),
     down: get('down'),
+    scale: get('scale') === 'linear' ? 'linear' : 'log',
+    view:
+      x !== undefined && y !== undefined && unitsPerPixel !== undefined && unitsPerPixel > 0
+        ? { x, y, unitsPerPixel }
+        : undefined,
+    heights: min !== undefined && max !== undefined && min <= max ? { min, max } : undefined,
+    cell:
+      left !== undefined && top !== undefined && right !== undefined && bottom !== undefined && left < right
+        ? { left, top, right, bottom }
+        : undefined,
   }
 }
 
-/** The inverse of `parseWhere`: the whole fragment. */
-export function formatWhere({ buildId, placeId, types, across, down }: WhereAddress): string {
-  const query = new URLSearchParams()
-  const members = { build: buildId, place: placeId, across, down }
-  for (const [name, value] of Object.entries(members)) if (value !== undefined) query.set(name, value)
-  for (const type of types) query.append('type', type)
-  return `#/where?${query}`
+/** The members of the query for choices: the inverse of `parseWhere`. */
+export function formatWhere(changes: Partial<WhereAddress>): QueryChanges {
+  const { view, heights, cell } = changes
+  const members: { [Name in keyof WhereAddress]: readonly [string, string | readonly string[] | undefined] } = {
+    buildId: ['build', changes.buildId],
+    versus: ['versus', changes.versus],
+    placeId: ['place', changes.placeId],
+    playerId: ['player', changes.playerId],
+    sessionId: ['session', changes.sessionId],
+    serverId: ['server', changes.serverId],
+    types: ['type', changes.types],
+    across: ['across', changes.across],
+    down: ['down', changes.down],
+    scale: ['scale', changes.scale === 'log' ? undefined : changes.scale],
+    view: ['at', view && textOf([view.x, view.y, view.unitsPerPixel])],
+    heights: ['height', heights && textOf([heights.min, heights.max])],
+    cell: ['cell', cell && textOf([cell.left, cell.top, cell.right, cell.bottom])],
+  }
+  const changed = Object.keys(changes) as (keyof WhereAddress)[]
+  return Object.fromEntries(changed.map((name) => members[name]))
+}
+
+const textOf = (values: readonly number[]) => values.map((value) => Number(value.toPrecision(9))).join()
+
+/** Undefined unless the text has just as many finite numbers. */
+function numbersOf(text: string | null, length: number): number[] | undefined {
+  const numbers = (text ?? '').split(',').map((each) => (each.trim() === '' ? Number.NaN : Number(each)))
+  return numbers.length === length && numbers.every(Number.isFinite) ? numbers : undefined
 }

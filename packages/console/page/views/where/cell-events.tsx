@@ -1,0 +1,119 @@
+import { useState } from 'preact/hooks'
+import { formatAddress } from '../../address.ts'
+import { parseEventLines } from '../../api/event-lines.ts'
+import { useLoaded } from '../../api/use-api.ts'
+import { formatCountOf, formatTimeMs } from '../../format.ts'
+import type { ListedEvent, Selection } from '../../heat/heat-events.ts'
+import type { Box } from '../../heat/viewport.ts'
+import { EventDetail } from '../../parts/event-detail.tsx'
+import { Content, Notice } from '../../parts/notice.tsx'
+import { Time } from '../../parts/time.tsx'
+import { Value } from '../../parts/value.tsx'
+import type { CallWorker } from '../../worker/call-worker.ts'
+import './cell-events.css'
+import type { ShownSample } from './asks.ts'
+import { formatBounds, formatUnits, nameOf } from './format-units.ts'
+import { useLatest } from './use-latest.ts'
+
+const listedMax = 100
+
+export interface CellEventsProps {
+  call: CallWorker
+  samples: readonly ShownSample[]
+  selection: Selection
+  cell: Box
+  /** How many events were read. */
+  events: number
+  onClose(): void
+}
+
+/** The events of the samples in a cell, the newest first; each opens. */
+export function CellEvents({ call, samples, selection, cell, events, onClose }: CellEventsProps) {
+  const { across, down } = selection
+  const lists = useLatest(
+    () => Promise.all(samples.map(({ ask }) => call('whereList', { ask, selection, box: cell, limit: listedMax }))),
+    [...samples.map(({ ask }) => ask), samples.length, selection, Object.values(cell).join(), events],
+  )
+  return (
+    <section aria-labelledby="cell-events">
+      <div class="titled">
+        <h2 id="cell-events">
+          Events at <Value text={nameOf(across)} /> {formatBounds(cell.left, cell.right)}, <Value text={nameOf(down)} />{' '}
+          {formatBounds(cell.top, cell.bottom)}
+        </h2>
+        <button type="button" onClick={onClose}>
+          Close
+        </button>
+      </div>
+      {lists?.map((list, i) => (
+        <CellList key={samples[i]?.name} list={list} name={lists.length > 1 ? samples[i]?.name : undefined} />
+      ))}
+    </section>
+  )
+}
+
+function CellList({ list, name }: { list: readonly ListedEvent[]; name: string | undefined }) {
+  const [opened, setOpened] = useState<string>()
+  const prefix = name !== undefined && (
+    <>
+      <Value text={name} />:{' '}
+    </>
+  )
+  if (list.length === 0) return <p class="muted">{prefix}no events of the sample.</p>
+  return (
+    <>
+      <p class="muted">
+        {prefix}
+        {list.length === listedMax ? `the newest ${listedMax} events` : formatCountOf(list.length, 'event')} of the
+        sample.
+      </p>
+      <ul class="cell-list">
+        {list.map((event) => (
+          <li key={event.eventId}>
+            <button
+              type="button"
+              aria-expanded={opened === event.eventId}
+              onClick={() => setOpened(opened === event.eventId ? undefined : event.eventId)}
+            >
+              <Time at={event.receivedAt} format={formatTimeMs} />{' '}
+              <strong>
+                <Value text={event.type || 'no type'} />
+              </strong>{' '}
+              <span class="muted">
+                {formatUnits(event.across)}, {formatUnits(event.down)}
+              </span>{' '}
+              <code>
+                <Value text={event.eventId} />
+              </code>
+            </button>
+            {opened === event.eventId && <OpenedEvent eventId={event.eventId} />}
+          </li>
+        ))}
+      </ul>
+    </>
+  )
+}
+
+/** The event with its bytes, which the sample does not keep. */
+function OpenedEvent({ eventId }: { eventId: string }) {
+  const loaded = useLoaded(
+    (api, signal) => api.body('v1/events', parseEventLines, { query: { eventId }, signal }),
+    [eventId],
+  )
+  return (
+    <Content loaded={loaded} what="find events by their id">
+      {([line]) =>
+        line ? (
+          <>
+            <p>
+              <a href={formatAddress(['find'], { id: eventId })}>Link to this event</a>
+            </p>
+            <EventDetail line={line} />
+          </>
+        ) : (
+          <Notice kind="empty">The event is no longer stored.</Notice>
+        )
+      }
+    </Content>
+  )
+}

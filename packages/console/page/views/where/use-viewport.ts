@@ -1,0 +1,67 @@
+import { useEffect, useMemo, useState } from 'preact/hooks'
+import type { Selection } from '../../heat/heat-events.ts'
+import { around, type Box, fit, type Size, type Viewport } from '../../heat/viewport.ts'
+import type { CallWorker } from '../../worker/call-worker.ts'
+import type { SampleAsk } from '../../worker/samples.ts'
+import type { FoundParts } from '../../worker/where-calls.ts'
+import { useLatest } from './use-latest.ts'
+import { formatWhere } from './where-address.ts'
+
+export interface ViewportOptions {
+  call: CallWorker
+  /** One, or two that are compared. */
+  asks: readonly SampleAsk[]
+  selection: Selection
+  /** How many events were read. */
+  events: number
+  parts: FoundParts | undefined
+  plot: Size | undefined
+  /** In the address. */
+  view: Viewport | undefined
+  onView(view: Viewport | undefined): void
+}
+
+/** Movements end before they are in the address: browsers limit how often it changes. */
+const settleMs = 300
+
+/** Fits events and parts until a person moves the map, and again on request. */
+export function useViewport({ call, asks, selection, events, parts, plot, view, onView }: ViewportOptions) {
+  const [moved, setMoved] = useState(view)
+  const { across, down, placeId } = selection
+  const extent = useLatest(async () => {
+    const everything = { across, down, placeId }
+    const boxes = await Promise.all(asks.map((ask) => call('whereExtent', { ask, selection: everything })))
+    return { box: boxes.reduce((a, b) => around(a, b), undefined) }
+  }, [across, down, placeId, asks, events])
+  // a link was opened
+  useEffect(() => {
+    if (textOf(moved) !== textOf(view)) setMoved(view)
+  }, [textOf(view)])
+  useEffect(() => {
+    if (textOf(moved) === textOf(view)) return
+    const timer = setTimeout(() => onView(moved), settleMs)
+    return () => clearTimeout(timer)
+  }, [moved])
+  const box = extent && boxToShow(extent.box, parts?.box)
+  const fitted = useMemo(() => plot && extent && fit(box ?? emptyBox, plot), [plot, box && Object.values(box).join()])
+  return {
+    viewport: moved ?? fitted,
+    setViewport: (action: (before: Viewport | undefined) => Viewport | undefined) =>
+      setMoved((before) => action(before ?? fitted)),
+    fitAll: () => setMoved(undefined),
+  }
+}
+
+const textOf = (view: Viewport | undefined) => view && formatWhere({ view }).at
+
+const emptyBox = { left: 0, top: 0, right: 100, bottom: 100 }
+
+/** Events and parts, unless the parts are so far that the events would be a dot. */
+function boxToShow(events: Box | undefined, parts: Box | undefined): Box | undefined {
+  const both = around(events, parts)
+  if (!events || !both) return both
+  const isFar =
+    both.right - both.left > 4 * Math.max(1, events.right - events.left) &&
+    both.bottom - both.top > 4 * Math.max(1, events.bottom - events.top)
+  return isFar ? events : both
+}

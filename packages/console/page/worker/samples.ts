@@ -1,0 +1,279 @@
+import { parseEventLine, readLines } from '../api/event-lines.ts'
+import { RequestError } from '../api/request-error.ts'
+import { createHeatEvents, type EventSummary, type HeatEvents } from '../heat/heat-events.ts'
+import { createWindows, type Windows } from '../heat/windows.ts'
+import type { CallContext } from './call-context.ts'
+
+/** Which events of a project, as parameters of `GET /v1/events`. */
+export interface EventFilter {
+  buildId?: string | undefined
+  type?: string | undefined
+  placeId?: string | undefined
+  playerId?: string | undefined
+  sessionId?: string | undefined
+  serverId?: string | undefined
+}
+
+/** The events that a sample is of. */
+export interface SampleAsk {
+  filter: EventFilter
+  /** Milliseconds since 1970: `from <= receivedAt < to`. */
+  from: number
+  to: number
+  /** Pointers to keep the values of, besides those that look like coordinates. */
+  wanted: readonly string[]
+}
+
+/** What is read before the page asks for more: whichever comes first. */
+export interface ReadingGoal {
+  windows: number
+  events: number
+}
+
+export interface SampleProgress extends EventSummary {
+  /** Windows that were read. */
+  windows: number
+  /** Events until this time are in the range; beyond that of the ask if it is live. */
+  until: number
+  /** The share of the range that was read, and so the chance of each event to be in the sample; 1 for all. */
+  share: number
+}
+
+interface Sample {
+  ask: SampleAsk
+  events: HeatEvents
+  windows: Windows
+  /** The order of the next window to begin. */
+  next: number
+  /** Windows that were interrupted. */
+  open: OpenWindow[]
+  /** Whether the whole range may fit into one window. */
+  isTrial: boolean
+  /** Where the range ends by now, see `extend`. */
+  until: number
+  tail?: OpenWindow | undefined
+}
+
+interface OpenWindow {
+  from: number
+  to: number
+  /** Events up to it are in the sample. */
+  cursor?: string | undefined
+  /** When the last of them was received. */
+  reachedAt?: number
+}
+
+/** Samples in the worker: the page receives counts. */
+export interface Samples {
+  /**
+   * Reads some windows, and when the goal is reached what has come until a time. Describes all that was read; progress is
+   * reported before a failure.
+   */
+  read(
+    request: { ask: SampleAsk; goal: ReadingGoal; until?: number | undefined },
+    context: CallContext<SampleProgress>,
+  ): Promise<SampleProgress>
+  get(ask: SampleAsk): HeatEvents | undefined
+}
+
+/** Of all samples together; their numbers take up to 320 bytes an event, usually 100. */
+const eventsMax = 1_000_000
+const perResponse = 2_000
+const trialResponsesMax = 3
+const parallelWindows = 6
+const batchMin = 12
+const batchMax = 96
+
+/** Keeps what was read, and forgets the sample that was used least recently when there are too many events. */
+export function createSamples(): Samples {
+  /** The least recently used first. */
+  const kept = new Map<string, Sample>()
+
+  function use(ask: SampleAsk): Sample | undefined {
+    const found = findComplete(kept.values(), ask) ?? kept.get(keyOf(ask))
+    if (found) keep(found)
+    return found
+  }
+
+  function keep(sample: Sample): void {
+    const key = keyOf(sample.ask)
+    kept.delete(key)
+    kept.set(key, sample)
+    let total = 0
+    for (const { events } of kept.values()) total += events.length
+    for (const [oldest, { events }] of kept) {
+      // two are compared
+      if (total <= eventsMax || kept.size <= 2) return
+      kept.delete(oldest)
+      total -= events.length
+    }
+  }
+
+  function describe(sample: Sample): SampleProgress {
+    const summary = sample.events.summary()
+    const windows = sample.next - sample.open.length
+    return {
+      ...summary,
+      types: typesOf(kept.values(), sample, summary),
+      windows,
+      until: sample.until,
+      share: shareOf(sample),
+    }
+  }
+
+  return {
+    async read({ ask, goal, until = ask.to }, context) {
+      let sample = use(ask) ?? createTrial(ask)
+      try {
+        if (sample.isTrial) sample = await finishTrial(sample, context)
+        if (!isReached(sample, goal)) await readBatch(sample, goal, context)
+        else await extend(sample, until, context)
+      } catch (error) {
+        context.onProgress(describe(sample))
+        throw error
+      } finally {
+        keep(sample)
+      }
+      return describe(sample)
+    },
+    get: (ask) => use(ask)?.events,
+  }
+}
+
+const keyOf = ({ filter, from, to, wanted }: SampleAsk) =>
+  JSON.stringify([from, to, Object.entries(filter).sort(), [...wanted].sort()])
+
+/** A sample of all events of these, perhaps among others, which the page filters by type and place. */
+function findComplete(samples: Iterable<Sample>, ask: SampleAsk): Sample | undefined {
+  const key = keyOf(withoutPageFilters(ask))
+  for (const sample of samples) if (shareOf(sample) === 1 && keyOf(sample.ask) === key) return sample
+  return undefined
+}
+
+function withoutPageFilters({ filter: { type: _type, placeId: _placeId, ...filter }, ...ask }: SampleAsk): SampleAsk {
+  return { ...ask, filter }
+}
+
+/** The types to choose from: those of a sample of all types, if one was read. */
+function typesOf(samples: Iterable<Sample>, { ask }: Sample, summary: EventSummary): EventSummary['types'] {
+  if (ask.filter.type === undefined) return summary.types
+  const { type: _type, ...filter } = ask.filter
+  const key = keyOf({ ...ask, filter })
+  for (const { ask, events } of samples) if (keyOf(ask) === key) return events.summary().types
+  return summary.types
+}
+
+/** The whole range as one window: few events are read at once. */
+function createTrial(ask: SampleAsk): Sample {
+  const windows = createWindows({ ...ask, events: { total: 0, spans: [] } })
+  const open = ask.from < ask.to ? [{ from: ask.from, to: ask.to }] : []
+  return { ask, events: createHeatEvents(ask.wanted), windows, next: 1, open, isTrial: true, until: ask.to }
+}
+
+/** The sample itself if it has come to its end, else one of many windows in its place. */
+async function finishTrial(sample: Sample, context: CallContext<SampleProgress>): Promise<Sample> {
+  const { ask, open, events } = sample
+  const [window] = open
+  for (let responses = 0; window && events.length < perResponse; responses++) {
+    if (responses === trialResponsesMax) break
+    if (await readResponse(sample, window, context)) open.pop()
+    if (open.length === 0) break
+  }
+  if (open.length === 0) return { ...sample, isTrial: false }
+  return {
+    ask,
+    events: createHeatEvents(ask.wanted),
+    windows: createWindows(ask),
+    next: 0,
+    open: [],
+    isTrial: false,
+    until: ask.to,
+  }
+}
+
+function shareOf({ windows, next, open }: Sample): number {
+  const missing = open.reduce((sum, { from, to, reachedAt = from }) => sum + (to - reachedAt) / (to - from), 0)
+  return (next - missing) / windows.count
+}
+
+function isReached({ windows, next, open, events }: Sample, goal: ReadingGoal): boolean {
+  if (open.length > 0) return false
+  return next >= Math.min(goal.windows, windows.count) || events.length >= goal.events
+}
+
+/**
+ * Adds what has come since, as if the range ended later: of the time that has passed, as large a share at random as of the
+ * range, so that each event has the same chance.
+ */
+async function extend(sample: Sample, until: number, context: CallContext<SampleProgress>): Promise<void> {
+  if (!sample.tail && until > sample.until) {
+    const passed = until - sample.until
+    const length = Math.round(passed * shareOf(sample))
+    const from = sample.until + Math.floor(Math.random() * (passed - length + 1))
+    sample.tail = { from, to: from + length }
+    sample.until = until
+  }
+  const { tail } = sample
+  while (tail && tail.from < tail.to && !(await readResponse(sample, tail, context)));
+  sample.tail = undefined
+}
+
+/** Reads windows side by side; the first failure ends it, and interrupted windows are continued by the next call. */
+async function readBatch(sample: Sample, goal: ReadingGoal, context: CallContext<SampleProgress>): Promise<void> {
+  const batch = Math.max(batchMin, Math.min(batchMax, Math.ceil(sample.next / 4)))
+  const end = Math.min(sample.next + batch, sample.windows.count, Math.max(goal.windows, sample.next))
+  const interrupted = [...sample.open]
+  let failure: { error: unknown } | undefined
+
+  function nextWindow(): OpenWindow | undefined {
+    const resumed = interrupted.pop()
+    if (resumed || sample.next >= end) return resumed
+    const window: OpenWindow = sample.windows.window(sample.next++)
+    sample.open.push(window)
+    return window
+  }
+  async function readWindows(): Promise<void> {
+    for (let window = nextWindow(); window && !failure; window = nextWindow()) {
+      while (window.from < window.to && !(await readResponse(sample, window, context)));
+      // a cancelled call may have ended it before
+      sample.open = sample.open.filter((each) => each !== window)
+    }
+  }
+  await Promise.all(
+    Array.from({ length: parallelWindows }, () =>
+      readWindows().catch((error) => {
+        failure ??= { error }
+      }),
+    ),
+  )
+  if (failure) throw failure.error
+}
+
+/** Whether the end of the window was reached before. Events stay read if the response breaks off. */
+async function readResponse(
+  { ask: { filter }, events }: Pick<Sample, 'ask' | 'events'>,
+  window: OpenWindow,
+  { api, signal }: CallContext<SampleProgress>,
+): Promise<boolean> {
+  const before = window.cursor
+  const query = { ...filter, from: window.from, to: window.to, after: before, limit: perResponse }
+  const response = await api.fetch('v1/events', { query, signal })
+  try {
+    for await (const lines of readLines(response.body as ReadableStream<Uint8Array<ArrayBuffer>>)) {
+      // a cancelled call must not add events that its successor reads again
+      signal.throwIfAborted()
+      for (const line of lines) addLine(line)
+    }
+  } catch {
+    signal.throwIfAborted()
+    throw new RequestError('offline', 'The response was interrupted.')
+  }
+  return window.cursor === before
+
+  function addLine(line: string): void {
+    const { cursor, receivedAt, text } = parseEventLine(line)
+    if (text !== undefined) events.add(JSON.parse(text), receivedAt)
+    if (receivedAt > 0) window.reachedAt = receivedAt
+    window.cursor = cursor
+  }
+}

@@ -1,0 +1,131 @@
+import t from 'tap'
+import { createWindows, type WindowsOptions } from '../page/heat/windows.ts'
+
+const hour = 3_600_000
+const from = Date.UTC(2026, 10, 20)
+const to = from + 72 * hour
+
+function readOrder(options: WindowsOptions, read: number) {
+  const windows = createWindows(options)
+  return Array.from({ length: read }, (_, order) => windows.window(order))
+}
+
+/** Counts of events in equal spans of the range. */
+function countSpans(times: readonly number[], spans: number): number[] {
+  const counts = new Array<number>(spans).fill(0)
+  for (const at of times) {
+    const span = Math.floor(((at - from) / (to - from)) * spans)
+    counts[span] = (counts[span] as number) + 1
+  }
+  return counts
+}
+
+/** The minimal standard generator of Park and Miller. */
+function createRandom(seed: number): () => number {
+  let state = seed
+  return () => {
+    state = (state * 16_807) % 2_147_483_647
+    return state / 2_147_483_647
+  }
+}
+
+/** Three days: nights have a twentieth of the traffic, and a fifth of all events happens in the first second of a minute. */
+function unevenEvents(number: number): { at: number; isFirst: boolean }[] {
+  const random = createRandom(5)
+  const events = []
+  while (events.length < number) {
+    const at = from + random() * (to - from)
+    if (random() > Math.max(0.05, Math.sin((2 * Math.PI * (at - from)) / (24 * hour)))) continue
+    const isFirst = random() < 0.2
+    const second = isFirst ? 0 : 1 + random() * 59
+    events.push({ at: Math.floor(at / 60_000) * 60_000 + second * 1_000 + (isFirst ? random() * 1_000 : 0), isFirst })
+  }
+  return events.filter(({ at }) => at >= from && at < to).sort((a, b) => a.at - b.at)
+}
+
+t.test('windows cover a range once, whatever is known of its events', async (t) => {
+  const known = { total: 100_000, spans: [0, 5, 1_000, 0, 0, 3] }
+  for (const events of [undefined, known, { total: 3, spans: [3] }, { total: 0, spans: [] }]) {
+    const { count } = createWindows({ from, to, events })
+    const windows = readOrder({ from, to, events }, count).sort((a, b) => a.from - b.from || a.to - b.to)
+    t.equal(windows[0]?.from, from)
+    t.equal(windows.at(-1)?.to, to)
+    for (const [i, window] of windows.slice(1).entries()) if (window.from !== windows[i]?.to) t.fail(`gap at ${i}`)
+  }
+  t.equal(createWindows({ from, to: from + 5 }).count, 4, 'of a millisecond at least')
+  t.equal(createWindows({ from, to: from, events: undefined }).count, 1)
+})
+
+t.test('windows that were read are spread evenly at any time', async (t) => {
+  for (const read of [1, 2, 3, 7, 16, 100, 128]) {
+    const parts = 2 ** Math.floor(Math.log2(read))
+    const counts = countSpans(
+      readOrder({ from, to }, read).map(({ from }) => from),
+      parts,
+    )
+    t.ok(
+      counts.every((count) => count === 1 || count === 2),
+      `${read} windows`,
+    )
+  }
+})
+
+const events = unevenEvents(150_000)
+/** Of six hours. */
+const parts = 12
+
+/** The windows that are read first, as a sample of the events. */
+function sample(windows: readonly { from: number; to: number }[]) {
+  const ends = Float64Array.from(windows.flatMap(({ from, to }) => [from, to])).sort()
+  let i = 0
+  return events.filter(({ at }) => {
+    while (i < ends.length && (ends[i] as number) <= at) i++
+    // between a start and an end
+    return i % 2 === 1
+  })
+}
+
+/** The greatest distance between the shares of parts of the range. */
+function distance(sampled: readonly { at: number }[]): number {
+  const sharesOf = (list: readonly { at: number }[]) =>
+    countSpans(
+      list.map(({ at }) => at),
+      parts,
+    ).map((count) => count / list.length)
+  const truth = sharesOf(events)
+  return Math.max(...sharesOf(sampled).map((share, i) => Math.abs(share - (truth[i] as number))))
+}
+
+const firstShare = (list: readonly { isFirst: boolean }[]) => list.filter(({ isFirst }) => isFirst).length / list.length
+
+const spans = countSpans(
+  events.map(({ at }) => at),
+  72,
+)
+
+t.test('a sample of uneven traffic has the shares and the total of all events', async (t) => {
+  for (const [known, windows] of [
+    [undefined, 128],
+    [{ total: events.length, spans }, 128],
+    [{ total: events.length, spans: [...spans].reverse() }, 256],
+  ] as const) {
+    const options = { from, to, events: known }
+    const { count } = createWindows(options)
+    const sampled = sample(readOrder(options, windows))
+    const estimate = (sampled.length * count) / windows
+    t.ok(Math.abs(estimate / events.length - 1) < 0.1, `${Math.round(estimate)} of ${events.length}`)
+    t.ok(distance(sampled) < 0.03, `shares differ by ${distance(sampled)}`)
+    t.ok(Math.abs(firstShare(sampled) - 0.2) < 0.02, `first seconds have ${firstShare(sampled)}`)
+  }
+})
+
+t.test('the first events of slices would be no sample', async (t) => {
+  const each = 20
+  const slices = Array.from({ length: 288 }, (_, i) => from + (i * (to - from)) / 288)
+  const biased = slices.flatMap((start) => {
+    const at = events.findIndex((event) => event.at >= start)
+    return events.slice(at, at + each)
+  })
+  t.ok(distance(biased) > 0.05, 'quiet hours have too many')
+  t.ok(firstShare(biased) > 0.22, 'what happens at the start of a minute has too many')
+})
