@@ -7,7 +7,7 @@ import { createIngest } from '@ingest/core'
 import { openLmdbStore } from '@ingest/lmdb'
 import { serve } from '@ingest/server'
 import { createConsole } from '../dist/index.js'
-import { openMeasuredPage, projectId, readMeasured, readMemory } from './measured-page.js'
+import { openMeasuredPage, projectId, readMeasured, readMemory, readWorkerMemory } from './measured-page.js'
 
 // Prints how the console opens a large JSON map:
 //
@@ -42,21 +42,13 @@ try {
     later: await readMeasured(page),
     before,
     after: await readMemory(page),
-    worker: await workerHeap(),
+    worker: await readWorkerMemory(page),
   })
 } finally {
   await browser.close()
   await server.close()
   await ingest.close()
   await rm(data, { recursive: true })
-}
-
-async function workerHeap() {
-  const heaps = await Promise.all(page.workers().map(({ client }) => client.send('Runtime.getHeapUsage')))
-  return heaps.map(({ usedSize, backingStorageSize }) => ({
-    heapMiB: Math.round(usedSize / 1024 / 1024),
-    buffersMiB: Math.round((backingStorageSize ?? 0) / 1024 / 1024),
-  }))
 }
 
 /**

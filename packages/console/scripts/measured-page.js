@@ -74,3 +74,16 @@ export async function readMemory(page) {
   const { JSHeapUsedSize = 0, Nodes = 0 } = await page.metrics()
   return { heapMiB: Math.round(JSHeapUsedSize / 1024 / 102.4) / 10, domNodes: Nodes }
 }
+
+/**
+ * Of each worker.
+ *
+ * @param {Page} page
+ */
+export async function readWorkerMemory(page) {
+  const heaps = await Promise.all(page.workers().map(({ client }) => client.send('Runtime.getHeapUsage')))
+  return heaps.map(({ usedSize, backingStorageSize }) => ({
+    heapMiB: Math.round(usedSize / 1024 / 1024),
+    buffersMiB: Math.round((backingStorageSize ?? 0) / 1024 / 1024),
+  }))
+}

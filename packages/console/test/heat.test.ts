@@ -1,12 +1,23 @@
 import t from 'tap'
+import { changeQuery } from '../page/address.ts'
 import { createColumns } from '../page/heat/columns.ts'
+import { compareCounts, mostDifferentCells } from '../page/heat/compare.ts'
 import { cellAt, densestCells, gridOf } from '../page/heat/grid.ts'
 import { createHeatEvents, listMembers } from '../page/heat/heat-events.ts'
 import { axisOf, findPairs } from '../page/heat/pairs.ts'
 import { findParts, footprintsOf } from '../page/heat/parts.ts'
-import { colorAt, fraction, legendCounts, niceStep, ticks } from '../page/heat/scale.ts'
+import {
+  colorAt,
+  divergingColorAt,
+  fraction,
+  legendCounts,
+  niceStep,
+  signedFraction,
+  ticks,
+} from '../page/heat/scale.ts'
 import { boxOf, fit, pan, zoom } from '../page/heat/viewport.ts'
 import { formatPointer, parsePointer, resolvePointer } from '../page/json-pointer.ts'
+import { formatWhere, parseWhere } from '../page/views/where/where-address.ts'
 
 const everything = { across: '/x', down: '/z' }
 
@@ -117,6 +128,61 @@ t.test('events are counted by cell, type, place and height', async (t) => {
 
 /** 40 counts, 1 at these indexes. */
 const histogram = (filled: readonly number[]) => Array.from({ length: 40 }, (_, i) => (filled.includes(i) ? 1 : 0))
+
+t.test('shares of two builds differ clearly where chance alone rarely explains it', async (t) => {
+  const heatOf = (...cells: number[]) => {
+    const heat = createHeatEvents()
+    for (const [x, count] of cells.entries()) for (let i = 0; i < count; i++) heat.add({ x, z: 0 }, 0)
+    return heat.count(everything, { left: 0, top: 0, cell: 1, columns: cells.length, rows: 1 })
+  }
+  const [a, b] = [heatOf(600, 350, 50, 0), heatOf(40, 56, 4, 0)]
+  const { values, isClear, max } = compareCounts(a, b)
+  t.strictSame(
+    [...values].map((value) => Math.round(1_000 * value)),
+    [200, -210, 10, 0],
+  )
+  t.strictSame([...isClear], [1, 1, 0, 0])
+  t.equal(max.toFixed(3), '0.210')
+  t.match(mostDifferentCells(a, b, 1), [{ left: 1, count: 350, countOfB: 56 }])
+  t.equal(compareCounts(a, heatOf(0, 0, 0, 0)).isClear[0], 0, 'a build without events differs by chance')
+})
+
+t.test('differences are blue and orange, which colour blindness does not confuse', async (t) => {
+  for (const isDark of [false, true]) {
+    const lightness = [-1, -0.5, 0, 0.5, 1].map((at) => lightnessOf(divergingColorAt(at, isDark)))
+    const [, , middle] = lightness as [number, number, number]
+    for (const end of [lightness[0], lightness[4]]) t.ok(Math.abs((end as number) - middle) > 25)
+    const [less, more] = [divergingColorAt(-1, isDark), divergingColorAt(1, isDark)]
+    t.ok(less[2] - less[0] > 100 && more[0] - more[2] > 100, 'they differ along blue and yellow')
+  }
+  t.strictSame(
+    [-2, -0.02, 0, 0.2, 2].map((value) => signedFraction(value, 2, 'linear')),
+    [-1, -0.01, 0, 0.1, 1],
+  )
+  t.equal(signedFraction(-0.2, 2, 'log').toFixed(2), '-0.52')
+  t.equal(signedFraction(0, 0, 'log'), 0)
+})
+
+t.test('the address of a heat map holds its choices, and drops those that are none', async (t) => {
+  const chosen = {
+    buildId: '1.42.1',
+    versus: '1.42.0',
+    placeId: '',
+    playerId: '7',
+    sessionId: undefined,
+    serverId: undefined,
+    types: ['death', ''],
+    across: '/x',
+    down: '/z',
+    scale: 'linear',
+    view: { x: -1.5, y: 2, unitsPerPixel: 0.25 },
+    heights: { min: -3, max: 12.5 },
+    cell: { left: 0.1, top: 0, right: 0.2, bottom: 0.1 },
+  } as const
+  t.strictSame(parseWhere(new URLSearchParams(changeQuery('scale=log', formatWhere(chosen)))), chosen)
+  const odd = parseWhere(new URLSearchParams('at=1,2,0&height=5,1&cell=1,2,3&scale=odd&versus='))
+  t.match(odd, { view: undefined, heights: undefined, cell: undefined, scale: 'log', versus: undefined })
+})
 
 t.test('a cell has the bounds that its events are within', async (t) => {
   const heat = createHeatEvents()

@@ -11,6 +11,7 @@ export interface Difference extends Grid {
   max: number
 }
 
+/** Of independent events: those of one player or one window are less so, which makes chance larger. */
 const standardErrors = 2
 
 /** Compares counts of one grid. Shares make samples and builds of any size comparable. */

@@ -9,16 +9,14 @@ export interface Windows {
 export interface WindowsOptions {
   from: number
   to: number
-  /** About how many events the range has, and in equal spans of it; undefined if that is not known. */
-  events?: { total: number; spans: readonly number[] } | undefined
+  /** About how many events the range has: with more, windows are shorter. 0 makes the range one window. */
+  total?: number | undefined
 }
 
-/** What a window has on average, if the number of events is known. */
+/** What a window of many has on average, so that one response holds it. */
 const eventsPerWindow = 512
-const unknownCount = 1_024
+const countMin = 1_024
 const countMax = 1 << 20
-/** The share of the windows that is spread over time alone: counts may miss events. */
-const evenShare = 0.05
 
 /**
  * The windows of a sample, which is every event of some of them.
@@ -31,56 +29,21 @@ const evenShare = 0.05
  * Of the first 2ⁿ windows there is one in each of 2ⁿ equal parts of the range, at a random place in it (a van der Corput
  * sequence, scrambled as by Owen, 1995), so that any number of them is spread evenly and no period of the traffic can
  * coincide with theirs. The order is the same each time: a link shows the same sample.
- *
- * Known counts make windows short where events are dense. That only makes the sample smoother and the responses even:
- * which windows are read does not depend on them.
  */
-export function createWindows({ from, to, events }: WindowsOptions): Windows {
+export function createWindows({ from, to, total = countMin }: WindowsOptions): Windows {
   const length = Math.max(0, to - from)
-  const wanted = events ? Math.ceil(events.total / eventsPerWindow) : unknownCount
+  const wanted = total === 0 ? 1 : Math.max(countMin, Math.min(countMax, total / eventsPerWindow))
   // at least a millisecond each
-  const bits = Math.floor(Math.log2(Math.max(1, Math.min(wanted, length, countMax))))
+  const bits = Math.floor(Math.log2(Math.max(1, Math.min(wanted, length))))
   const count = 2 ** bits
-  const timeAt = createTimeScale({ from, length, spans: events?.spans ?? [] })
+  const timeAt = (number: number) => from + Math.round((number / count) * length)
   return {
     count,
     window(order) {
       const number = scramble(order, bits)
-      return { from: timeAt(number / count), to: timeAt((number + 1) / count) }
+      return { from: timeAt(number), to: timeAt(number + 1) }
     },
   }
-}
-
-/** Maps a share of the events to a time: the inverse of their distribution. */
-function createTimeScale({ from, length, spans }: { from: number; length: number; spans: readonly number[] }) {
-  const total = spans.reduce((sum, each) => sum + each, 0)
-  if (total === 0) return (share: number) => from + Math.round(share * length)
-  const ends = new Float64Array(spans.length)
-  let sum = 0
-  for (const [i, count] of spans.entries()) {
-    sum += (1 - evenShare) * (count / total) + evenShare / spans.length
-    ends[i] = sum
-  }
-  return (share: number) => {
-    // so that the last border is exact
-    if (share >= 1) return from + length
-    const i = Math.min(spans.length - 1, firstAbove(ends, share))
-    const start = i === 0 ? 0 : (ends[i - 1] as number)
-    const within = (share - start) / ((ends[i] as number) - start)
-    return from + Math.round(((i + within) / spans.length) * length)
-  }
-}
-
-/** The index of the first value above a limit, in an ascending array. */
-function firstAbove(values: Float64Array, limit: number): number {
-  let low = 0
-  let high = values.length
-  while (low < high) {
-    const middle = (low + high) >>> 1
-    if ((values[middle] as number) > limit) high = middle
-    else low = middle + 1
-  }
-  return low
 }
 
 /** A permutation of the numbers below 2^bits: the bits reversed, each flipped depending on those before it. */

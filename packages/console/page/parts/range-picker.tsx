@@ -62,7 +62,7 @@ function CustomRange({ range, onChoose }: { range: Range; onChoose(choice: Range
           <input name={name} type="datetime-local" step="1" required defaultValue={formatLocal(range[name])} />
         </label>
       ))}
-      <button type="submit">Show</button>
+      <button type="submit">Apply</button>
       {problem && <span role="alert">{problem}</span>}
     </form>
   )

@@ -1,4 +1,4 @@
-import { parseEventLine, readLines } from '../api/event-lines.ts'
+import { parseEventLine, parseEventLines, readLines } from '../api/event-lines.ts'
 import { RequestError } from '../api/request-error.ts'
 import { createHeatEvents, type EventSummary, type HeatEvents } from '../heat/heat-events.ts'
 import { createWindows, type Windows } from '../heat/windows.ts'
@@ -80,6 +80,7 @@ export interface Samples {
 const eventsMax = 1_000_000
 const perResponse = 2_000
 const trialResponsesMax = 3
+const probesMax = 24
 const parallelWindows = 6
 const batchMin = 12
 const batchMax = 96
@@ -165,7 +166,7 @@ function typesOf(samples: Iterable<Sample>, { ask }: Sample, summary: EventSumma
 
 /** The whole range as one window: few events are read at once. */
 function createTrial(ask: SampleAsk): Sample {
-  const windows = createWindows({ ...ask, events: { total: 0, spans: [] } })
+  const windows = createWindows({ ...ask, total: 0 })
   const open = ask.from < ask.to ? [{ from: ask.from, to: ask.to }] : []
   return { ask, events: createHeatEvents(ask.wanted), windows, next: 1, open, isTrial: true, until: ask.to }
 }
@@ -183,12 +184,28 @@ async function finishTrial(sample: Sample, context: CallContext<SampleProgress>)
   return {
     ask,
     events: createHeatEvents(ask.wanted),
-    windows: createWindows(ask),
+    windows: createWindows({ ...ask, total: await estimateTotal(ask, context) }),
     next: 0,
     open: [],
     isTrial: false,
     until: ask.to,
   }
+}
+
+/** About how many events there are, from the shortest windows; 1 if there are too few to tell. */
+async function estimateTotal(ask: SampleAsk, { api, signal }: CallContext<SampleProgress>): Promise<number> {
+  const shortest = createWindows({ ...ask, total: Number.POSITIVE_INFINITY })
+  const probed = Math.min(probesMax, shortest.count)
+  let found = 0
+  for (let order = 0; order < probed; order += parallelWindows) {
+    const probes = Array.from({ length: Math.min(parallelWindows, probed - order) }, async (_, i) => {
+      const query = { ...ask.filter, ...shortest.window(order + i), limit: perResponse }
+      const lines = await api.body('v1/events', parseEventLines, { query, signal })
+      return lines.filter(({ receivedAt }) => receivedAt > 0).length
+    })
+    for (const count of await Promise.all(probes)) found += count
+  }
+  return Math.max(1, (found * shortest.count) / probed)
 }
 
 function shareOf({ windows, next, open }: Sample): number {

@@ -212,6 +212,20 @@ browserTest('what there is not is said', async (t, openPage) => {
   await waitForText(page, 'The map is drawn only for coordinates named')
   await page.goto(`${url}#/where?build=${buildId}&across=%2Fx&down=%2Fz`)
   await waitForText(page, 'The map has no parts with positions and sizes.')
+
+  await page.goto(`${url}#/where?build=${buildId}&range=2h`)
+  await waitForText(page, 'The range in the address is unknown: these are the last 14 days.')
+  await page.select('select[name=range]', 'custom')
+  const fill = (name: string, text: string) =>
+    page.$eval(`input[name=${name}]`, (input, text) => Object.assign(input, { value: text }), text)
+  await fill('to', '2020-01-01T00:00')
+  await click(page, 'Apply')
+  await waitForText(page, 'The start is not before the end.')
+  await fill('from', '2019-01-01T12:00')
+  await click(page, 'Apply')
+  await waitForText(page, 'This range has no such events')
+  t.match(await page.evaluate('location.hash'), /from=2019-01-0.*&to=20(19|20)-/)
+  await checkAccessibility(page, 'where-range')
   t.equal(await page.evaluate('document.documentElement.scrollWidth'), 380)
 })
 

@@ -59,12 +59,12 @@ function CellList({ list, name }: { list: readonly ListedEvent[]; name: string |
       <Value text={name} />:{' '}
     </>
   )
-  if (list.length === 0) return <p class="muted">{prefix}no events of the sample.</p>
+  if (list.length === 0) return <p class="muted">{prefix}No events of the sample.</p>
   return (
     <>
       <p class="muted">
         {prefix}
-        {list.length === listedMax ? `the newest ${listedMax} events` : formatCountOf(list.length, 'event')} of the
+        {list.length === listedMax ? `The newest ${listedMax} events` : formatCountOf(list.length, 'event')} of the
         sample.
       </p>
       <ul class="cell-list">
