@@ -276,10 +276,19 @@ browserTest('a sample of three days is drawn, grows on demand, and is kept', asy
   await page.waitForSelector('.cell-list')
   await page.evaluate(() => scrollTo(0, 0))
   await checkAccessibility(page, 'where')
-  for (const read of ['events: 25 % of about', 'events: 50 % of about', 'All 20,000 events of the range.']) {
+  // counted, not estimated
+  await waitForText(page, ' of about 20,000, spread evenly')
+  for (let doubled = 0; doubled < 3; doubled++) {
+    const before = await page.$eval('.reading p', (line) => line.textContent)
     await click(page, 'Read more')
-    await waitForText(page, read)
+    await page.waitForFunction(
+      (before) =>
+        !['Reading…', before].some((text) => document.querySelector('.reading p')?.textContent.includes(text)),
+      {},
+      before,
+    )
   }
+  await waitForText(page, 'All 20,000 events of the range.')
   await waitForLabel(page, 'of 20,000 events have both /position/x and /position/z. All of them are in view')
   const eventRequests = () => requests.filter((request) => request.url().includes('/v1/events')).length
   const before = eventRequests()

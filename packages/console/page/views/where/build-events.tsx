@@ -11,6 +11,7 @@ import { type FrozenSince, useAsk } from './asks.ts'
 import { EventsOverMap } from './events-over-map.tsx'
 import { IdFilters, NoCoordinates, PairFilter, type PointerChoice } from './filters.tsx'
 import { type Reading, ReadingLine, useReading } from './reading.tsx'
+import { useCounted } from './use-counted.ts'
 import type { WhereAddress } from './where-address.ts'
 
 export interface BuildEventsProps {
@@ -37,6 +38,7 @@ export function BuildEvents(props: BuildEventsProps) {
   const ask = useAsk(build, options)
   const askB = useAsk(versus, options)
   const reading = useReading(call, ask, range.isLive)
+  const countedOf = useCounted(range)
   const readingB = useReading(call, askB, range.isLive)
   const { progress } = reading
   const pair = pairOf(where, progress) ?? pairOf(where, readingB.progress)
@@ -65,8 +67,8 @@ export function BuildEvents(props: BuildEventsProps) {
         )}
       </div>
       <IdFilters where={where} onChoose={change} />
-      <ReadingLine reading={reading} name={versus && build.buildId} />
-      {versus && <ReadingLine reading={readingB} name={versus.buildId} />}
+      <ReadingLine reading={reading} name={versus && build.buildId} counted={countedOf(ask)} />
+      {versus && <ReadingLine reading={readingB} name={versus.buildId} counted={countedOf(askB)} />}
       {progress?.events === 0 && reading.status === 'end' && (
         <Notice kind="empty">This range has no such events: choose another time, build or filter.</Notice>
       )}

@@ -93,8 +93,16 @@ function statusOf({ share, events, windows }: SampleProgress, goal: ReadingGoal)
   return windows >= goal.windows || events >= goal.events ? 'bounded' : 'reading'
 }
 
+interface ReadingLineProps {
+  reading: Reading
+  /** Of the build, beside another one. */
+  name: string | undefined
+  /** How many events the servers counted, if that is known. */
+  counted: number | undefined
+}
+
 /** How much was read of how many events, with buttons to stop and continue. */
-export function ReadingLine({ reading, name }: { reading: Reading; name: string | undefined }) {
+export function ReadingLine({ reading, name, counted }: ReadingLineProps) {
   const { status, progress, error, stop, readMore } = reading
   // waiting for the read rate limit is expected while reading
   const isLimited = error?.kind === 'limited'
@@ -113,7 +121,7 @@ export function ReadingLine({ reading, name }: { reading: Reading; name: string 
           )}
           {isLimited && `Waiting${waitOf(error)} for the read rate limit. `}
           {status === 'reading' && !isLimited && 'Reading… '}
-          {progress && describeSample(progress)}
+          {progress && describeSample(progress, counted)}
           {progress && (
             <>
               {' '}
@@ -142,10 +150,12 @@ function waitOf({ retryAfterMs }: RequestError): string {
   return retryAfterMs ? ` ${Math.ceil(retryAfterMs / 1000)} s` : ''
 }
 
-/** The total is an estimate: of each window, all events were read, and windows are spread evenly. */
-function describeSample({ events, share }: SampleProgress): string {
+/** The total is what the servers counted, else an estimate: of each window, all events were read. */
+function describeSample({ events, share }: SampleProgress, counted = 0): string {
   if (share === 1) return `All ${formatCountOf(events, 'event')} of the range.`
   if (events === 0) return `No events in ${formatPercent(share)} of the range.`
-  const total = Number((events / share).toPrecision(2))
-  return `A sample of ${formatCountOf(events, 'event')}: ${formatPercent(share)} of about ${formatCount(total)}, spread evenly over the range.`
+  // counts are of whole minutes or hours
+  const total = counted > events ? counted : Number((events / share).toPrecision(2))
+  const of = `${formatPercent(events / total)} of about ${formatCount(total)}`
+  return `A sample of ${formatCountOf(events, 'event')}: ${of}, spread evenly over the range.`
 }

@@ -1,0 +1,21 @@
+import type { Activity } from '../../api/bodies.ts'
+import { useLoaded } from '../../api/use-api.ts'
+import { type Range, spans } from '../../range.ts'
+import type { SampleAsk } from '../../worker/samples.ts'
+
+/** How many events of each build the servers counted in a range: as a function of what is asked for. */
+export function useCounted({ from, to }: Range): (ask: SampleAsk | undefined) => number | undefined {
+  const { data } = useLoaded<Activity | undefined>(
+    async (api, signal) =>
+      to - from > spans['14d'] ? undefined : api.json('v1/activity', { query: { from, to, by: 'build' }, signal }),
+    [from, to],
+  )
+  return (ask) => data && ask && countOf(data, ask)
+}
+
+/** Undefined for events that are filtered further, and where some events are counted for no build. */
+function countOf({ groups = [] }: Activity, { filter: { buildId, ...others } }: SampleAsk): number | undefined {
+  const isFiltered = Object.values(others).some((value) => value !== undefined)
+  if (isFiltered || groups.some(({ name }) => name === null)) return undefined
+  return groups.find(({ name }) => name === buildId)?.accepted
+}
