@@ -9,6 +9,8 @@ import { projectId, startConsole } from '../served-console.ts'
 
 const browserTest = openBrowser(t)
 
+const click = (page: Page, name: string) => page.locator(`::-p-aria(${name}[role="button"])`).click()
+
 const buildId = '2026.11.20'
 /** The browser's log of a request for a map that does not exist. */
 const noMapYet = /status of 404.*\/v1\/maps\?/

@@ -40,6 +40,7 @@ export function ComparisonPicture({ call, box, focus }: ComparisonPictureProps) 
   useGestures(frame, {
     onPan: (dx, dy) => change((viewport) => pan(viewport, dx, dy)),
     onZoom: (factor, at) => change((viewport, size) => zoom(viewport, factor, size, at)),
+    onClick: () => {},
     onPoint: () => {},
   })
   const image = useLatest(async () => {
