@@ -267,6 +267,8 @@ t.test('a purge leaves nothing of expired activity with text of events, and all 
   t.teardown(() => store.close())
   const random = createRandom(firstSeed)
   const keptMinutes = 200
+  // an Ingest would expire older rows
+  const start = Date.now()
   const textOf = (number: number) => (number < 0 ? '' : secretOf(number))
   for (let minute = 0; minute < 800; minute++) {
     const hour = minute - (minute % 60)
@@ -276,13 +278,13 @@ t.test('a purge leaves nothing of expired activity with text of events, and all 
         const [at, hasEvents] = [span === 'minute' ? minute : hour, p % 2 === 0]
         const pad = 'y'.repeat(random(10) === 0 ? random(9_000) : random(900))
         const body = JSON.stringify([textOf(hasEvents ? at : -1), pad])
-        return { projectId: `p${p}`, span, at, writer: '00000000000000ff', body, hasEvents }
+        return { projectId: `p${p}`, span, at: start + at, writer: '00000000000000ff', body, hasEvents }
       }),
     )
     await store.putActivity(rows)
     if (minute % 5 === 0) await fill(store, 'q', 1 + random(9), 1, 10_000 + minute * 10)
     if (minute % 200 !== 199) continue
-    await store.expireActivity(minute - keptMinutes)
+    await store.expireActivity(start + minute - keptMinutes)
     await store.purge?.()
     const found = secretsIn(directory).filter((number) => number < 10_000)
     t.equal(Math.min(...found), Math.max(0, minute - keptMinutes))
