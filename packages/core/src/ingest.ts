@@ -204,7 +204,7 @@ export interface IngestOptions<Schemas extends EventSchemas = EventSchemas> {
     /** Whether samples of rejected events have their text, which may hold personal data. Default: false, only issues. */
     keepEvents?: boolean
   }
-  /** The name of this server in `listRejected`. Default: the name of the host. */
+  /** The name of this server in `listRejected`, 1 to 255 characters. Default: the name of the host. */
   server?: string
   /** The clock, in milliseconds since 1970. Default: `Date.now`. An invalid time is an `internal-error`. */
   now?: () => number
@@ -220,7 +220,7 @@ export function createIngest<const Schemas extends EventSchemas = EventSchemas>(
 ): EmbeddedIngest<EventOf<Schemas>> {
   // a caller without types may have forgotten them
   const { store, schemas = {}, authenticate, maps: rules = {}, now: clock = Date.now } = options ?? {}
-  const { activity = {}, rejected = {}, server = hostname() } = options ?? {}
+  const { activity = {}, rejected = {}, server = hostname() || 'localhost' } = options ?? {}
   if (typeof store?.append !== 'function') {
     throw new IngestError('invalid-argument', 'createIngest needs an open store: { store: await openLmdbStore(…) }.')
   }
@@ -230,7 +230,7 @@ export function createIngest<const Schemas extends EventSchemas = EventSchemas>(
   let serverCount: (() => number) | undefined
   const reports = createReports(store)
   const counter = createActivityCounter({
-    ...{ store, now, server },
+    ...{ store, now, server: checkServer(server) },
     keepMs: checkKeepMs(activity.keepMs ?? activityKeepMs),
     keepEvents: rejected.keepEvents ?? false,
     onError: reports.reportError,
@@ -421,6 +421,11 @@ const activityKeepMs = 14 * 24 * hourMs
 function checkKeepMs(keepMs: number): number {
   if (Number.isSafeInteger(keepMs) && keepMs >= hourMs) return keepMs
   throw new IngestError('invalid-argument', 'activity.keepMs must be a whole number of milliseconds, from an hour.')
+}
+
+function checkServer(server: string): string {
+  if (typeof server === 'string' && server.length >= 1 && server.length <= 255) return server
+  throw new IngestError('invalid-argument', 'server must be a name of 1 to 255 characters.')
 }
 
 /** The last time of a `Date`. */

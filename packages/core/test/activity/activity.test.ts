@@ -248,6 +248,12 @@ t.test('old rows are expired once an hour', async (t) => {
   t.throws(() => setUp({ activity: { keepMs: Number.NaN } }), { code: 'invalid-argument' })
 })
 
+t.test('an invalid name of a server is an invalid argument', async (t) => {
+  for (const server of ['', 'x'.repeat(256), 7 as never]) {
+    t.throws(() => setUp({ server }), { code: 'invalid-argument' })
+  }
+})
+
 t.test('an expiry is followed by a purge where the text of rejected events is kept', async (t) => {
   const { clock, recorded, project } = setUp({ rejected: { keepEvents: true } })
   for (const at of [0, hour]) {
