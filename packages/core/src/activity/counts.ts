@@ -161,10 +161,23 @@ function countRejection(
   const [{ code, path, message } = unknownIssue] = issues
   const cause = JSON.stringify([code, cut(path).replaceAll(arrayIndex, '/*'), buildId, type, keyId])
   const known = counts.rejections.get(cause)
-  const samples =
-    known && known.samples.length >= samplesMax ? [] : [toSample({ receivedAt, eventId, issues: [...issues] }, text)]
+  if (known && known.samples.length >= samplesMax) {
+    addEvents(known, { count: 1, firstAt: receivedAt, lastAt: receivedAt, message: cut(message) })
+    return
+  }
   const times = { firstAt: receivedAt, lastAt: receivedAt }
+  const samples = [toSample({ receivedAt, eventId, issues: [...issues] }, text)]
   addRejections(counts, cause, { ...causeFrom(cause), message: cut(message), count: 1, ...times, samples })
+}
+
+function addEvents(
+  known: RejectionCounts,
+  { count, firstAt, lastAt, message }: Pick<RejectionCounts, 'count' | 'firstAt' | 'lastAt' | 'message'>,
+): void {
+  if (lastAt >= known.lastAt) known.message = message
+  known.count += count
+  known.firstAt = Math.min(known.firstAt, firstAt)
+  known.lastAt = Math.max(known.lastAt, lastAt)
 }
 
 const unknownIssue: Issue = { code: 'not_allowed', path: '', message: '' }
@@ -187,14 +200,9 @@ function toSample(sample: RejectionSample, text: Uint8Array | undefined): Reject
 }
 
 function addRejections(counts: Counts, cause: string, added: RejectionCounts): void {
-  const { count, firstAt, lastAt, message } = added
   let found = counts.rejections.get(cause)
-  if (found) {
-    if (lastAt >= found.lastAt) found.message = message
-    found.count += count
-    found.firstAt = Math.min(found.firstAt, firstAt)
-    found.lastAt = Math.max(found.lastAt, lastAt)
-  } else {
+  if (found) addEvents(found, added)
+  else {
     if (counts.rejections.size >= causesMax) keepMostCauses(counts)
     found = { ...added, samples: [] }
     counts.rejections.set(cause, found)
