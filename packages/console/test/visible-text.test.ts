@@ -53,7 +53,16 @@ const seen = String.raw`x\u202egpj\u2066\u200b\ufeff\udb40\udc41\u3164\u2028 \u2
 browserTest('no view shows a hidden character of an id, a type, a message or JSON', async (t, openPage) => {
   const { url, key, newKey, project, server } = await startConsole(t, { rejected: { keepEvents: true } })
   const position = { x: 1, z: 2, [evil]: 3 }
-  const event = { projectId, eventId: `e-${evil}`, type: evil, buildId: evil, placeId: evil, position, [evil]: evil }
+  const event = {
+    projectId,
+    eventId: `e-${evil}`,
+    type: evil,
+    buildId: evil,
+    placeId: evil,
+    playerId: evil,
+    position,
+    [evil]: evil,
+  }
   await project.publishMap({ placeId: evil, buildId: evil, map: { [evil]: [evil], parts: [{ name: evil }] } })
   const body = JSON.stringify({ events: [event, { ...event, eventId: `r-${evil}`, timestamp: evil }] }, null, 2)
   const writeKey = await newKey('events:write')
@@ -72,6 +81,7 @@ browserTest('no view shows a hidden character of an id, a type, a message or JSO
     [map]: undefined,
     [`${map}?${new URLSearchParams({ place: evil })}`]: async () => void (await page.waitForSelector('pre.json')),
     where: () => waitForText(page, 'have both'),
+    [`playback?${new URLSearchParams({ player: evil })}`]: undefined,
     [`find?${new URLSearchParams({ id: event.eventId })}`]: undefined,
     [`find?${new URLSearchParams({ id: evil })}`]: () => waitForText(page, 'Not stored'),
     async try() {

@@ -34,7 +34,7 @@ export function ProjectMenu({ projectIds, address, onSignOut }: ProjectMenuProps
                 <Value text={projectId} />
               </a>
               <button type="button" onClick={() => onSignOut(projectId)}>
-                Sign out <span class="for-readers">of {projectId}</span>
+                Sign out <span class="visually-hidden">of {projectId}</span>
               </button>
             </li>
           ))}

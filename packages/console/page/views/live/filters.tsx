@@ -28,9 +28,9 @@ export function Filters({ filter, seen, first = 'type' }: FiltersProps) {
                 type="button"
                 class="chip"
                 title={visibleText(filter[name] ?? '')}
-                aria-label={`Remove the filter ${name} ${visibleText(filter[name] ?? '')}`}
                 onClick={() => changeFilter({ [name]: undefined })}
               >
+                <span class="visually-hidden">Remove the filter </span>
                 <span class="muted">{name}</span> <Value text={filter[name] ?? ''} /> <span aria-hidden="true">×</span>
               </button>
             </li>

@@ -1,8 +1,9 @@
 const units = new Intl.NumberFormat('en-US', { maximumSignificantDigits: 6 })
+const largeUnits = new Intl.NumberFormat('en-US', { maximumSignificantDigits: 6, notation: 'scientific' })
 
-/** A coordinate or a length of the map: `-1,250`, `0.25`. */
+/** A coordinate or a length of the map: `-1,250`, `0.25`, `9.0072E15`, which fits beside an axis. */
 export function formatUnits(value: number): string {
-  return units.format(value).replace('-', '−')
+  return (Math.abs(value) < 1e7 ? units : largeUnits).format(value).replace('-', '−')
 }
 
 /** `120 to 125`. */
