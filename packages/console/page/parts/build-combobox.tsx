@@ -8,6 +8,8 @@ export interface BuildComboboxProps {
   label?: string
   /** '' for none. */
   value: string
+  /** What is shown for none, which is an option then. */
+  none?: string
   onChoose(buildId: string): void
 }
 
@@ -15,13 +17,18 @@ export interface BuildComboboxProps {
 const pagesMax = 10
 
 /** Chooses a build of the project: the newest first, found by a part of its id. */
-export function BuildCombobox({ label = 'Build', value, onChoose }: BuildComboboxProps) {
+export function BuildCombobox({ label = 'Build', value, none, onChoose }: BuildComboboxProps) {
   const api = useApi()
   return (
     <Combobox
       label={label}
       value={value}
-      options={(text, signal) => findBuilds(api, text.trim(), signal)}
+      {...(none !== undefined && { placeholder: none })}
+      options={async (text, signal) => {
+        const page = await findBuilds(api, text.trim(), signal)
+        const isOffered = none !== undefined && text === ''
+        return isOffered ? { ...page, options: [{ value: '', label: none }, ...page.options] } : page
+      }}
       onChoose={onChoose}
     />
   )

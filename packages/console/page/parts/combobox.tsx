@@ -27,6 +27,8 @@ export interface ComboboxProps {
   value: string
   /** All options, or a search for those that match a text; '' matches all. */
   options: readonly Option[] | ((text: string, signal: AbortSignal) => Promise<OptionPage>)
+  /** Shown for the value ''. */
+  placeholder?: string
   onChoose(value: string): void
 }
 
@@ -40,7 +42,7 @@ const pageRows = 10
  * A field with a list of options to choose one from: the editable combobox with list autocomplete of the ARIA Authoring
  * Practices Guide. Text that is not chosen from the list is dropped.
  */
-export function Combobox({ label, value, options, onChoose }: ComboboxProps) {
+export function Combobox({ label, value, options, placeholder, onChoose }: ComboboxProps) {
   const id = useId()
   const input = useRef<HTMLInputElement>(null)
   const [isOpen, setOpen] = useState(false)
@@ -104,6 +106,7 @@ export function Combobox({ label, value, options, onChoose }: ComboboxProps) {
         autocapitalize="off"
         spellcheck={false}
         title={text}
+        placeholder={placeholder}
         value={typed ?? text}
         onFocus={({ currentTarget }) => currentTarget.select()}
         onClick={open}

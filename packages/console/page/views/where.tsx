@@ -4,8 +4,7 @@ import { type Address, replaceQuery } from '../address.ts'
 import type { Api } from '../api/api.ts'
 import type { Build, BuildPage, MapPage } from '../api/bodies.ts'
 import { useLoaded } from '../api/use-api.ts'
-import { formatCountOf } from '../format.ts'
-import { Combobox } from '../parts/combobox.tsx'
+import { BuildCombobox } from '../parts/build-combobox.tsx'
 import { Content, Notice } from '../parts/notice.tsx'
 import { RangePicker } from '../parts/range-picker.tsx'
 import type { Range } from '../range.ts'
@@ -16,10 +15,11 @@ import { useSettledRange } from './where/use-settled-range.ts'
 import { formatWhere, parseWhere, type WhereAddress } from './where/where-address.ts'
 import './where/where.css'
 
+/** The newest, of which the view shows one unless the address names another. */
 const buildsMax = 1_000
 
 async function loadBuilds(api: Api, signal: AbortSignal): Promise<BuildPage> {
-  return api.json<BuildPage>('v1/builds', { query: { limit: buildsMax }, signal })
+  return api.json<BuildPage>('v1/builds', { query: { order: 'frozen', limit: buildsMax }, signal })
 }
 
 /** A sample of the events of a build over its map, or how those of two builds differ. */
@@ -29,12 +29,12 @@ export function WhereView({ address }: { address: Address }) {
   const { range, renew } = useSettledRange(address.query)
   return (
     <Content loaded={builds} what="list builds">
-      {({ builds: list, next }) => {
+      {({ builds: list }) => {
         const build = chooseBuild(list, where.buildId)
         if (!build) return <Notice kind="empty">No builds yet: send events with a buildId, or publish a map.</Notice>
         const choices = (
           <>
-            <BuildChoices {...{ list: byFreeze(list), isCut: next !== null, build, where }} />
+            <BuildChoices build={build} where={where} />
             <RangePicker range={range} />
           </>
         )
@@ -91,50 +91,25 @@ function replace(changes: Partial<WhereAddress>): void {
   replaceQuery(formatWhere(changes))
 }
 
-interface BuildChoicesProps {
-  list: readonly Build[]
-  isCut: boolean
-  build: FrozenSince
-  where: WhereAddress
-}
-
-function BuildChoices({ list, isCut, build: { buildId }, where: { versus } }: BuildChoicesProps) {
-  const options = list.map(({ buildId, frozenAt, maps }) => ({
-    value: buildId,
-    detail: frozenAt === null ? 'open, no events' : formatCountOf(maps, 'map'),
-  }))
-  const others = options.filter(({ value }) => value !== buildId)
+function BuildChoices({ build: { buildId }, where: { versus } }: { build: FrozenSince; where: WhereAddress }) {
   return (
     <>
-      <Combobox
-        label="Build"
-        value={buildId}
-        options={options}
-        onChoose={(buildId) => replace({ buildId, cell: undefined })}
-      />
-      <Combobox
+      <BuildCombobox value={buildId} onChoose={(buildId) => replace({ buildId, cell: undefined })} />
+      <BuildCombobox
         label="Compare with"
         value={versus ?? ''}
-        options={[{ value: '', label: 'no other build' }, ...others]}
+        none="no other build"
         onChoose={(versus) => replace({ buildId, versus: versus || undefined })}
       />
-      {isCut && (
-        <p class="hint">The first 1,000 builds by name are listed: open others by their address, #/where?build=…</p>
-      )}
     </>
   )
-}
-
-/** The newest freeze first, open builds last. */
-function byFreeze(builds: readonly Build[]): Build[] {
-  return [...builds].sort((a, b) => (b.frozenAt ?? '').localeCompare(a.frozenAt ?? ''))
 }
 
 /** The build that the address names, else the one that froze last, one with a map before others. */
 function chooseBuild(builds: readonly Build[], buildId: string | undefined): FrozenSince | undefined {
   if (buildId !== undefined) return named(builds, buildId)
-  const sorted = byFreeze(builds)
-  return sorted.find(({ frozenAt, maps }) => frozenAt !== null && maps > 0) ?? sorted[0]
+  const frozen = builds.filter(({ frozenAt }) => frozenAt !== null)
+  return frozen.find(({ maps }) => maps > 0) ?? frozen[0] ?? builds[0]
 }
 
 /** The freeze of a build that is not listed is not known. */

@@ -13,6 +13,7 @@ import { formatBounds, formatShare, nameOf } from './format-units.ts'
 import { HeatPicture, type ShownCounts } from './heat-picture.tsx'
 import { useGestures } from './use-gestures.ts'
 import { useLatest } from './use-latest.ts'
+import { useSize } from './use-size.ts'
 import { useViewport } from './use-viewport.ts'
 
 export interface HeatMapProps {
@@ -160,20 +161,4 @@ function describeCell(cell: Box, { a, b }: ShownCounts, { across, down }: Select
       {formatBounds(cell.top, cell.bottom)}
     </>
   )
-}
-
-function useSize(frame: { current: HTMLElement | null }): Size | undefined {
-  const [size, setSize] = useState<Size>()
-  useEffect(() => {
-    const element = frame.current
-    if (!element) return
-    const observer = new ResizeObserver(() => {
-      const { clientWidth: width, clientHeight: height } = element
-      // nothing is seen meanwhile
-      if (width > 0 && height > 0) setSize({ width, height })
-    })
-    observer.observe(element)
-    return () => observer.disconnect()
-  }, [])
-  return size
 }
