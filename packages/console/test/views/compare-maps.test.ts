@@ -71,12 +71,12 @@ const isMore = (color: readonly number[] = [], channel: number, than: number) =>
 /** The colours of points of the picture of a comparison at the height 0. */
 function pictureColors(page: Page, points: readonly number[], box: Parameters<typeof fit>[0]) {
   return page
-    .$eval('.comparison canvas', ({ clientWidth: width, clientHeight: height }) => ({ width, height }))
+    .$eval('.map-comparison canvas', ({ clientWidth: width, clientHeight: height }) => ({ width, height }))
     .then((size) => {
       const { x, unitsPerPixel } = fit(box, size)
       const pixels = points.map((at) => Math.round(size.width / 2 + (at - x) / unitsPerPixel))
       return page.$eval(
-        '.comparison canvas',
+        '.map-comparison canvas',
         (canvas, pixels) => {
           const { width, height } = canvas
           const { data } = (canvas.getContext('2d') as CanvasRenderingContext2D).getImageData(0, 0, width, height)

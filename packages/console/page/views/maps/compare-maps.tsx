@@ -150,7 +150,7 @@ function Changes({ comparison, call }: { comparison: MapComparison; call: CallWo
           {...{ call, kind, count: kind ? counts[kind] : total }}
           onShow={(box) => {
             setFocus(box && { ...box })
-            document.querySelector('.comparison')?.scrollIntoView({ block: 'nearest' })
+            document.querySelector('.map-comparison')?.scrollIntoView({ block: 'nearest' })
           }}
         />
       )}

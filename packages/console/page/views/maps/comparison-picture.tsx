@@ -1,7 +1,8 @@
 import { useEffect, useLayoutEffect, useMemo, useRef, useState } from 'preact/hooks'
-import { type Box, fit, pan, type Size, type Viewport, zoom } from '../../heat/viewport.ts'
+import { type Box, fit, pan, type Viewport, zoom } from '../../heat/viewport.ts'
 import type { CallWorker } from '../../worker/call-worker.ts'
 import type { ComparisonView } from '../../worker/compare-calls.ts'
+import { type MapMove, moveByKey } from '../where/map-frame.tsx'
 import { useGestures } from '../where/use-gestures.ts'
 import { useLatest } from '../where/use-latest.ts'
 import { useSize } from '../where/use-size.ts'
@@ -11,12 +12,10 @@ interface ComparisonPictureProps {
   call: CallWorker
   /** Around all parts. */
   box: Box
-  /** A part to look at. */
+  /** Around a part to show. */
   focus: Box | undefined
 }
 
-const panPixels = 60
-const zoomStep = 1.4
 /** How much of what is around a part is shown with it. */
 const focusShare = 4
 
@@ -34,7 +33,7 @@ export function ComparisonPicture({ call, box, focus }: ComparisonPictureProps) 
     if (focus && size) setMoved(fit(widen(focus), size))
   }, [focus])
 
-  const change = (action: (viewport: Viewport, size: Size) => Viewport) => {
+  const change = (action: MapMove) => {
     if (viewport && size) setMoved(action(viewport, size))
   }
   useGestures(frame, {
@@ -58,18 +57,12 @@ export function ComparisonPicture({ call, box, focus }: ComparisonPictureProps) 
   }, [image])
 
   function press(event: KeyboardEvent): void {
-    const direction = directions[event.key]
     if (event.ctrlKey || event.altKey || event.metaKey) return
-    if (direction) change((viewport) => pan(viewport, -direction[0] * panPixels, -direction[1] * panPixels))
-    else if (event.key === '+' || event.key === '=') change((viewport, size) => zoom(viewport, zoomStep, size))
-    else if (event.key === '-') change((viewport, size) => zoom(viewport, 1 / zoomStep, size))
-    else if (event.key === '0') setMoved(undefined)
-    else return
-    event.preventDefault()
+    if (moveByKey(event, { onMove: change, onFit: () => setMoved(undefined) })) event.preventDefault()
   }
 
   return (
-    <div class="comparison">
+    <div class="map-comparison">
       <div
         ref={frame}
         class="comparison-frame"
@@ -87,13 +80,6 @@ export function ComparisonPicture({ call, box, focus }: ComparisonPictureProps) 
       </p>
     </div>
   )
-}
-
-const directions: Readonly<Record<string, readonly [number, number]>> = {
-  ArrowLeft: [-1, 0],
-  ArrowRight: [1, 0],
-  ArrowUp: [0, -1],
-  ArrowDown: [0, 1],
 }
 
 function widen({ left, top, right, bottom }: Box): Box {

@@ -3,11 +3,12 @@ import type { Pair } from '../../heat/pairs.ts'
 import { around, fit, type Size, type Viewport } from '../../heat/viewport.ts'
 import type { CallWorker } from '../../worker/call-worker.ts'
 import type { FoundParts } from '../../worker/where-calls.ts'
-import { drawHeat, margins, plotOf, type Theme } from '../where/draw-heat.ts'
+import { drawHeat, margins, pixelsOf, plotOf, type Theme } from '../where/draw-heat.ts'
+import { MapFrame } from '../where/map-frame.tsx'
 import { useLatest } from '../where/use-latest.ts'
+import { useSize } from '../where/use-size.ts'
 import { partColors, useTheme } from '../where/use-theme.ts'
 import '../where/where.css'
-import { MapFrame, useSize } from './map-frame.tsx'
 import { boxOfPath, type PathPoint, pointAt } from './path.ts'
 
 export interface PlayMapProps {
@@ -19,7 +20,7 @@ export interface PlayMapProps {
   label: string
 }
 
-/** The way over the map, up to a time in a strong colour. */
+/** The path over the map, up to a time in a strong colour. */
 export function PlayMap({ call, path, pair, parts, at, label }: PlayMapProps) {
   const frame = useRef<HTMLDivElement | null>(null)
   const size = useSize(frame)
@@ -31,7 +32,7 @@ export function PlayMap({ call, path, pair, parts, at, label }: PlayMapProps) {
   return (
     <MapFrame
       frame={frame}
-      label="Way over the map"
+      label="Path over the map"
       keys="Keys: + and − zoom, arrows move the map, 0 shows everything."
       onMove={(action) => setMoved(viewport && plot && action(viewport, plot))}
       onFit={() => setMoved(undefined)}
@@ -59,7 +60,7 @@ function Picture({ call, size, viewport, path, pair, parts, at, label }: Picture
     canvas.current.width = Math.round(size.width * pixelRatio)
     canvas.current.height = Math.round(size.height * pixelRatio)
     context.setTransform(pixelRatio, 0, 0, pixelRatio, 0, 0)
-    const picture = { size, viewport, heat: undefined, parts: drawn, cell: undefined, cells: [], names: pair, theme }
+    const picture = { size, viewport, heat: undefined, parts: drawn, cells: [], names: pair, theme }
     drawHeat(context, picture)
     drawPath(context, { size, viewport, path, at, theme })
   })
@@ -76,10 +77,7 @@ interface PathPicture {
 
 function drawPath(context: CanvasRenderingContext2D, { size, viewport, path, at, theme }: PathPicture): void {
   const plot = plotOf(size)
-  const toPixels = (x: number, y: number): [number, number] => [
-    margins.left + plot.width / 2 + (x - viewport.x) / viewport.unitsPerPixel,
-    margins.top + plot.height / 2 + (y - viewport.y) / viewport.unitsPerPixel,
-  ]
+  const toPixels = pixelsOf({ size, viewport })
   const end = path.findLastIndex((point) => point.at <= at)
   const here = pointAt(path, at)
   const color = getComputedStyle(document.documentElement).getPropertyValue('--link').trim()
@@ -89,8 +87,8 @@ function drawPath(context: CanvasRenderingContext2D, { size, viewport, path, at,
   context.clip()
   context.lineJoin = 'round'
   context.lineCap = 'round'
-  drawWay(path.length, theme.muted, 1)
-  drawWay(end + 1, color, 2.5)
+  drawLine(path.length, theme.muted, 1)
+  drawLine(end + 1, color, 2.5)
   if (here) {
     context.beginPath()
     context.arc(...toPixels(here.x, here.y), 7, 0, 2 * Math.PI)
@@ -102,7 +100,7 @@ function drawPath(context: CanvasRenderingContext2D, { size, viewport, path, at,
   context.restore()
 
   /** The first points, as far as `here` if they are not all. */
-  function drawWay(length: number, color: string, width: number): void {
+  function drawLine(length: number, color: string, width: number): void {
     context.beginPath()
     for (const { x, y, isStart } of path.slice(0, length)) {
       context[isStart ? 'moveTo' : 'lineTo'](...toPixels(x, y))

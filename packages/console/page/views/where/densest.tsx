@@ -77,7 +77,7 @@ function CellTable<Shown extends Cell>(props: CellTableProps<Shown>) {
   if (cells.length === 0) return null
   function show(cell: Cell): void {
     onCell(cell)
-    document.getElementById('heat')?.focus()
+    document.getElementById('map-frame')?.focus()
   }
   return (
     <section aria-labelledby="densest">

@@ -39,12 +39,9 @@ export interface HeatPicture {
 
 /** Draws everything, in CSS pixels. Images of another viewport are moved and stretched to where they belong. */
 export function drawHeat(context: CanvasRenderingContext2D, picture: HeatPicture): void {
-  const { size, viewport, theme } = picture
+  const { size, theme } = picture
   const plot = plotOf(size)
-  const toPixels = (x: number, y: number): [number, number] => [
-    margins.left + plot.width / 2 + (x - viewport.x) / viewport.unitsPerPixel,
-    margins.top + plot.height / 2 + (y - viewport.y) / viewport.unitsPerPixel,
-  ]
+  const toPixels = pixelsOf(picture)
   context.fillStyle = theme.background
   context.fillRect(0, 0, size.width, size.height)
   context.save()
@@ -62,6 +59,15 @@ export function drawHeat(context: CanvasRenderingContext2D, picture: HeatPicture
 }
 
 type ToPixels = (x: number, y: number) => [number, number]
+
+/** From units of the map to CSS pixels of the canvas. */
+export function pixelsOf({ size, viewport }: Pick<HeatPicture, 'size' | 'viewport'>): ToPixels {
+  const plot = plotOf(size)
+  return (x, y) => [
+    margins.left + plot.width / 2 + (x - viewport.x) / viewport.unitsPerPixel,
+    margins.top + plot.height / 2 + (y - viewport.y) / viewport.unitsPerPixel,
+  ]
+}
 
 function drawImages(context: CanvasRenderingContext2D, { heat, parts }: HeatPicture, toPixels: ToPixels): void {
   function drawParts(): void {

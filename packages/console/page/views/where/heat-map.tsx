@@ -3,20 +3,20 @@ import { formatCountOf } from '../../format.ts'
 import { cellAt, gridOf } from '../../heat/grid.ts'
 import type { CountedEvents, Selection } from '../../heat/heat-events.ts'
 import type { ScaleKind } from '../../heat/scale.ts'
-import { type Box, boxOf, pan, type Size, type Viewport, zoom } from '../../heat/viewport.ts'
+import { type Box, boxOf, type Viewport } from '../../heat/viewport.ts'
 import { Value } from '../../parts/value.tsx'
 import type { CallWorker } from '../../worker/call-worker.ts'
 import type { SampleAsk } from '../../worker/samples.ts'
 import type { FoundParts } from '../../worker/where-calls.ts'
-import { cellUnder, plotOf, toPlot } from './draw-heat.ts'
+import { cellUnder, plotOf } from './draw-heat.ts'
 import { formatBounds, formatShare, nameOf } from './format-units.ts'
 import { HeatPicture, type ShownCounts } from './heat-picture.tsx'
-import { useGestures } from './use-gestures.ts'
+import { arrows, MapFrame } from './map-frame.tsx'
 import { useLatest } from './use-latest.ts'
 import { useSize } from './use-size.ts'
 import { useViewport } from './use-viewport.ts'
 
-export interface HeatMapProps {
+interface HeatMapProps {
   call: CallWorker
   /** One, or two that are compared. */
   asks: readonly SampleAsk[]
@@ -34,9 +34,6 @@ export interface HeatMapProps {
   onCounts(counts: ShownCounts): void
 }
 
-const panPixels = 60
-const zoomStep = 1.4
-
 /** Events by cell on a canvas, over the parts of the map. */
 export function HeatMap(props: HeatMapProps) {
   const { call, asks, selection, events, chosen, onChoose, onCounts } = props
@@ -53,83 +50,45 @@ export function HeatMap(props: HeatMapProps) {
   }, [viewport, plot, asks, selection, events])
   useEffect(() => counts && onCounts(counts), [counts])
 
-  const change = (action: (viewport: Viewport, plot: Size) => Viewport) =>
-    setViewport((before) => before && plot && action(before, plot))
   const cellOf = (at: { x: number; y: number } | undefined) =>
     at && counts && viewport && size && cellUnder(counts.a, viewport, size, at)
-  useGestures(frame, {
-    onPan: (dx, dy) => change((viewport) => pan(viewport, dx, dy)),
-    onZoom: (factor, at) => change((viewport, plot) => zoom(viewport, factor, plot, toPlot(at))),
-    onPoint: (at) => point(cellOf(at)),
-    onClick: (at) => onChoose(cellOf(at)),
-  })
   const cell = pointed ?? chosen
   const cells = [chosen, pointed].filter((each) => each !== undefined)
 
-  function press(event: KeyboardEvent): void {
-    const direction = directions[event.key]
-    if (event.ctrlKey || event.altKey || event.metaKey) return
-    if (direction && event.shiftKey) point(counts && viewport && nextCell(counts.a, cell, viewport, direction))
-    else if (direction) change((viewport) => pan(viewport, -direction[0] * panPixels, -direction[1] * panPixels))
-    else if (event.key === '+' || event.key === '=') change((viewport, plot) => zoom(viewport, zoomStep, plot))
-    else if (event.key === '-') change((viewport, plot) => zoom(viewport, 1 / zoomStep, plot))
-    else if (event.key === '0') fitAll()
+  function press(event: KeyboardEvent): boolean {
+    const arrow = arrows[event.key]
+    if (arrow && event.shiftKey) point(counts && viewport && nextCell(counts.a, cell, viewport, arrow))
     else if (event.key === 'Enter' && cell) onChoose(cell)
     else if (event.key === 'Escape') {
       point(undefined)
       onChoose(undefined)
-    } else return
-    event.preventDefault()
+    } else return false
+    return true
   }
 
   return (
-    <div class="heat-map">
-      <div
-        ref={frame}
-        class="heat-frame"
-        id="heat"
-        role="application"
-        aria-label="Heat map"
-        aria-describedby="heat-keys"
-        // biome-ignore lint/a11y/noNoninteractiveTabindex: an application takes keys
-        tabIndex={0}
-        onKeyDown={press}
-      >
-        {size && viewport && <HeatPicture {...props} {...{ size, viewport, counts, cells }} />}
-      </div>
-      <div class="heat-buttons">
-        <Button name="Zoom in" sign="+" onClick={() => change((v, plot) => zoom(v, zoomStep, plot))} />
-        <Button name="Zoom out" sign="−" onClick={() => change((v, plot) => zoom(v, 1 / zoomStep, plot))} />
-        <Button name="Show everything" sign="⤢" onClick={fitAll} />
-      </div>
-      <p class="heat-readout" aria-live="polite">
-        {cell && counts ? (
-          describeCell(cell, counts, selection)
-        ) : (
-          <span class="muted">Point at a cell for its count, click for its events.</span>
-        )}
-      </p>
-      <p class="hint" id="heat-keys">
-        Keys: + and − zoom, arrows move the map, Shift with arrows picks a cell, Enter lists its events, 0 shows
-        everything.
-      </p>
-    </div>
+    <MapFrame
+      frame={frame}
+      label="Heat map"
+      keys="Keys: + and − zoom, arrows move the map, Shift with arrows picks a cell, Enter lists its events, 0 shows everything."
+      onMove={(action) => setViewport((before) => before && plot && action(before, plot))}
+      onFit={fitAll}
+      onPoint={(at) => point(cellOf(at))}
+      onClick={(at) => onChoose(cellOf(at))}
+      onKey={press}
+      readout={
+        <p class="heat-readout" aria-live="polite">
+          {cell && counts ? (
+            describeCell(cell, counts, selection)
+          ) : (
+            <span class="muted">Point at a cell for its count, click for its events.</span>
+          )}
+        </p>
+      }
+    >
+      {size && viewport && <HeatPicture {...props} {...{ size, viewport, counts, cells }} />}
+    </MapFrame>
   )
-}
-
-function Button({ name, sign, onClick }: { name: string; sign: string; onClick(): void }) {
-  return (
-    <button type="button" aria-label={name} title={name} onClick={onClick}>
-      {sign}
-    </button>
-  )
-}
-
-const directions: Readonly<Record<string, readonly [number, number]>> = {
-  ArrowLeft: [-1, 0],
-  ArrowRight: [1, 0],
-  ArrowUp: [0, -1],
-  ArrowDown: [0, 1],
 }
 
 function nextCell(

@@ -1,55 +1,63 @@
 import type { ComponentChildren, RefObject } from 'preact'
-import { useEffect, useState } from 'preact/hooks'
 import { pan, type Size, type Viewport, zoom } from '../../heat/viewport.ts'
-import { toPlot } from '../where/draw-heat.ts'
-import { useGestures } from '../where/use-gestures.ts'
+import { toPlot } from './draw-heat.ts'
+import { type Gestures, useGestures } from './use-gestures.ts'
 
-export interface MapFrameProps {
+interface MapFrameProps extends Partial<Pick<Gestures, 'onPoint' | 'onClick'>> {
   frame: RefObject<HTMLDivElement | null>
   label: string
   /** What the keys do, for people. */
   keys: string
-  /** Moves the map or looks closer. */
-  onMove(action: (viewport: Viewport, plot: Size) => Viewport): void
+  /** Moves or zooms the map. */
+  onMove(action: MapMove): void
   /** Shows everything. */
   onFit(): void
+  /** Returns whether it took the key. */
+  onKey?(event: KeyboardEvent): boolean
   /** The map, in the frame. */
   children: ComponentChildren
+  /** Below the map. */
+  readout?: ComponentChildren
 }
+
+export type MapMove = (viewport: Viewport, plot: Size) => Viewport
 
 const panPixels = 60
 const zoomStep = 1.4
 
-/** The directions of the arrow keys. */
-const directions: Readonly<Record<string, readonly [number, number]>> = {
+/** Directions of the arrow keys. */
+export const arrows: Readonly<Record<string, readonly [number, number]>> = {
   ArrowLeft: [-1, 0],
   ArrowRight: [1, 0],
   ArrowUp: [0, -1],
   ArrowDown: [0, 1],
 }
 
+/** Moves a map by arrows, +, - and 0; returns whether it took the key. */
+export function moveByKey(event: KeyboardEvent, { onMove, onFit }: Pick<MapFrameProps, 'onMove' | 'onFit'>): boolean {
+  const arrow = arrows[event.key]
+  if (arrow) onMove((viewport) => pan(viewport, -arrow[0] * panPixels, -arrow[1] * panPixels))
+  else if (event.key === '+' || event.key === '=') onMove((viewport, plot) => zoom(viewport, zoomStep, plot))
+  else if (event.key === '-') onMove((viewport, plot) => zoom(viewport, 1 / zoomStep, plot))
+  else if (event.key === '0') onFit()
+  else return false
+  return true
+}
+
 /** A map that is moved by dragging, the wheel, two fingers, buttons and keys. */
 export function MapFrame(props: MapFrameProps) {
-  const { frame, label, keys, children, onMove, onFit } = props
-  const gestures = {
-    onPan: (dx: number, dy: number) => onMove((viewport) => pan(viewport, dx, dy)),
-    onZoom: (factor: number, at: { x: number; y: number }) =>
-      onMove((viewport, plot) => zoom(viewport, factor, plot, toPlot(at))),
-    onPoint: ignore,
-    onClick: ignore,
-  }
-  useGestures(frame, gestures)
+  const { frame, label, keys, children, readout, onMove, onFit, onKey, onPoint = ignore, onClick = ignore } = props
+  useGestures(frame, {
+    onPan: (dx, dy) => onMove((viewport) => pan(viewport, dx, dy)),
+    onZoom: (factor, at) => onMove((viewport, plot) => zoom(viewport, factor, plot, toPlot(at))),
+    onPoint,
+    onClick,
+  })
   const zoomBy = (factor: number) => onMove((viewport, plot) => zoom(viewport, factor, plot))
 
   function press(event: KeyboardEvent): void {
     if (event.ctrlKey || event.altKey || event.metaKey) return
-    const direction = directions[event.key]
-    if (direction) onMove((viewport) => pan(viewport, -direction[0] * panPixels, -direction[1] * panPixels))
-    else if (event.key === '+' || event.key === '=') zoomBy(zoomStep)
-    else if (event.key === '-') zoomBy(1 / zoomStep)
-    else if (event.key === '0') onFit()
-    else return
-    event.preventDefault()
+    if (onKey?.(event) || moveByKey(event, props)) event.preventDefault()
   }
 
   return (
@@ -57,6 +65,7 @@ export function MapFrame(props: MapFrameProps) {
       <div
         ref={frame}
         class="heat-frame"
+        id="map-frame"
         role="application"
         aria-label={label}
         aria-describedby="map-keys"
@@ -71,6 +80,7 @@ export function MapFrame(props: MapFrameProps) {
         <Button name="Zoom out" sign="−" onClick={() => zoomBy(1 / zoomStep)} />
         <Button name="Show everything" sign="⤢" onClick={onFit} />
       </div>
+      {readout}
       <p class="hint" id="map-keys">
         {keys}
       </p>
@@ -86,21 +96,4 @@ function Button({ name, sign, onClick }: { name: string; sign: string; onClick()
       {sign}
     </button>
   )
-}
-
-/** The size of the frame, undefined before it is known. */
-export function useSize(frame: RefObject<HTMLElement | null>): Size | undefined {
-  const [size, setSize] = useState<Size>()
-  useEffect(() => {
-    const element = frame.current
-    if (!element) return
-    const observer = new ResizeObserver(() => {
-      const { clientWidth: width, clientHeight: height } = element
-      // nothing is seen meanwhile
-      if (width > 0 && height > 0) setSize({ width, height })
-    })
-    observer.observe(element)
-    return () => observer.disconnect()
-  }, [])
-  return size
 }
