@@ -12,7 +12,7 @@ export interface Parts {
   sizes: Float32Array
   /** Radians about the vertical axis, counterclockwise from above. */
   rotations: Float32Array
-  /** Whether there are more than were looked at. */
+  /** Whether there are more than were read. */
   isCut: boolean
 }
 

@@ -17,6 +17,6 @@ export function IssueName({ code, path }: Pick<Issue, 'code' | 'path'>) {
 }
 
 /** `/buildId`, and `the event` for the event itself, to which the empty JSON Pointer points. */
-export function formatPath(path: string): string {
+function formatPath(path: string): string {
   return path === '' ? 'the event' : path
 }

@@ -20,7 +20,7 @@ import './playback/playback.css'
 import { type Play, useLastActivity, usePlay } from './playback/use-play.ts'
 import { MapPartsLine, useMapParts } from './where/map-parts.tsx'
 
-/** `#/playback?session=…` or `player=…`: their events in order, and their way over the map. */
+/** `#/playback?session=…` or `player=…`: their events in order, and their path over the map. */
 export function PlaybackView({ address: { query } }: { address: Address }) {
   const filter = parseEventFilter(query)
   const seen = useMemo(createSeenValues, [])
@@ -130,7 +130,7 @@ interface PlayOverProps {
   opened: string | undefined
 }
 
-/** The way over the map of the place and the build of most events, and the events. */
+/** The path over the map of the place and the build of most events, and the events. */
 function PlayOver({ play: { events, reader, pair }, filter, opened }: PlayOverProps) {
   const call = useWorker()
   const buildId = filter.build ?? mostFrequent(events.map(({ buildId }) => buildId))
@@ -158,16 +158,14 @@ function PlayOver({ play: { events, reader, pair }, filter, opened }: PlayOverPr
           {...{ call, path, pair }}
           parts={parts.found}
           at={at}
-          label={`The way of ${formatCountOf(path.length, 'event')} with coordinates.`}
+          label={`The path of ${formatCountOf(path.length, 'event')} with coordinates.`}
         />
       ) : (
-        <Notice kind="empty">These events have no coordinates, so that there is no way to show.</Notice>
+        <Notice kind="empty">These events have no coordinates, so there is no path to show.</Notice>
       )}
       {path.length > 0 && <MapPartsLine parts={parts} placeId={placeId || undefined} />}
       {places.size > 1 && (
-        <p class="hint">
-          The events are of {places.size} places: the way is that of one. Filter by a place for another one.
-        </p>
+        <p class="hint">The events are of {places.size} places, the path of one. Filter by a place to show another.</p>
       )}
       <PlayedEvents {...{ events, opened, at }} onMove={setMoved} />
     </>

@@ -121,7 +121,7 @@ function RejectedIn({ body, query }: { body: Rejections; query: URLSearchParams 
       </ol>
       {body.other > 0 && (
         <p class="hint">
-          Further {formatCount(body.other)}, beyond the most frequent causes of their minute or hour, are counted only.
+          {formatCount(body.other)} more are only counted: their causes are not among the most frequent ones.
         </p>
       )}
     </>

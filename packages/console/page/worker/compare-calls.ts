@@ -21,7 +21,7 @@ export interface MapComparison {
   /** How many parts each map has. */
   before: number
   after: number
-  /** Whether a map has more parts than were looked at. */
+  /** Whether a map has more parts than were read. */
   isCut: boolean
   counts: Readonly<Record<ChangeKind | 'same', number>>
   box: Box | undefined

@@ -13,7 +13,7 @@ const spanMaxMs = 30 * 86_400_000
 export interface History {
   /** One request. Resolves with undefined when the run has ended: the next step begins another one. */
   step(signal: AbortSignal): Promise<0 | undefined>
-  /** Every event received from then on was looked at, in milliseconds since 1970. */
+  /** Every event received from then on was searched, in milliseconds since 1970. */
   searchedFrom(): number
   /** Whether that is every event of the project. */
   isComplete(): boolean

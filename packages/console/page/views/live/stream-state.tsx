@@ -44,7 +44,7 @@ export function StreamState({ following, isPaused, isPast, isFiltered, onPause, 
         {isPaused && isConnected && (
           <span class="muted">
             {isPast
-              ? 'at the event of the link. Resume continues from there'
+              ? 'at the linked event. Resume continues from there'
               : 'Events still come in. Resume shows the newest'}
             , or a part if there are more than {formatCount(burstMax)}.
           </span>

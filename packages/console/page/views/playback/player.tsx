@@ -3,7 +3,7 @@ import { formatTimeMs } from '../../format.ts'
 import { Time } from '../../parts/time.tsx'
 
 /** How many seconds of the game pass in one of the playback. */
-export const speeds = [1, 2, 5, 10, 30, 60, 300, 1_800] as const
+const speeds = [1, 2, 5, 10, 30, 60, 300, 1_800] as const
 /** A playback of the whole at the first speed takes at most this long. */
 const wholeMs = 60_000
 
