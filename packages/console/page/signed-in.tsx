@@ -9,6 +9,7 @@ import { Notice } from './parts/notice.tsx'
 import { Time } from './parts/time.tsx'
 import { UtcSwitch } from './parts/utc-switch.tsx'
 import { Value } from './parts/value.tsx'
+import { keepRange } from './range.ts'
 import { useTimeZone } from './time-zone.ts'
 import { type View, views } from './views/views.ts'
 import { visibleText } from './visible-text.ts'
@@ -79,7 +80,7 @@ function Page({ address, menu }: Pick<SignedInProps, 'address' | 'menu'>) {
         <UtcSwitch />
         {menu}
       </header>
-      <Navigation current={name} />
+      <Navigation current={name} query={address.query} />
       <main id="content" tabIndex={-1}>
         <h1 ref={heading} tabIndex={-1}>
           {title}
@@ -151,7 +152,8 @@ function ViewBoundary({ children }: { children: ComponentChildren }) {
   return <Notice kind="failed">This view failed: choose another one, or reload the page.</Notice>
 }
 
-function Navigation({ current }: { current: string }) {
+/** Keeps the range of the address. */
+function Navigation({ current, query }: { current: string; query: URLSearchParams }) {
   const list = useRef<HTMLUListElement>(null)
   useEffect(() => {
     // on a phone, the list scrolls
@@ -162,7 +164,7 @@ function Navigation({ current }: { current: string }) {
       <ul ref={list}>
         {Object.entries(views).map(([name, { title }]) => (
           <li key={name}>
-            <a href={formatAddress([name])} aria-current={name === current ? 'page' : undefined}>
+            <a href={formatAddress([name], keepRange(query))} aria-current={name === current ? 'page' : undefined}>
               {title}
             </a>
           </li>

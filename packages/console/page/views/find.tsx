@@ -87,7 +87,8 @@ function NotStored({ id, at = Date.now() }: { id: string; at: number | undefined
           <Value text={id} />
         </code>
         . Ids are compared byte for byte.
-        {id !== id.trim() && ' This one begins or ends with a space.'}
+        {id !== id.trim() && ' This one begins or ends with a space.'} One that was rejected is in{' '}
+        <a href={formatAddress(['rejected'])}>Rejected</a>, if it is a sample there.
       </p>
     </>
   )

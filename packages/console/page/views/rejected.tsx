@@ -72,6 +72,11 @@ function RejectedIn({ body, query }: { body: Rejections; query: URLSearchParams 
   const releases = releasesWithin(useReleases(), body)
   const groups = useMemo(() => filterGroups(body.groups, query), [body, query])
   const causes = useMemo(() => mergeCauses(groups), [groups])
+  const isFiltered = (Object.keys(origins) as Origin[]).some((name) => query.has(name))
+  const counts = body.steps.map(({ rejected }, step) =>
+    isFiltered ? causes.reduce((sum, cause) => sum + (cause.counts[step] ?? 0), 0) : rejected,
+  )
+  const total = counts.reduce((sum, count) => sum + count, 0)
   const [code, path] = [query.get('code'), query.get('path') ?? '']
   const isGone = code !== null && !causes.some((cause) => cause.code === code && cause.path === path)
   if (body.total === 0) return <Notice kind="empty">Nothing was rejected in this time.</Notice>
@@ -79,17 +84,14 @@ function RejectedIn({ body, query }: { body: Rejections; query: URLSearchParams 
     <>
       <div class="outcome rejected">
         <h2>
-          {formatCount(body.total)} rejected by {nameOfStep(body.stepSeconds)}
+          {formatCount(total)} {isFiltered && `of ${formatCount(body.total)}`} rejected by{' '}
+          {nameOfStep(body.stepSeconds)}
         </h2>
         <BarChart
-          label={describeCounts(
-            'Rejected',
-            body,
-            body.steps.map(({ rejected }) => rejected),
-          )}
-          bars={body.steps.map(({ at, rejected }) => ({
-            title: `${formatStepTime(at, body.stepSeconds)} · ${formatCount(rejected)}`,
-            value: rejected,
+          label={describeCounts('Rejected', body, counts)}
+          bars={body.steps.map(({ at }, step) => ({
+            title: `${formatStepTime(at, body.stepSeconds)} · ${formatCount(counts[step] ?? 0)}`,
+            value: counts[step] ?? 0,
           }))}
           marks={releases}
           ends={endsOf(body)}
@@ -119,7 +121,7 @@ function RejectedIn({ body, query }: { body: Rejections; query: URLSearchParams 
           )
         })}
       </ol>
-      {body.other > 0 && (
+      {!isFiltered && body.other > 0 && (
         <p class="hint">
           {formatCount(body.other)} more are only counted: their causes are not among the most frequent ones.
         </p>

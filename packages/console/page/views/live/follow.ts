@@ -68,6 +68,7 @@ export function createFollower({ read, stats, onEvents, beginAt, now = Date.now 
   let fullInRow = 0
   let skippedAt: number | undefined
   let refusedAt: number | undefined
+  let hasFailed = false
   let received: { at: number; count: number }[] = []
 
   async function begin(signal: AbortSignal): Promise<void> {
@@ -87,8 +88,11 @@ export function createFollower({ read, stats, onEvents, beginAt, now = Date.now 
 
   async function poll(signal: AbortSignal): Promise<void> {
     try {
-      await take(await read({ after, limit, wait: waitSeconds }, signal), signal)
+      // a long poll would not tell for its whole wait that the server is back
+      await take(await read({ after, limit, wait: hasFailed ? 0 : waitSeconds }, signal), signal)
+      hasFailed = false
     } catch (error) {
+      hasFailed = true
       if (!(error instanceof RequestError) || error.problem.code !== 'invalid-cursor') throw error
       refusedAt = now()
       begunAt = undefined

@@ -26,7 +26,7 @@ export function Builds({ search }: { search: string }) {
         columns={[
           'Build',
           'First event',
-          'Last event',
+          'Last event (hour)',
           { title: 'Accepted', isNumber: true },
           { title: 'Rejected', isNumber: true },
           { title: 'Maps', isNumber: true },
@@ -48,7 +48,7 @@ export function Builds({ search }: { search: string }) {
       >
         {(build) => <BuildRow key={build.buildId} build={build} activity={activity.data?.get(build.buildId)} />}
       </PagedTable>
-      <p class="hint">Last event: by the hour. –: not known, as the 20 most frequent builds of an hour are counted.</p>
+      <p class="hint">–: not known, as the 20 most frequent builds of an hour are counted.</p>
     </>
   )
 }
@@ -109,7 +109,7 @@ function BuildRow({ build, activity }: { build: Build; activity: BuildActivity |
       <td data-label="First event">
         {frozenAt === null ? <span class="badge open">open</span> : <Time at={frozenAt} />}
       </td>
-      <td data-label="Last event">{activity ? <Time at={activity.lastAt} /> : '–'}</td>
+      <td data-label="Last event (hour)">{activity ? <Time at={activity.lastAt} /> : '–'}</td>
       <td data-label="Accepted" class="number">
         {activity ? formatCount(activity.accepted) : '–'}
       </td>

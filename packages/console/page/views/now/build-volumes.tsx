@@ -1,4 +1,3 @@
-import { useEffect, useRef } from 'preact/hooks'
 import { formatAddress, replaceQuery } from '../../address.ts'
 import type { Activity, Rejections } from '../../api/bodies.ts'
 import { useLoaded } from '../../api/use-api.ts'
@@ -28,10 +27,18 @@ export function BuildVolumes({ activity, query }: { activity: Activity; query: U
   return (
     <section aria-labelledby="by-build">
       <h2 id="by-build">By build</h2>
+      {chosen
+        .filter((name) => compared.every((build) => build.name !== name))
+        .map((name) => (
+          <p key={name} class="hint">
+            <Value text={name} /> has no events in this time, or is not among its most frequent builds.
+          </p>
+        ))}
+      {compared.length > 0 && <Comparison activity={activity} builds={compared} query={query} />}
       <VolumeTable
         activity={activity}
         volumes={newestFirst}
-        trends={['new']}
+        trends={[]}
         what="Build"
         rest="Without a build, or beyond the 20 most frequent"
         linkTo={(name) => formatAddress(['maps', name])}
@@ -46,15 +53,6 @@ export function BuildVolumes({ activity, query }: { activity: Activity; query: U
           )
         }
       />
-      {/* below the table, which must not move away from the pointer */}
-      {chosen
-        .filter((name) => compared.every((build) => build.name !== name))
-        .map((name) => (
-          <p key={name} class="hint">
-            <Value text={name} /> has no events in this time, or is not among its most frequent builds.
-          </p>
-        ))}
-      {compared.length > 0 && <Comparison activity={activity} builds={compared} query={query} />}
     </section>
   )
 }
@@ -78,13 +76,9 @@ function Comparison({
     (api, signal) => api.json<Rejections>('v1/rejected', { query: rangeNow(query), signal }),
     [query.toString()],
   )
-  const section = useRef<HTMLDivElement>(null)
-  useEffect(() => {
-    if (builds.length === 2) section.current?.scrollIntoView({ block: 'nearest' })
-  }, [builds.length])
   const max = Math.max(1, ...builds.flatMap(({ counts }) => counts))
   return (
-    <div class="comparison" ref={section}>
+    <div class="comparison">
       {builds.map((build) => (
         <section key={build.name} aria-label={visibleText(build.name ?? '')}>
           <h3>
@@ -103,7 +97,7 @@ function Comparison({
           <Causes build={build} groups={data?.groups ?? []} query={query} />
         </section>
       ))}
-      {builds.length === 1 && <p class="hint">Choose a second build above to compare them.</p>}
+      {builds.length === 1 && <p class="hint">Choose a second build below to compare them.</p>}
     </div>
   )
 }

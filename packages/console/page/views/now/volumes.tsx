@@ -63,6 +63,11 @@ export function VolumeTable({ activity, volumes, what, rest, linkTo, choice, tre
   )
 }
 
+/** Up to the last step with an event: after it, everything has stopped. */
+function busyStepsOf({ steps }: Activity): number {
+  return steps.findLastIndex(({ accepted, duplicates, rejected }) => accepted + duplicates + rejected > 0) + 1
+}
+
 function VolumeRow({
   volume,
   activity,
@@ -72,7 +77,8 @@ function VolumeRow({
   trends,
 }: Omit<VolumeTableProps, 'what' | 'volumes'> & { volume: Volume }) {
   const { name, accepted, rejected, firstAt, lastAt, counts } = volume
-  const trend = name === null ? undefined : trends.find((each) => each === trendOf(counts))
+  const trend =
+    name === null ? undefined : trends.find((each) => each === trendOf(counts.slice(0, busyStepsOf(activity))))
   return (
     <tr>
       {choice && <td>{choice(volume)}</td>}

@@ -155,7 +155,8 @@ function describeSample({ events, share }: SampleProgress, counted = 0): string 
   if (share === 1) return `All ${formatCountOf(events, 'event')} of the range.`
   if (events === 0) return `No events in ${formatPercent(share)} of the range.`
   // counts are of whole minutes or hours
-  const total = counted > events ? counted : Number((events / share).toPrecision(2))
-  const of = `${formatPercent(events / total)} of about ${formatCount(total)}`
+  const isCounted = counted > events
+  const total = isCounted ? counted : Number((events / share).toPrecision(2))
+  const of = `${formatPercent(events / total)} of ${isCounted ? 'about' : 'an estimated'} ${formatCount(total)}`
   return `A sample of ${formatCountOf(events, 'event')}: ${of}, spread evenly over the range.`
 }
