@@ -31,7 +31,7 @@ export function RejectedView({ address: { query } }: { address: Address }) {
     <>
       <div class="controls">
         <RangePicker range={range} />
-        {loaded.data && <ExportButton groups={loaded.data.groups} />}
+        {loaded.data && <ExportButton groups={filterGroups(loaded.data.groups, query)} />}
       </div>
       <Filters query={query} />
       <Content loaded={loaded} what="list rejected events">

@@ -1,5 +1,6 @@
 import { randomBytes } from 'node:crypto'
 import { setImmediate as nextTurn } from 'node:timers/promises'
+import { IngestError } from '../error.ts'
 import type { EventStore } from '../events/event-store.ts'
 import type { BatchCounter } from '../events/submit-batch.ts'
 import { hourMs, minuteMs } from './activity.ts'
@@ -70,7 +71,11 @@ interface OpenSpans {
 
 export function createActivityCounter(options: ActivityCounterOptions): ActivityCounter {
   const { store, now, server, keepMs, keepEvents, onError, bounds = defaultBounds } = options
-  const rows = createRowQueue(bounds.rowsBytesMax)
+  const rows = createRowQueue(bounds.rowsBytesMax, (dropped) => {
+    if (!hasDropped)
+      onError(new IngestError('overloaded', `Activity of ${dropped.projectId} is lost: the store is too slow.`))
+    hasDropped = true
+  })
   /** The least recently used first. */
   const projects = new Map<string, OpenSpans>()
   let countsBytes = 0
@@ -80,6 +85,7 @@ export function createActivityCounter(options: ActivityCounterOptions): Activity
   let expiredAt = Number.NEGATIVE_INFINITY
   let putting: Promise<void> | undefined
   let hasFailed = false
+  let hasDropped = false
   let isClosed = false
   let timer: NodeJS.Timeout | undefined
 
@@ -94,7 +100,10 @@ export function createActivityCounter(options: ActivityCounterOptions): Activity
   function advance(time: number): boolean {
     const at = Math.floor(time / minuteMs) * minuteMs
     if (at === minuteAt || (at < minuteAt && time >= minuteAt - lateMs)) return false
-    if (at < minuteAt) writer = newWriter()
+    if (at < minuteAt) {
+      writer = newWriter()
+      expiredAt = Math.min(expiredAt, at)
+    }
     minuteAt = at
     return true
   }
@@ -137,6 +146,7 @@ export function createActivityCounter(options: ActivityCounterOptions): Activity
       if (hour) countsBytes -= hour.counts.bytes
       projects.delete(projectId)
       writer = newWriter()
+      put()
     }
   }
 
@@ -160,10 +170,11 @@ export function createActivityCounter(options: ActivityCounterOptions): Activity
     await closeMinutes()
     while (rows.size() > 0) await rows.put(store)
     if (isClosed || minuteAt - expiredAt < hourMs) return
-    expiredAt = minuteAt
-    await store.expireActivity(minuteAt - keepMs)
-    // rows do not wait for it; what fails, as during a backup, is done by the next one
-    if (keepEvents) store.purge?.().catch(() => {})
+    const at = minuteAt
+    await store.expireActivity(at - keepMs)
+    expiredAt = at
+    // also texts of a process that kept them; rows do not wait for it; what fails, as during a backup, the next one does
+    store.purge?.().catch(() => {})
   }
 
   /** One at a time; what fails is tried again with the next minute. */
@@ -193,7 +204,7 @@ export function createActivityCounter(options: ActivityCounterOptions): Activity
   }
 
   function onTimer(): void {
-    let time = minuteAt
+    let time = Math.max(0, minuteAt)
     timer = undefined
     try {
       time = now()
@@ -264,7 +275,7 @@ function sumOf({ minute, hour }: OpenSpans): Counts {
 }
 
 /** The rows to put, oldest first. One with the key of another replaces it. */
-function createRowQueue(bytesMax: number) {
+function createRowQueue(bytesMax: number, onDrop: (row: ActivityToPut) => void) {
   const queue = new Map<string, ActivityToPut>()
   const keysByProject = new Map<string, Set<string>>()
   let bytes = 0
@@ -293,9 +304,10 @@ function createRowQueue(bytesMax: number) {
       const keys = keysByProject.get(row.projectId)
       if (keys) keys.add(key)
       else keysByProject.set(row.projectId, new Set([key]))
-      for (const oldest of queue.keys()) {
+      for (const [oldest, dropped] of queue) {
         if (bytes <= bytesMax) return
         remove(oldest)
+        onDrop(dropped)
       }
     },
 

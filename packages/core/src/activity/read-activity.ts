@@ -112,12 +112,14 @@ async function* readRows(
       bytes = 0
       await nextTurn()
     }
-    if (!replaced.has(keyOf(row))) yield toReadRow(row)
+    if (!replaced.has(keyOf(row))) yield* toReadRows(row)
   }
-  yield* unput.map(toReadRow)
+  yield* unput.flatMap(toReadRows)
 
-  function toReadRow({ at, writer, body }: ActivityRow): ReadRow {
-    return { at, writer, step: Math.floor((at - from) / stepMs), body: decodeRow(body) }
+  /** None for a row that this version cannot read: the others are worth reading. */
+  function toReadRows({ at, writer, body }: ActivityRow): ReadRow[] {
+    const decoded = decodeRow(body)
+    return decoded ? [{ at, writer, step: Math.floor((at - from) / stepMs), body: decoded }] : []
   }
 }
 

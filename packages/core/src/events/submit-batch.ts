@@ -1,3 +1,4 @@
+import { IngestError } from '../error.ts'
 import type { Slice } from '../json/json-scanner.ts'
 import type { JsonObject } from '../validation.ts'
 import { type BatchInput, type BatchResult, batchBody } from './batch.ts'
@@ -80,6 +81,8 @@ export async function submitBatch(
   input: Uint8Array | BatchInput<unknown>,
   { admit, mayTransfer = false, keyId = null }: SubmitOptions,
 ): Promise<SubmitReport> {
+  // a caller without types may pass anything, and what follows must not fail after the append
+  if (keyId !== null && typeof keyId !== 'string') throw new IngestError('invalid-argument', 'keyId must be a string.')
   const { store, now, counter } = context
   const decided = decide(context, projectId, input, admit)
   // without a wait, an append that has begun before a close is finished

@@ -243,9 +243,16 @@ t.test('old rows are expired once an hour', async (t) => {
     for (let turn = 0; turn < 10; turn++) await new Promise(setImmediate)
   }
   t.strictSame(recorded.expiredBefore, [start - 2 * hour, start - hour, start + hour])
-  t.equal(recorded.purges, 0)
   t.throws(() => setUp({ activity: { keepMs: hour - 1 } }), { code: 'invalid-argument' })
   t.throws(() => setUp({ activity: { keepMs: Number.NaN } }), { code: 'invalid-argument' })
+})
+
+t.test('the id of a key is a string, or nothing is stored', async (t) => {
+  const { project } = setUp()
+  await t.rejects(project.submitBatch(bodyOf(event({ type: 7 }), event()), { keyId: 5n as never }), {
+    code: 'invalid-argument',
+  })
+  t.equal((await project.getStats()).events, 0)
 })
 
 t.test('an invalid name of a server is an invalid argument', async (t) => {
@@ -254,14 +261,44 @@ t.test('an invalid name of a server is an invalid argument', async (t) => {
   }
 })
 
-t.test('an expiry is followed by a purge where the text of rejected events is kept', async (t) => {
-  const { clock, recorded, project } = setUp({ rejected: { keepEvents: true } })
+t.test('an expiry is followed by a purge, also of texts that a process before kept', async (t) => {
+  const { clock, recorded, project } = setUp()
   for (const at of [0, hour]) {
     clock.now = start + at
     await project.submitBatch(bodyOf(event()))
     while (recorded.purges * hour < at + hour) await new Promise(setImmediate)
   }
   t.equal(recorded.purges, recorded.expiredBefore.length)
+})
+
+t.test('rows expire again after the clock was ahead', async (t) => {
+  const { clock, recorded, project } = setUp()
+  for (const [i, at] of [0, 87_600 * hour, hour, 3 * hour].entries()) {
+    clock.now = start + at
+    await project.submitBatch(bodyOf(event()))
+    while (recorded.expiredBefore.length <= i - (i > 1 ? 1 : 0)) await new Promise(setImmediate)
+  }
+  t.equal(recorded.expiredBefore.at(-1), start + 3 * hour - 14 * 24 * hour)
+})
+
+t.test('a row of another version is left out', async (t) => {
+  const { store, project } = setUp()
+  await project.submitBatch(bodyOf(event()))
+  const others = [
+    '{"v":2}',
+    'no JSON',
+    '{"accepted":1,"duplicates":0,"rejected":0,"types":[],"builds":[],"rejections":[{}]}',
+  ]
+  const rows = others.map((body, i) => ({
+    projectId: 'p',
+    span: 'minute' as const,
+    at: start,
+    writer: `${i}`.repeat(16),
+    body,
+  }))
+  await store.putActivity(rows)
+  t.equal((await project.getActivity(wide)).steps[60]?.accepted, 1)
+  t.equal((await project.listRejected(wide)).total, 0)
 })
 
 t.test('a clock that goes backwards replaces no row, and a late batch counts in the current minute', async (t) => {
@@ -420,10 +457,25 @@ t.test('what all projects take in memory is bounded, and no count is lost', asyn
   t.ok(recorded.puts.length >= 3, 'a put is bounded by bytes too')
 })
 
+t.test('counts beyond what memory holds are put at once', async (t) => {
+  const { store, recorded } = openRecordedStore()
+  const bounds = { countsBytesMax: 100_000, rowsBytesMax: 200_000 }
+  const counter = createActivityCounter({ ...noTexts, store, now: () => start, onError: t.error, bounds })
+  const text = Buffer.alloc(10_000, 'x')
+  for (let i = 0; i < 300; i++) {
+    counter.count(`p${i}`, { ...nothing, receivedAt: start, rejections: [rejection('e')], texts: [text] })
+    await new Promise(setImmediate)
+  }
+  await counter.close()
+  t.equal(recorded.rows('minute').length, 300)
+})
+
 t.test('rows that wait for a store that fails are bounded', async (t) => {
   const { store, recorded } = openRecordedStore()
   const bounds = { countsBytesMax: 1_000_000, rowsBytesMax: 20_000 }
-  const counter = createActivityCounter({ ...noTexts, store, now: () => start, onError() {}, bounds })
+  const errors: unknown[] = []
+  const onError = (error: unknown) => errors.push(error)
+  const counter = createActivityCounter({ ...noTexts, store, now: () => start, onError, bounds })
   recorded.isFailing = true
   for (let i = 0; i < 200; i++) {
     const batch = { ...nothing, receivedAt: start + i * minute, rejections: [rejection('e')], texts: [] }
@@ -431,6 +483,7 @@ t.test('rows that wait for a store that fails are bounded', async (t) => {
   }
   const rows = counter.unputRows('p', 'minute')
   t.ok(rows.length > 10 && rows.length < 100)
+  t.match(errors, [{ code: 'overloaded' }], 'a loss is reported once')
   t.equal(rows.at(-1)?.at, start + 199 * minute, 'the newest are kept')
   recorded.isFailing = false
   await counter.close()

@@ -49,7 +49,7 @@ export function VolumeTable({ activity, volumes, what, rest, linkTo, choice, tre
           </thead>
           <tbody>
             {shown.map((volume) => (
-              <VolumeRow key={volume.name ?? ''} {...{ volume, activity, rest, linkTo, choice, trends }} />
+              <VolumeRow key={JSON.stringify(volume.name)} {...{ volume, activity, rest, linkTo, choice, trends }} />
             ))}
           </tbody>
         </table>

@@ -78,7 +78,8 @@ export function createPlayReader({ from, to }: { from: number; to: number }, rea
 
 function membersOf(event: Record<string, unknown>, receivedAt: number) {
   const { eventId, type, buildId, placeId, sessionId, timestamp } = event
-  const time = typeof timestamp === 'string' ? Date.parse(timestamp) : Number(timestamp ?? Number.NaN)
+  // NaN beyond the times of a Date
+  const time = new Date(typeof timestamp === 'string' ? timestamp : Number(timestamp ?? Number.NaN)).getTime()
   return {
     eventId: textOf(eventId),
     type: textOf(type),
