@@ -254,7 +254,7 @@ export const Rejections = object({
       code: Issue.properties.code,
       path: { type: 'string', description: 'Of the first issue of each event, with `*` in place of array indexes.' },
       message: { type: 'string', description: 'That of the last event.' },
-      buildId: { ...textOrNull, description: 'As sent, if it is a string; so is `type`.' },
+      buildId: { ...textOrNull, description: 'Null without a valid one; so is `type`.' },
       type: textOrNull,
       keyId: { ...textOrNull, description: 'The key of the request.' },
       server: { type: 'string', description: 'The server that rejected them.' },

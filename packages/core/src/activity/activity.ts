@@ -70,7 +70,7 @@ export interface RejectionGroup {
   /** The JSON Pointer of the issue, with `*` in place of array indexes. */
   path: string
   message: string
-  /** As sent, if it is a string. */
+  /** Null without a valid one; so is `type`. */
   buildId: string | null
   type: string | null
   /** Null where it is unknown, as for embedded calls without one. */

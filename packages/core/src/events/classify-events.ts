@@ -10,7 +10,7 @@ import { type ParsedEvent, parseBatch } from './parse-batch.ts'
 /** An event with issues, and where its bytes are. */
 export interface Rejection extends Slice {
   rejection: RejectedEvent
-  /** Its type and build as sent, up to 200 characters; null for one that is not a string. */
+  /** Its type and build; null for one that is missing or invalid. */
   type: string | null
   buildId: string | null
 }
@@ -92,17 +92,14 @@ function toAppendEvent(
   return event
 }
 
-/** More than a valid type or build has. */
-const nameCharactersMax = 200
-
 function namesOf({ type, buildId }: JsonObject = {}): Pick<Rejection, 'type' | 'buildId'> {
-  return { type: sentName(type), buildId: sentName(buildId) }
+  return { type: validName({ type }), buildId: validName({ buildId }) }
 }
 
-/** A copy of a part: it would keep all of the text in memory. */
-function sentName(value: unknown): string | null {
-  if (typeof value !== 'string') return null
-  return value.length <= nameCharactersMax ? value : Buffer.from(value.slice(0, nameCharactersMax)).toString()
+/** An invalid one may hold anything, and is shown where no text of events may be. */
+function validName(member: JsonObject): string | null {
+  const [value] = Object.values(member)
+  return typeof value === 'string' && eventIssues(member, undefined).length === 0 ? value : null
 }
 
 function validEventId(event: unknown): string | null {

@@ -342,7 +342,7 @@ t.test('a cause is the first issue, build, type and key of an event, with sample
   t.strictSame(causes, [
     ['invalid_type', '/placeId', 'kill', null, 'k1', 2],
     ['invalid_type', '/placeId', 'kill', null, 'k2', 1],
-    ['too_long', '/type', long.slice(0, 200), long.slice(0, 200), null, 1],
+    ['too_long', '/type', null, null, null, 1],
     ['project_mismatch', '/projectId', null, null, null, 1],
   ])
   t.match(groups[0], { firstAt: start, lastAt: start, message: 'Expected a string or an integer.' })

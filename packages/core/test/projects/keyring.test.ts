@@ -107,7 +107,8 @@ function setUp(changes: Partial<ProjectStore> = {}) {
     keys,
     open,
     other: createKeyring(memory, () => clock.now),
-    opens: (key: string, projectId = 'p', scope: Scope = 'read') => keys.authenticate({ projectId, key, scope }),
+    opens: async (key: string, projectId = 'p', scope: Scope = 'read') =>
+      (await keys.authenticate({ projectId, key, scope })) !== false,
   }
 }
 
@@ -252,7 +253,9 @@ t.test('a change that is decided again on top of its own write adds no second ke
   t.strictSame(await keys.list('p'), [created.record])
   const rotated = await keys.rotate('p', created.record.keyId, { overlapMs: 0 })
   t.strictSame((await keys.list('p')).slice(1), [rotated.record])
-  t.equal(await keys.authenticate({ projectId: 'p', key: rotated.key, scope: 'read' }), true)
+  t.strictSame(await keys.authenticate({ projectId: 'p', key: rotated.key, scope: 'read' }), {
+    keyId: rotated.record.keyId,
+  })
   const revoked = await keys.revoke('p', rotated.record.keyId)
   t.strictSame((await keys.list('p'))[1], revoked)
 })
