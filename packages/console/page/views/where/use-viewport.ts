@@ -1,4 +1,4 @@
-import { useEffect, useMemo, useState } from 'preact/hooks'
+import { useEffect, useMemo, useRef, useState } from 'preact/hooks'
 import type { Selection } from '../../heat/heat-events.ts'
 import { around, type Box, fit, type Size, type Viewport } from '../../heat/viewport.ts'
 import type { CallWorker } from '../../worker/call-worker.ts'
@@ -33,13 +33,19 @@ export function useViewport({ call, asks, selection, events, parts, plot, view, 
     const boxes = await Promise.all(asks.map((ask) => call('whereExtent', { ask, selection: everything })))
     return { box: boxes.reduce((a, b) => around(a, b), undefined) }
   }, [across, down, placeId, asks, events])
-  // a link was opened
+  // the address follows late: what it says then is no link that was opened
+  const written = useRef(textOf(view))
   useEffect(() => {
-    if (textOf(moved) !== textOf(view)) setMoved(view)
+    if (textOf(view) === written.current) return
+    written.current = textOf(view)
+    setMoved(view)
   }, [textOf(view)])
   useEffect(() => {
-    if (textOf(moved) === textOf(view)) return
-    const timer = setTimeout(() => onView(moved), settleMs)
+    if (textOf(moved) === written.current) return
+    const timer = setTimeout(() => {
+      written.current = textOf(moved)
+      onView(moved)
+    }, settleMs)
     return () => clearTimeout(timer)
   }, [moved])
   const box = extent && boxToShow(extent.box, parts?.box)
