@@ -237,6 +237,7 @@ browserTest('a build is chosen by keyboard from a list that typing shortens', as
   t.match(await state(), { value: chosen, isOpen: 'false' }, 'text that is not in the list is dropped')
   await page.focus(field)
   await page.keyboard.type('build-1042')
+  await page.waitForFunction(() => document.querySelectorAll('[role=option]').length === 1)
   await press(page, 'Enter')
   await page.waitForFunction(() => location.hash.includes('build=build-1042'))
 })
