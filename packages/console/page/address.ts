@@ -50,7 +50,7 @@ export function addProject(fragment: string, projectId: string): string {
 export function replaceAddress(fragment: string): void {
   if (fragment === location.hash) return
   history.replaceState(history.state, '', fragment)
-  // replaceState tells nobody
+  // replaceState dispatches no event
   dispatchEvent(new HashChangeEvent('hashchange'))
 }
 

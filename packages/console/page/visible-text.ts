@@ -1,7 +1,7 @@
 /**
  * A character that is invisible, or that reorders, breaks or blanks the text around it: controls, line separators, lone
  * surrogates, and what fonts may ignore, such as bidirectional and zero-width characters, tags and variation selectors.
- * Only the selector that makes ❤ an emoji is none.
+ * The variation selector that makes ❤ an emoji is excepted.
  */
 const hidden =
   /(?!\ufe0f)[\p{Cc}\p{Cs}\p{Zl}\p{Zp}\p{DI}\u2800\ufff9-\ufffb]|(?<!(?!\p{Emoji_Presentation})\p{Extended_Pictographic})\ufe0f/gu

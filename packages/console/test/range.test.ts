@@ -14,7 +14,7 @@ t.test('a range in the address is a span up to now, or two times', async (t) => 
   t.equal(custom.note, undefined)
 })
 
-t.test('a range that is none becomes the last hour, with a note', async (t) => {
+t.test('an invalid range becomes the last hour, with a note', async (t) => {
   for (const query of [
     'range=2h',
     'range=toString',

@@ -250,7 +250,7 @@ browserTest(
     await waitForText(page, 'Not stored')
     await page.waitForFunction((title) => document.title === title, {}, `e-1 – Find – ${projectId} – Ingest`)
 
-    // a link that somebody sends
+    // a link from another user
     await page.evaluate((hash) => location.assign(hash), `#/p/${other}/find?id=e-2`)
     await waitForText(page, 'This tab is not signed in to')
     t.equal(await page.$eval('input[name=project]', (field) => field.value), other)

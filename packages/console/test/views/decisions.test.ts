@@ -52,7 +52,7 @@ function rejections(origin: Partial<RejectionGroup>, count: number, minute: numb
   }
 }
 
-t.test('groups with one issue are one cause, whoever sent the events', async (t) => {
+t.test('groups with one issue are one cause, of any key and server', async (t) => {
   const groups = [
     rejections({ keyId: 'k-1' }, 2, 3),
     rejections({ keyId: 'k-2', server: 'b' }, 5, 2),

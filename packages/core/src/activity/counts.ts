@@ -3,7 +3,7 @@ import { batchEventsMax } from '../events/batch.ts'
 import { column, wordsPerEvent } from '../events/batch-events.ts'
 import type { Rejection } from '../events/classify-events.ts'
 import type { CountedBatch } from '../events/submit-batch.ts'
-import type { RejectionSample } from './activity.ts'
+import type { RejectionGroup, RejectionSample } from './activity.ts'
 
 /** The events of one type or build. */
 export interface NameCounts {
@@ -12,18 +12,7 @@ export interface NameCounts {
 }
 
 /** Rejected events of one cause. */
-export interface RejectionCounts {
-  code: Issue['code']
-  path: string
-  message: string
-  buildId: string | null
-  type: string | null
-  keyId: string | null
-  count: number
-  firstAt: number
-  lastAt: number
-  samples: RejectionSample[]
-}
+export type RejectionCounts = Omit<RejectionGroup, 'server' | 'counts'>
 
 /** What was counted for a project in one span of time. Bounded, whatever is sent. */
 export interface Counts {

@@ -44,7 +44,7 @@ t.test('an invalid or stale lock is taken over', async (t) => {
   }
 })
 
-/** As if nobody had written a file for a while. */
+/** Sets the times of a file back, as if it was not written for a while. */
 function makeOld(path: string): void {
   const time = statSync(path).mtimeMs / 1000 - 11
   utimesSync(path, time, time)
