@@ -39,21 +39,6 @@ t.test('the first program of the README runs, and prints what its comments say',
   t.strictSame(stdout.trimEnd().split('\n'), printed)
 })
 
-/** The pages of docs without the reports of the benchmark, which are written by it. */
-const wordsMax = 18_000
-
-t.test('each page is within its limit of words', async (t) => {
-  const read = pages.filter((page) => page.startsWith('docs/') && !page.startsWith('docs/benchmarks/'))
-  const words = read.flatMap((page) =>
-    textOf(page)
-      .split(/\s+/)
-      // not the lines of tables
-      .filter((word) => /[a-z\d]/i.test(word)),
-  )
-  t.not(words.length, 0)
-  t.ok(words.length <= wordsMax, `${words.length} words in docs, ${wordsMax} at most`)
-})
-
 function linksOf(page: string): string[] {
   const text = textOf(page).replace(/^(`{3,}).*?^\1/gms, '')
   const targets = Array.from(
