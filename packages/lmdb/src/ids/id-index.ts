@@ -109,9 +109,17 @@ async function openIndexIn(environment: Environment, { log, onProgress = () => {
       while (lookup.isFull()) await waitForThread(start).catch(damage.rethrow)
     },
 
-    /** Indexes the records and takes over the runs that any process has added. Call it before each search. */
-    catchUp(lastSequence: number): void {
+    /**
+     * Lets later reads see what any process has committed: the runs, then the log. A snapshot of the log from before the
+     * list of runs may lack records of the runs. Call it before each `catchUp`.
+     */
+    refresh(): void {
       damage.detect(lookup.refreshRunList)
+      log.refresh()
+    },
+
+    /** Indexes the records of the log up to this one. Call it before each search. */
+    catchUp(lastSequence: number): void {
       lookup.readLog(lastSequence)
       lookup.checkpoint()
     },

@@ -138,6 +138,7 @@ export function createAppender(
 
   /** Takes in the records that other processes have appended. */
   function catchUp(): LogEnd & { receivedAt: number } {
+    ids.refresh()
     const end = readLogEnd(eventLog)
     checkSeen(eventLog, seen, end)
     ids.catchUp(end.sequence)

@@ -83,7 +83,7 @@ async function openWriter(
   guard: ExitGuard,
   post: (message: FromWriter) => void,
 ): Promise<RequestHandler<WriterRequest>> {
-  const { root, table } = environment
+  const { table } = environment
   const tables = openEventLogTables(table)
   const eventLog = createEventLog(tables)
   const log = createLogReader(environment, tables.log)
@@ -114,13 +114,8 @@ async function openWriter(
     onUndone: ids.rollback,
   })
 
-  function locate({ project, eventIds, fingerprints }: LocateRequest): (Position | undefined)[] {
-    root.resetReadTxn()
-    return appender.locate(project, eventIds, fingerprints)
-  }
-
   function measure(): WriterSize {
-    root.resetReadTxn()
+    log.refresh()
     return { records: log.lastSequence(), ids: ids.size() }
   }
 
@@ -155,9 +150,14 @@ async function openWriter(
     })
   }
 
+  function read(request: LocateRequest | MeasureRequest): (Position | undefined)[] | WriterSize {
+    if (request.type === 'measure') return measure()
+    return appender.locate(request.project, request.eventIds, request.fingerprints)
+  }
+
   function readNow(request: LocateRequest | MeasureRequest): Outcome<WriterValue> {
     try {
-      return { id: request.id, value: request.type === 'locate' ? locate(request) : measure() }
+      return { id: request.id, value: read(request) }
     } catch (error) {
       return { id: request.id, error: serializeError(toRequestError(error)) }
     }

@@ -347,6 +347,7 @@ t.test('a rollback reads no record again', async (t) => {
     logDirectory: '',
     logFileIds: '',
   })
+  ids.refresh()
   ids.catchUp(10)
   t.equal(reads, 10)
   ids.addRecord(11, fingerprintsFor(1, ['rolled back']), 1)
@@ -354,7 +355,7 @@ t.test('a rollback reads no record again', async (t) => {
   ids.rollback()
   t.equal(ids.search(fingerprintsFor(1, ['rolled back']), 1).length, 0)
   put(11, 'of another process')
-  reader.refresh()
+  ids.refresh()
   ids.catchUp(11)
   t.equal(reads, 11)
   for (const eventId of ['1', '10', 'of another process']) {
