@@ -145,7 +145,8 @@ export interface EmbeddedIngest<E = IngestEvent> {
   /** Calls the observer until the returned function is called. */
   observe(observer: IngestObserver): () => void
   /**
-   * Erases the events of a project of which the value at a JSON Pointer equals a value, such as all events of a player.
+   * Erases the events of a project of which the value at a JSON Pointer equals a value, such as all events of a player. A
+   * number and the string of its digits are equal.
    * Their bytes are deleted; their ids stay known, so that a retry stores nothing. The whole log is read. Events that are
    * stored after the call began are not erased: stop their senders first, or call it again. Maps are not erased. Call
    * `purgeErased` afterwards.

@@ -3,6 +3,7 @@
 export { checkConsumerName, checkPutConsumer } from './consumers/consumers.ts'
 export { batchBody, batchTooLarge, parseEvents } from './events/batch.ts'
 export { column, countEvents, encodeEvents, noName, wordsPerEvent } from './events/batch-events.ts'
+export { describeSelection } from './events/erase-events.ts'
 export { eventIdIssue } from './events/event.ts'
 export { filterOf } from './events/event-filter.ts'
 export { aheadMsMax } from './events/event-store.ts'

@@ -1,7 +1,7 @@
 import { once } from 'node:events'
 import { createInterface } from 'node:readline/promises'
-import type { EmbeddedIngest, ErasedTotals, ErasureOptions } from '@ingest/core'
-import { mapProjects } from '@ingest/core/internal'
+import type { EmbeddedIngest, ErasedTotals, EraseSelection, ErasureOptions } from '@ingest/core'
+import { describeSelection, mapProjects } from '@ingest/core/internal'
 import { Command, InvalidArgumentError, Option } from 'commander'
 import { requireKnown, withIngest } from '../connect.ts'
 import { refusal } from '../exit-code.ts'
@@ -14,7 +14,7 @@ import { abortOnSignal } from '../terminal/on-signal.ts'
 interface EraseOptions extends PrintOptions {
   project?: string
   player?: string
-  where?: { path: string; value: unknown }
+  where?: EraseSelection
   olderThan?: number
   yes?: true
   dryRun: boolean
@@ -58,7 +58,11 @@ export function eraseCommand(io: Io): Command {
           eraseProjects(io, ingest, { options, erase, signal }),
         ),
       )
-      await printResult(io, options, { dryRun, projects }, formatTotals(projects, dryRun))
+      const selection = selectionOf(options)
+      const compared = selection && describeSelection(selection)
+      const lines = compared === undefined ? [] : [`compared: ${compared}`]
+      const result = { dryRun, ...(compared !== undefined && { compared }), projects }
+      await printResult(io, options, result, [...lines, ...formatTotals(projects, dryRun)])
     })
 }
 
@@ -66,7 +70,8 @@ const eraseHelp = `
 Servers may have the store open. Events that are stored after the command began are not erased. Erased events cannot be
 restored; their ids stay known, so that a retry stores nothing. Maps, backups, exports and spools are not changed.
 \`ingest serve --retain 90d\` does the same as --older-than once an hour.
-The value after = is JSON if it parses, otherwise a string.
+The value after = is JSON if it parses, otherwise a string. A number and the string of its digits are the same: 7 also
+finds "7", and "7" also 7. true, false and null are only found as such: for the string, write '/name="true"'.
 Exit code 3: declined at the prompt, or an unknown project.
 
 Examples:
@@ -76,7 +81,8 @@ Examples:
 `
 
 /** @throws {CommanderError} for no selection, or one that needs a project */
-function chooseErasure(io: Io, command: Command, { project, player, where, olderThan }: EraseOptions): Erase {
+function chooseErasure(io: Io, command: Command, options: EraseOptions): Erase {
+  const { project, olderThan } = options
   if (olderThan !== undefined) {
     const before = Date.now() - olderThan
     return (ingest, projectId, options) => {
@@ -85,10 +91,15 @@ function chooseErasure(io: Io, command: Command, { project, player, where, older
       return ingest.retainEvents(projectId, before, { ...options, onUnread })
     }
   }
-  const selection = player === undefined ? where : { path: '/playerId', value: player }
+  const selection = selectionOf(options)
   if (!selection) command.error('name the events: --player <id>, --where <pointer=value> or --older-than <duration>')
   if (project === undefined) command.error('name the project: --project <id>')
   return (ingest, projectId, options) => ingest.eraseEvents(projectId, selection, options)
+}
+
+/** What events are compared with; undefined for their age. */
+function selectionOf({ player, where }: EraseOptions): EraseSelection | undefined {
+  return player === undefined ? where : { path: '/playerId', value: player }
 }
 
 interface Erasure {
@@ -109,7 +120,9 @@ async function eraseProjects(io: Io, ingest: EmbeddedIngest, { options, erase, s
   if (!dryRun && !yes) {
     const events = (await eraseAll(true)).reduce((sum, { events }) => sum + events, 0)
     const count = formatCount(events, 'event')
-    await confirm(io, `Erase ${count} of ${project ?? 'all projects'}? This cannot be undone. [y/N] `, signal)
+    const selection = selectionOf(options)
+    const which = selection ? `, where ${describeSelection(selection)}` : ''
+    await confirm(io, `Erase ${count} of ${project ?? 'all projects'}${which}? This cannot be undone. [y/N] `, signal)
   }
   const erased = await eraseAll(dryRun)
   if (!dryRun) await ingest.purgeErased()
@@ -122,7 +135,7 @@ function formatTotals(projects: readonly ProjectTotals[], dryRun: boolean): stri
   return formatTable([heading, ...cells], [1, 2])
 }
 
-function parseSelection(text: string): EraseOptions['where'] {
+function parseSelection(text: string): EraseSelection {
   const at = text.indexOf('=')
   if (at === -1 || !text.startsWith('/')) {
     throw new InvalidArgumentError('Expected a JSON Pointer and a value, such as /user/id=7.')
@@ -132,7 +145,9 @@ function parseSelection(text: string): EraseOptions['where'] {
 
 function parseValue(text: string): unknown {
   try {
-    return JSON.parse(text)
+    const value: unknown = JSON.parse(text)
+    // with all digits, of which a number has only 16
+    return typeof value === 'number' ? text.trim() : value
   } catch {
     return text
   }

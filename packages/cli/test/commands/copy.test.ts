@@ -154,6 +154,25 @@ t.test('a player is erased beside a server, whose find says so', async (t) => {
   t.match(old.stdout, /WOULD ERASE[\s\S]*game-1 +0/, 'of all projects')
 })
 
+t.test('erase says what it compared, and finds an id as a number and as a string', async (t) => {
+  const own = join(t.testdir(), 'data')
+  const ids = ['7', '"7"', 'true', '"true"', '1e1']
+  const events = ids.map((id, i) => JSON.parse(`{"projectId":"${projectId}","eventId":"e-${i}","user":{"id":${id}}}`))
+  await withStore(own, (project) => project.submitBatch({ events }))
+  const find = (where: string) => json(['erase', '--where', where, '--dry-run'], { env: { ...env, INGEST_STORE: own } })
+  for (const [where, compared, count] of [
+    ['/user/id=7', '/user/id is 7 or "7"', 2],
+    ['/user/id="7"', '/user/id is 7 or "7"', 2],
+    ['/user/id=true', '/user/id is true', 1],
+    ['/user/id="true"', '/user/id is "true"', 1],
+    ['/user/id=90071992547409931', '/user/id is 90071992547409931 or "90071992547409931"', 0],
+  ] as const) {
+    t.match(await find(where), { compared, projects: [{ events: count }] }, where)
+  }
+  const { stdout } = await ingest(['erase', '--where', '/user/id=10', '--yes'], { env: { ...env, INGEST_STORE: own } })
+  t.match(stdout, /^compared: \/user\/id is 10 or "10"\n[\s\S]*game-1 +1 /)
+})
+
 t.test('erase asks for confirmation on a terminal', async (t) => {
   for (const [typed, code] of [
     [['n\n'], 3],
@@ -164,7 +183,7 @@ t.test('erase asks for confirmation on a terminal', async (t) => {
     await withStore(own, (project) => submitIds(project, ['a', 'b']))
     const args = ['erase', '--where', '/eventId="a"', '--store', own, '--project', projectId]
     const stdin = Object.assign(Readable.from(typed), { isTTY: true })
-    const asked = /Erase 1 event of game-1\? This cannot be undone\. \[y\/N\] /
+    const asked = /Erase 1 event of game-1, where \/eventId is "a"\? This cannot be undone\. \[y\/N\] /
     t.match(await ingest(args, { stdin, isTerminal: true }), { code, stderr: asked }, `typed ${typed}`)
     const found = await ingest(['find', 'a', '--store', own, '--project', projectId])
     t.match(found.stdout, code === 0 ? /\nerased / : /"eventId":"a"/)

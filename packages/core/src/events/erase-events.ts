@@ -7,7 +7,6 @@ import { skipElements, skipMembers, skipValue } from '../json/json-scanner.ts'
 import { parseJson } from '../json/parse-json.ts'
 import type { IngestEvent } from './event.ts'
 import type { EventStore, StoredEvent } from './event-store.ts'
-import { knownFields } from './known-fields.ts'
 
 /** The events of which the value at `path` equals `value`. */
 export interface EraseSelection {
@@ -15,8 +14,19 @@ export interface EraseSelection {
    * A JSON Pointer (RFC 6901), such as `/playerId` or `/player/id`. The whole event, an empty pointer, is refused.
    */
   path: string
-  /** Any JSON. Where a well-known member of the event is compared, `7` and `"7"` are the same. */
+  /**
+   * Any JSON. A number and the string of its digits are the same, `7` and `"7"`, since senders write ids both ways;
+   * integers beyond 2^53 must have the same digits, so pass them as a string. `true`, `false` and `null` are not the
+   * strings of their names.
+   */
   value: unknown
+}
+
+/** What a selection compares, for people: `/user/id is 7 or "7"`. */
+export function describeSelection({ path, value }: EraseSelection): string {
+  const text = typeof value === 'number' ? String(value) : value
+  const isNumber = typeof text === 'string' && numberPattern.test(text)
+  return `${path} is ${isNumber ? `${text} or ` : ''}${JSON.stringify(text)}`
 }
 
 /** Events and bytes that were erased, or would be. */
@@ -121,24 +131,40 @@ function compileMatch(path: string, value: unknown): (bytes: Uint8Array) => bool
     const message = 'path must be a JSON Pointer to a member of the event, such as /playerId.'
     throw new IngestError('invalid-argument', message)
   }
-  const isKnown = names.length === 1 && knownFields.some(({ name }) => name === names[0])
-  const wanted = isKnown && typeof value === 'number' ? String(value) : value
+  const isEqual = compileEqual(value)
   // a number may be written in several ways, such as 7.0
-  const mayBeNumber = isKnown && String(Number(wanted)) === wanted
-  const text = typeof wanted === 'string' && !mayBeNumber ? Buffer.from(JSON.stringify(wanted).slice(1, -1)) : undefined
+  const isText = typeof value === 'string' && !numberPattern.test(value)
+  const text = isText ? Buffer.from(JSON.stringify(value).slice(1, -1)) : undefined
   return (bytes) => {
     const event = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.length)
     // JSON without escapes contains the text as it is, so that most events need no parsing
     if (text && !event.includes(text) && !event.includes(backslash)) return false
-    return valuesAt(event, names).some((found) =>
-      isDeepStrictEqual(isKnown && typeof found === 'number' ? String(found) : found, wanted),
-    )
+    return valuesAt(event, names).some(isEqual)
   }
 }
 
-/** The values at a path of a JSON value: several if an object has members of one name, all of which are stored. */
-function valuesAt(json: Buffer, [name, ...names]: readonly string[]): unknown[] {
-  if (name === undefined) return [parseJson(json)]
+/** A number in JSON. */
+const numberPattern = /^-?(0|[1-9]\d*)(\.\d+)?([eE][+-]?\d+)?$/
+
+/** Whether the JSON of a value equals `value`, as {@link EraseSelection} says. */
+function compileEqual(value: unknown): (json: Buffer) => boolean {
+  const wanted = typeof value === 'number' ? String(value) : value
+  if (typeof wanted !== 'string') return (json) => isDeepStrictEqual(parseJson(json), value)
+  return (json) => {
+    const found = parseJson(json)
+    return typeof found === 'number' ? isSameNumber(json.toString('latin1').trim(), wanted) : found === wanted
+  }
+}
+
+/** Whether two texts are one number: beyond 2^53, different integers have the same value in JavaScript. */
+function isSameNumber(found: string, wanted: string): boolean {
+  if (found === wanted) return true
+  return numberPattern.test(wanted) && Number(found) === Number(wanted) && Math.abs(Number(found)) < 2 ** 53
+}
+
+/** The JSON at a path of a JSON value: several if an object has members of one name, all of which are stored. */
+function valuesAt(json: Buffer, [name, ...names]: readonly string[]): Buffer[] {
+  if (name === undefined) return [json]
   const found: Buffer[] = []
   if (json[0] === openBrace) {
     const literal = Buffer.from(`"${name}"`)

@@ -27,8 +27,8 @@ async function idsErasedBy(path: string, value: unknown, more: readonly string[]
 t.test('events are erased by a JSON Pointer and the value there', async (t) => {
   t.strictSame(await idsErasedBy('/playerId', '7'), ['text', 'number'], 'a player is the same as text and as number')
   t.strictSame(await idsErasedBy('/playerId', 7), ['text', 'number'])
-  t.strictSame(await idsErasedBy('/user/id', 7), ['other'])
-  t.strictSame(await idsErasedBy('/user/id', '7'), ['nested'])
+  t.strictSame(await idsErasedBy('/user/id', 7), ['other', 'nested'], 'of any member')
+  t.strictSame(await idsErasedBy('/user/id', '7'), ['other', 'nested'])
   t.strictSame(await idsErasedBy('/user/a~1b/1/~0', true), ['other'])
   t.strictSame(await idsErasedBy('/user/a~1b', [1, { '~': true }]), ['other'])
   t.strictSame(await idsErasedBy('/user/a~1b/length', 2), [])
@@ -63,6 +63,29 @@ t.test('a value is found however its JSON is written', async (t) => {
   t.strictSame(await idsErasedBy('/playerId', '10', more), ['exponent'])
   t.strictSame(await idsErasedBy('/playerId', 'alice', more), ['escaped', 'plain'])
   t.strictSame(await idsErasedBy('/playerId', 'ALICE', more), [])
+})
+
+t.test('a number is found by its digits, and no other number that JavaScript cannot tell from it', async (t) => {
+  const ids = [
+    '90071992547409931',
+    '"90071992547409931"',
+    '90071992547409932',
+    '7.50',
+    '"7.50"',
+    ' -0 ',
+    'true',
+    '"true"',
+    'null',
+  ]
+  const more = ids.map((id, i) => `{"projectId":"p","eventId":"${i}","account":{"id":${id}}}`)
+  const find = (value: unknown) => idsErasedBy('/account/id', value, more)
+  t.strictSame(await find('90071992547409931'), ['0', '1'])
+  t.strictSame(await find(7.5), ['3'], 'a string has the same digits')
+  t.strictSame(await find('7.50'), ['3', '4'])
+  t.strictSame(await find(0), ['5'])
+  t.strictSame([await find(''), await find(' ')], [[], []])
+  t.strictSame([await find(true), await find('true')], [['6'], ['7']])
+  t.strictSame([await find(null), await find('null')], [['8'], []])
 })
 
 t.test('a path that is not a JSON Pointer to a member is refused', async (t) => {
