@@ -178,7 +178,7 @@ const wrong: [pattern: RegExp, ...lines: string[]][] = [
     /Expected a project id: 1 to 64 of/,
     ...each("% --store data --project 'a b'", 'export', 'stats', 'maps list', 'send file'),
   ],
-  [/'READ' is not a scope: expected events:write, maps:write, read\./, `keys create ${store} --scope READ`],
+  [/'READ' is not a scope: expected events:write, maps:write, read, consume\./, `keys create ${store} --scope READ`],
   [/'' is not a scope/, `keys create ${store} --scope read,`],
   [/'nonsense' is not a scope/, `keys create ${store} --scope read,nonsense`],
   [/Expected a time in the future/, ...each(`keys create ${store} --expires %`, '2020-01-01T00:00:00Z', '0s')],

@@ -29,7 +29,7 @@ let projects = 0
 /** A client of a new project on a real server. */
 async function openProject() {
   const projectId = `game-${++projects}`
-  const { key } = await embedded.keys.create(projectId, { scopes: ['events:write', 'maps:write', 'read'] })
+  const { key } = await embedded.keys.create(projectId)
   const ingest = createClient({ url: served.url, projectId, key })
   return { embedded: embedded.project(projectId), ingest, close: () => ingest.close() }
 }

@@ -83,6 +83,7 @@ export { chunkBytesMax, ManifestSchema, manifestChunksMax, PublicationSchema } f
 
 export type { ConsumerRecord, ConsumerStore, ConsumersDecision } from './consumers/consumer-store.ts'
 export type {
+  AllConsumers,
   Consumer,
   ConsumerLag,
   Consumers,

@@ -4,11 +4,11 @@ import { type ActivityReader, hourMs } from './activity/activity.ts'
 import { createActivityCounter } from './activity/activity-counter.ts'
 import { createActivityReader } from './activity/read-activity.ts'
 import {
+  type AllConsumers,
   type Consumers,
   createConsumers,
   findUnread,
   listAllConsumers,
-  type ProjectConsumer,
 } from './consumers/consumers.ts'
 import { IngestError } from './error.ts'
 import type { BatchInput, BatchResult } from './events/batch.ts'
@@ -171,8 +171,11 @@ export interface EmbeddedIngest<E = IngestEvent> {
    * @throws {IngestError} `overloaded` while a long read, such as a backup, needs these bytes: call it again
    */
   purgeErased(): Promise<void>
-  /** The consumers of all projects with their lag, at most 100. */
-  listAllConsumers(): Promise<readonly ProjectConsumer[]>
+  /**
+   * The consumers of all projects with their lag, at most 1,000. Counts 1,000 batches for each of up to 100 consumers, and
+   * fewer of more: 100,000 for all.
+   */
+  listAllConsumers(): Promise<AllConsumers>
   /** What the store measures of itself now; empty for a store that measures nothing. */
   measure(): Promise<readonly StoreMetric[]>
   /** Ends long polls, finishes pending calls, and closes the store. May be called twice. */

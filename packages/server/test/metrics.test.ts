@@ -240,6 +240,34 @@ t.test('the lag of each consumer is measured, and a deleted one is gone', async 
   t.notMatch(await metrics.render(), 'consumer="behind"')
 })
 
+t.test('no project hides the consumers of others, and those beyond 1,000 are counted', async (t) => {
+  const store = openMemoryStore()
+  const ingest = createIngest({ store })
+  const metrics = createMetrics(ingest)
+  const cursor = await store.lastCursor('p')
+  const put = (projectId: string, count: number) => {
+    const consumers = Array.from({ length: count }, (_, i) => ({ name: `c${i}`, cursor, updatedAt: 0 }))
+    return store.updateConsumers(projectId, () => ({ consumers, result: undefined }))
+  }
+  for (let i = 0; i < 10; i++) await put(`full-${i}`, 100)
+  const shownOf = (text: string, project: string) =>
+    [...text.matchAll(/^ingest_consumer_lag_seconds\{project="([^"]+)"/gm)].filter(([, each]) => each === project)
+      .length
+  const full = await metrics.render()
+  t.strictSame([shownOf(full, 'full-0'), shownOf(full, 'full-9')], [100, 100])
+  has(t, full, { ingest_consumers_hidden: 0 })
+  await put('small', 2)
+  await put('z', 1)
+  const more = await metrics.render()
+  has(t, more, { ingest_consumers_hidden: 3 })
+  t.strictSame([shownOf(more, 'small'), shownOf(more, 'z')], [2, 1])
+  for (let i = 0; i < 1_000; i++) await put(`one-${i}`, 1)
+  const many = await metrics.render()
+  t.equal([...many.matchAll(/^ingest_consumer_lag_seconds\{/gm)].length, 1_000)
+  t.strictSame([shownOf(many, 'full-0'), shownOf(many, 'one-0')], [1, 1])
+  has(t, many, { ingest_consumers_hidden: 10 * 99 + 12 })
+})
+
 t.test('the time of the last freeze of a build is measured', async (t) => {
   const { metrics, sendEvents } = await openMeasured()
   const sample = 'ingest_last_build_frozen_timestamp_seconds{project="game-1"}'

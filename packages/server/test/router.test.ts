@@ -5,8 +5,8 @@ import {
   type EmbeddedIngest,
   IngestError,
   openMemoryStore,
-  type Scope,
   type Store,
+  scopes,
 } from '@ingest/core'
 import t from 'tap'
 import { type HttpRequest, parseRawHeaders } from '../src/http/request.ts'
@@ -215,8 +215,6 @@ byEachEdge('each case has its status, its problem document and its headers', asy
   }
 })
 
-const scopes: readonly Scope[] = ['events:write', 'maps:write', 'read']
-
 byEachEdge('a route takes keys of its scope alone, and a 405 lists the methods of its path', async (t, open) => {
   const { ingest, send } = await open()
   const keys = await Promise.all(scopes.map((scope) => ingest.keys.create(projectId, { scopes: [scope] })))
@@ -224,6 +222,7 @@ byEachEdge('a route takes keys of its scope alone, and a 405 lists the methods o
     ['/v1/events/batch', 'POST', { POST: 'events:write' }],
     ['/v1/events', 'GET, HEAD', { GET: 'read' }],
     ['/v1/consumers', 'GET, HEAD', { GET: 'read' }],
+    ['/v1/consumers/sink', 'GET, HEAD, PUT, DELETE', { GET: 'read', PUT: 'consume', DELETE: 'consume' }],
     ['/v1/maps', 'GET, HEAD, PUT', { GET: 'read', PUT: 'maps:write' }],
     ['/v1/maps/chunks', 'GET, HEAD, PUT', { GET: 'read', PUT: 'maps:write' }],
     ['/v1/maps/content', 'GET, HEAD', { GET: 'read' }],
@@ -232,7 +231,7 @@ byEachEdge('a route takes keys of its scope alone, and a 405 lists the methods o
     ['/v1/activity', 'GET, HEAD', { GET: 'read' }],
     ['/v1/rejected', 'GET, HEAD', { GET: 'read' }],
   ] as const) {
-    t.match(await send({ method: 'DELETE', path }), { status: 405, headers: { allow } }, path)
+    t.match(await send({ method: 'PATCH', path }), { status: 405, headers: { allow } }, path)
     for (const [method, scope] of Object.entries(wanted)) {
       for (const [i, { key }] of keys.entries()) {
         const { status } = await send({ method, path, headers: headersOf(key), ...(method !== 'GET' && { body: '' }) })

@@ -27,6 +27,10 @@ function listCommand(io: Io): Command {
     })
 }
 
+const deleteHelp = `
+With --url, the key needs the scope consume.
+`
+
 const listHelp = `
 UNREAD is exact up to 1,000 batches, and a lower bound with a +. A consumer whose cursor is invalid, as after a restore,
 has "invalid cursor".
@@ -69,6 +73,7 @@ function setCommand(io: Io): Command {
 }
 
 const setHelp = `
+With --url, the key needs the scopes read and consume.
 Exit code 3: the consumer moved meanwhile, there are 100 consumers, or the event is not stored. Stop the reader first: it
 continues from its own cursor, and its next PUT is refused.
 `
@@ -87,7 +92,7 @@ function deleteCommand(io: Io): Command {
   )
   return command
     .addOption(jsonOption())
-    .addHelpText('after', examples('delete warehouse'))
+    .addHelpText('after', `${deleteHelp}${examples('delete warehouse')}`)
     .action(async (name: string, options: PrintOptions) => {
       const deleted = await connectToKnown(io, parseTarget(command), (ingest) => ingest.deleteConsumer(name))
       await printResult(io, options, wire.toWire(wire.ConsumerPosition, deleted), `deleted ${name}`)

@@ -1,5 +1,7 @@
+import { setImmediate as nextTurn } from 'node:timers/promises'
 import { IngestError } from '../error.ts'
 import type { Cursor, EventStore } from '../events/event-store.ts'
+import { mapProjects } from '../projects/map-projects.ts'
 import type { ConsumerRecord, ConsumerStore, ConsumersDecision } from './consumer-store.ts'
 
 /** The events that a consumer has not read, without those that a retention erased. */
@@ -71,7 +73,7 @@ export function createConsumers(store: Store, now: () => number): (projectId: st
   return (projectId) => {
     const withLag = async (record: ConsumerRecord) => ({
       ...record,
-      lag: await readLag(store, projectId, record, now()),
+      lag: await readLag(store, projectId, record, { now: now(), batchesMax: lagBatchesMax }),
     })
     return {
       async listConsumers() {
@@ -144,9 +146,9 @@ async function readLag(
   store: Store,
   projectId: string,
   { cursor }: ConsumerRecord,
-  now: number,
+  { now, batchesMax }: { now: number; batchesMax: number },
 ): Promise<ConsumerLag | null> {
-  const unread = await orRefused(store.countAfter(projectId, cursor, lagBatchesMax))
+  const unread = await orRefused(store.countAfter(projectId, cursor, batchesMax))
   if (!unread) return null
   const { events, batchesLeft, firstAt } = unread
   const seconds = firstAt === undefined ? 0 : Math.max(0, now - firstAt) / 1000
@@ -178,18 +180,41 @@ export interface ProjectConsumer extends Consumer {
   projectId: string
 }
 
-/** The most consumers that are listed over all projects. */
-const allConsumersMax = 100
+/** The consumers of all projects, as far as they are measured together. */
+export interface AllConsumers {
+  /** One of each project before a second of any, at most 1,000. Of more than 100, fewer than 1,000 batches each are counted. */
+  consumers: readonly ProjectConsumer[]
+  /** How many others there are; of each project beyond the first 1,000, one is counted. */
+  hidden: number
+}
 
-/** The first consumers of all projects, in the order of their projects and names. */
-export async function listAllConsumers(store: Store, now: () => number): Promise<ProjectConsumer[]> {
-  const consumersOf = createConsumers(store, now)
-  const all: ProjectConsumer[] = []
-  for (const projectId of await store.consumerProjects()) {
-    if (all.length >= allConsumersMax) break
-    for (const consumer of await consumersOf(projectId).listConsumers()) all.push({ projectId, ...consumer })
-  }
-  return all.slice(0, allConsumersMax)
+/** The most consumers that are measured together, and the most projects that are read for it. */
+export const measuredConsumersMax = 1_000
+/** The most batches that are counted for all of them together. */
+const measuredBatchesMax = 100_000
+
+/** Reads a bounded number of consumers and batches, whatever the projects have, and leaves turns of the event loop to others. */
+export async function listAllConsumers(store: Store, now: () => number): Promise<AllConsumers> {
+  const projectIds = await store.consumerProjects()
+  const read = projectIds.slice(0, measuredConsumersMax)
+  const stored = await mapProjects(read, async (projectId) => {
+    await nextTurn()
+    return (await store.consumers(projectId)).map((record) => ({ projectId, record }))
+  })
+  const inTurn = takeInTurn(stored)
+  const measured = inTurn.slice(0, measuredConsumersMax)
+  const batchesMax = Math.min(lagBatchesMax, Math.floor(measuredBatchesMax / measured.length))
+  const consumers = await mapProjects(measured, async ({ projectId, record }) => {
+    await nextTurn()
+    return { projectId, ...record, lag: await readLag(store, projectId, record, { now: now(), batchesMax }) }
+  })
+  return { consumers, hidden: inTurn.length - measured.length + projectIds.length - read.length }
+}
+
+/** The first of each list, then the second of each, and so on. */
+function takeInTurn<T>(lists: readonly (readonly T[])[]): T[] {
+  const longest = Math.max(0, ...lists.map(({ length }) => length))
+  return Array.from({ length: longest }, (_, i) => lists.flatMap((list) => list.slice(i, i + 1))).flat()
 }
 
 /**

@@ -1,10 +1,10 @@
 import { hash, randomBytes, timingSafeEqual } from 'node:crypto'
 import { crc32 } from 'node:zlib'
 
-/** What a key may be used for. */
-export type Scope = 'events:write' | 'maps:write' | 'read'
+export const scopes = ['events:write', 'maps:write', 'read', 'consume'] as const
 
-export const scopes: readonly Scope[] = ['events:write', 'maps:write', 'read']
+/** What a key may be used for. `consume` moves and deletes consumers; it does not include `read`. */
+export type Scope = (typeof scopes)[number]
 
 /** A key as it is stored, by its hash. Times are milliseconds since 1970. */
 export interface KeyRecord {

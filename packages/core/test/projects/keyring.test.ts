@@ -63,7 +63,7 @@ t.test('a key encodes 160 bits of its random bytes', async (t) => {
 
 t.test('a key is stored as its hash, and is valid for its scopes until it expires or is revoked', async (t) => {
   t.match(hashKey(key), /^[0-9a-f]{64}$/)
-  t.strictSame(scopes, ['events:write', 'maps:write', 'read'])
+  t.strictSame(scopes, ['events:write', 'maps:write', 'read', 'consume'])
   for (const scope of scopes) t.equal(isKeyOf(record, key, scope, 0), scope === 'events:write', scope)
   for (const other of [makeKey().key, '']) t.equal(isKeyOf(record, other, 'events:write', 0), false)
   const expiring = { ...record, expiresAt: 1_000 }

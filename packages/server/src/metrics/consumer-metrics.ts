@@ -1,8 +1,6 @@
-import type { EmbeddedIngest } from '@ingest/core'
+import type { AllConsumers, EmbeddedIngest } from '@ingest/core'
 import type { MetricFactory } from './define-metrics.ts'
 import { settleWithin } from './store-metrics.ts'
-
-type Consumers = Awaited<ReturnType<EmbeddedIngest['listAllConsumers']>>
 
 /**
  * The lag of the consumers of all projects. A scrape leaves it out if the store does not respond within `timeoutMs`; one
@@ -16,7 +14,7 @@ export function createConsumerMetrics(
   const labels = ['project', 'consumer'] as const
   const events = gauge(
     'ingest_consumer_lag_events',
-    'Unread events of a consumer; at least as many beyond 1,000 batches.',
+    'Unread events of a consumer; at least as many beyond 1,000 batches, or 100,000 of all consumers.',
     ...labels,
   )
   const seconds = gauge(
@@ -24,17 +22,23 @@ export function createConsumerMetrics(
     'Age of its oldest unread event; +Inf if its cursor is invalid.',
     ...labels,
   )
-  let reading: Promise<Consumers> | undefined
+  const hidden = gauge(
+    'ingest_consumers_hidden',
+    'Consumers beyond the 1,000 whose lag is shown; one of each project beyond 1,000.',
+  )
+  let reading: Promise<AllConsumers> | undefined
 
   return {
     async collect() {
       reading ??= ingest.listAllConsumers().finally(() => {
         reading = undefined
       })
-      const consumers = await settleWithin(reading, timeoutMs)
+      const all = await settleWithin(reading, timeoutMs)
       events.reset()
       seconds.reset()
-      for (const { projectId: project, name: consumer, lag } of consumers ?? []) {
+      if (!all) return
+      hidden.set(all.hidden)
+      for (const { projectId: project, name: consumer, lag } of all.consumers) {
         if (lag) events.set({ project, consumer }, lag.events)
         seconds.set({ project, consumer }, lag?.seconds ?? Number.POSITIVE_INFINITY)
       }

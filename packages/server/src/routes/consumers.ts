@@ -24,11 +24,12 @@ const samplePosition = {
 }
 const sample = { ...samplePosition, lag: { events: 120, exact: true, seconds: 2.5 } }
 
-const limits = { scope: 'read', concurrency: 'downloads', budget: 'reads' } as const
+const limits = { concurrency: 'downloads', budget: 'reads' } as const
 
 export const getConsumers: ProjectRoute = {
   method: 'GET',
   path: '/v1/consumers',
+  scope: 'read',
   ...limits,
   operation: {
     operationId: 'listConsumers',
@@ -48,6 +49,7 @@ export const getConsumers: ProjectRoute = {
 export const getConsumer: ProjectRoute = {
   method: 'GET',
   path: '/v1/consumers/{name}',
+  scope: 'read',
   ...limits,
   operation: {
     operationId: 'getConsumer',
@@ -70,6 +72,7 @@ export const getConsumer: ProjectRoute = {
 export const putConsumer: ProjectRoute = {
   method: 'PUT',
   path: '/v1/consumers/{name}',
+  scope: 'consume',
   ...limits,
   operation: {
     operationId: 'putConsumer',
@@ -102,6 +105,7 @@ export const putConsumer: ProjectRoute = {
 export const deleteConsumer: ProjectRoute = {
   method: 'DELETE',
   path: '/v1/consumers/{name}',
+  scope: 'consume',
   ...limits,
   operation: {
     operationId: 'deleteConsumer',

@@ -88,7 +88,7 @@ t.test('keys are created, listed, rotated and revoked', async (t) => {
 t.test('without a body, a key has every scope and a rotation overlaps by 48 hours', async (t) => {
   const { send } = await openAdmin(t)
   const created = await send(keysPath, { method: 'POST' })
-  t.match(created.body, { scopes: ['events:write', 'maps:write', 'read'], expiresAt: null })
+  t.match(created.body, { scopes: ['events:write', 'maps:write', 'read', 'consume'], expiresAt: null })
   const rotated = await send(`${keysPath}/${created.body.keyId}/rotate`, { method: 'POST' })
   const overlapMs = Date.parse(rotated.body.rotated.expiresAt) - Date.parse(rotated.body.createdAt)
   t.equal(overlapMs, 48 * 3_600_000)

@@ -11,7 +11,7 @@ const at = '1970-01-01T00:00:01.000Z'
 byEachEdge('a consumer is created, moved, read and deleted', async (t, open) => {
   let now = 1_000
   const { ingest, send } = await open({}, { now: () => now })
-  const { key } = await ingest.keys.create(projectId, { scopes: ['read'] })
+  const { key } = await ingest.keys.create(projectId, { scopes: ['read', 'consume'] })
   const project = ingest.project(projectId)
   const start = await project.lastCursor()
   await project.submitBatch(Buffer.from(batchOf(3)))
@@ -39,7 +39,21 @@ byEachEdge('a consumer is created, moved, read and deleted', async (t, open) => 
   t.match(missing, { status: 409, json: { code: 'consumer-conflict', cursor: null } })
 })
 
-byEachEdge('a consumer needs a key that may read, and a valid name and body', async (t, open) => {
+byEachEdge('a key with the scope read alone moves and deletes no consumer', async (t, open) => {
+  const { ingest, send } = await open()
+  const { key: reader } = await ingest.keys.create(projectId, { scopes: ['read'] })
+  const { key: mover } = await ingest.keys.create(projectId, { scopes: ['consume'] })
+  const cursor = await ingest.project(projectId).lastCursor()
+  const creation = { cursor, replaces: null }
+  t.equal((await send(put(path, reader, creation))).status, 401)
+  t.equal((await send(put(path, mover, creation))).status, 201)
+  t.equal((await send(get(path, reader, {}, 'DELETE'))).status, 401)
+  t.match((await send(get('/v1/consumers', reader))).json, { consumers: [{ name: 'warehouse' }] })
+  t.equal((await send(get(path, mover))).status, 401)
+  t.equal((await send(get(path, mover, {}, 'DELETE'))).status, 200)
+})
+
+byEachEdge('a consumer needs a key with the scope of the method, and a valid name and body', async (t, open) => {
   const { ingest, key, send } = await open()
   const writer = await ingest.keys.create(projectId, { scopes: ['events:write', 'maps:write'] })
   const cursor = await ingest.project(projectId).lastCursor()
