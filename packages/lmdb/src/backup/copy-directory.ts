@@ -3,9 +3,7 @@ import { setImmediate as nextTurn } from 'node:timers/promises'
 import { type Environment, openEnvironment } from '../environment/environment.ts'
 import { checkEventsPresent, findSiblings, hasChunksFile, openChunks, openIdentity } from '../environment/identity.ts'
 import type { TableName } from '../environment/schema.ts'
-import { lockedError } from '../environment/write-lock.ts'
 import { readRows, readTables, type Snapshot, takeSnapshot } from '../pages/snapshot.ts'
-import { holdMs, openChunkTables } from '../tables/chunks.ts'
 import { asDiskFull } from '../threads/error-transfer.ts'
 
 /** The most bytes of rows that one transaction of the copy writes. */
@@ -13,11 +11,10 @@ const transactionBytes = 16 * 2 ** 20
 
 /**
  * Copies `events/` and `chunks/` of a store that other processes use to an empty directory, in this process: the rows of
- * one snapshot each, in the order of their keys, so that the copy has no free pages and nothing of what was erased. Blobs
- * of chunks are written before the rows that name them, so `chunks/` is copied last; and no garbage is deleted meanwhile,
- * so it has every blob that the copy of `events/` names. `onBytes` is called with how many more bytes are copied.
+ * one snapshot each, in the order of their keys, so that the copy has no free pages and nothing of what was erased.
+ * `onBytes` is called with how many more bytes are copied.
  *
- * @throws {IngestError} `store-damaged` for a page that cannot be read; `disk-full`
+ * @throws {IngestError} `store-damaged` for a page that cannot be read; `disk-full`; `store-locked`
  */
 export async function copyDirectory(directory: string, to: string, onBytes: (bytes: number) => void): Promise<void> {
   const eventsDirectory = join(directory, 'events')
@@ -29,14 +26,14 @@ export async function copyDirectory(directory: string, to: string, onBytes: (byt
     const chunkEnvironment = hasChunksFile(environment, directory)
       ? await openChunks(environment, directory, identity)
       : undefined
-    const release = holdGarbage(environment)
-    const copy = (from: Environment, name: string) =>
-      copyEnvironment(from, join(directory, name), join(to, name), onBytes)
     try {
-      await copy(environment, 'events')
-      if (chunkEnvironment) await copy(chunkEnvironment, 'chunks')
+      const snapshots = await takeSnapshots(directory, environment, chunkEnvironment)
+      try {
+        for (const [name, snapshot] of snapshots) await copySnapshot(snapshot, join(to, name), onBytes)
+      } finally {
+        for (const [, snapshot] of snapshots) snapshot.release()
+      }
     } finally {
-      release()
       await chunkEnvironment?.close()
     }
   } finally {
@@ -44,30 +41,45 @@ export async function copyDirectory(directory: string, to: string, onBytes: (byt
   }
 }
 
-async function copyEnvironment(
-  from: Environment,
+/**
+ * Takes a snapshot of each environment while nothing is committed to `chunks/`, so that this has every blob that `events/`
+ * names: a blob is written before it is named, and deleted only after a commit by which no chunk names it any more.
+ */
+async function takeSnapshots(
   directory: string,
-  to: string,
-  onBytes: (bytes: number) => void,
-): Promise<void> {
-  const snapshot = takeSnapshot(from, directory)
-  try {
-    const target = await openEnvironment(to)
+  events: Environment,
+  chunks: Environment | undefined,
+): Promise<[name: string, snapshot: Snapshot][]> {
+  const ofEvents = () => takeSnapshot(events, join(directory, 'events'))
+  if (!chunks) return [['events', ofEvents()]]
+  return chunks.withoutCommits(() => {
+    const snapshot = takeSnapshot(chunks, join(directory, 'chunks'))
     try {
-      for (const table of readTables(snapshot)) {
-        for (const bytes of copyTable(snapshot, table, target)) {
-          onBytes(bytes)
-          // the hold on garbage is renewed by a timer
-          await nextTurn()
-        }
-      }
+      return [
+        ['events', ofEvents()],
+        ['chunks', snapshot],
+      ]
     } catch (error) {
-      throw asDiskFull(error, target.isDiskFull)
-    } finally {
-      await target.close()
+      snapshot.release()
+      throw error
     }
+  })
+}
+
+async function copySnapshot(snapshot: Snapshot, to: string, onBytes: (bytes: number) => void): Promise<void> {
+  const target = await openEnvironment(to)
+  try {
+    for (const table of readTables(snapshot)) {
+      for (const bytes of copyTable(snapshot, table, target)) {
+        onBytes(bytes)
+        // lets messages be sent
+        await nextTurn()
+      }
+    }
+  } catch (error) {
+    throw asDiskFull(error, target.isDiskFull)
   } finally {
-    snapshot.release()
+    await target.close()
   }
 }
 
@@ -94,33 +106,5 @@ function* copyTable(
       }
     })
     yield bytes
-  }
-}
-
-/** Holds garbage back until the returned function is called. */
-function holdGarbage(environment: Environment): () => void {
-  const chunks = openChunkTables(environment.table)
-
-  function write(work: () => void): void {
-    const holder = environment.lockHolder()
-    if (holder?.isStopped) throw lockedError(holder)
-    environment.write(work)
-  }
-
-  const hold = () => write(() => chunks.holdGarbage(process.pid, Date.now()))
-  hold()
-  // a failed renewal is found when the copy is verified
-  const timer = setInterval(() => tryTo(hold), holdMs / 3)
-  return () => {
-    clearInterval(timer)
-    tryTo(() => write(() => chunks.releaseGarbage(process.pid)))
-  }
-}
-
-function tryTo(work: () => void): void {
-  try {
-    work()
-  } catch {
-    // the hold ends by itself
   }
 }

@@ -2,7 +2,7 @@ import { randomBytes } from 'node:crypto'
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import { type ChunkUpload, type Digest, IngestError } from '@ingest/core'
 import type { Environment, Table } from '../environment/environment.ts'
-import { type BlobKey, type ChunkTables, chunkKey, holdMs, uploadBytes, type WrittenChunk } from '../tables/chunks.ts'
+import { type BlobKey, type ChunkTables, chunkKey, uploadBytes, type WrittenChunk } from '../tables/chunks.ts'
 import { createCommitState } from '../threads/commit-state.ts'
 import { blobSlot, type ExitGuards } from '../threads/exit-guard.ts'
 import { type RequestClient, startRequestClient } from '../threads/request-client.ts'
@@ -25,7 +25,7 @@ export interface ChunkBlobs {
   exists(blobKey: BlobKey): boolean
   /** Hashes blobs one after another, on the thread that writes them. */
   openHash(): BlobHash
-  /** Deletes garbage; resolves when there is none, or when it cannot be deleted now, as during a backup. */
+  /** Deletes garbage; resolves when there is none, or when it cannot be deleted now. */
   collectGarbage(): Promise<void>
   /**
    * Deletes blobs that no chunk uses: those that a crash has left, and those in flight, which are written again. Looks at
@@ -72,7 +72,6 @@ export function openChunkBlobs(options: ChunkBlobsOptions): ChunkBlobs {
   let isClosed = false
   let collectAgain = false
   let collecting: Promise<void> | undefined
-  let later: NodeJS.Timeout | undefined
 
   /** The thread that writes blobs, started with the first request. */
   function blobWriter(): Promise<RequestClient<BlobRequest>> {
@@ -97,11 +96,8 @@ export function openChunkBlobs(options: ChunkBlobsOptions): ChunkBlobs {
       while (collectAgain) {
         collectAgain = false
         for (;;) {
-          const blobKeys = readSnapshot(() => tables.collectable(batchKeysMax, Date.now()))
-          if (blobKeys.length === 0) {
-            if (readSnapshot(() => tables.garbage(1)).length > 0) collectLater()
-            break
-          }
+          const blobKeys = readSnapshot(() => tables.garbage(batchKeysMax))
+          if (blobKeys.length === 0) break
           await (await blobWriter()).request({ type: 'remove', id: ++lastId, blobKeys }, 0)
           await writer.run({ type: 'collectGarbage', blobKeys })
         }
@@ -109,16 +105,6 @@ export function openChunkBlobs(options: ChunkBlobsOptions): ChunkBlobs {
     } catch {
       // the next opening collects the rest; the writers have reported the error
     }
-  }
-
-  /** A process that holds garbage back does not report when it ends. */
-  function collectLater(): void {
-    if (!isClosed) later ??= setTimeout(collectHeld, holdMs).unref()
-  }
-
-  function collectHeld(): void {
-    later = undefined
-    void collectGarbage()
   }
 
   function collectGarbage(): Promise<void> {
@@ -206,7 +192,6 @@ export function openChunkBlobs(options: ChunkBlobsOptions): ChunkBlobs {
 
     async close() {
       isClosed = true
-      clearTimeout(later)
       await thread?.then(
         ({ close }) => close(),
         () => {},

@@ -48,6 +48,12 @@ export interface Environment {
    *   a snapshot before the last commit, and nothing was written
    */
   write<T>(work: () => T): T
+  /**
+   * Runs `work` while no process commits to the environment.
+   *
+   * @throws {IngestError} `store-locked` when another process stays inside the gate for {@link lockTimeoutMs}
+   */
+  withoutCommits<T>(work: () => T): Promise<T>
   /** The other process that is inside the gate; undefined when it is free, or not known. */
   lockHolder(): LockHolder | undefined
   /** Set when a data file or lock file was deleted or replaced: writes are lost, or no longer exclusive. */
@@ -190,6 +196,7 @@ function createEnvironment(directory: string, opened: Opened): Environment {
       checkFiles()
       return result
     },
+    withoutCommits: gate.enter,
     lockHolder: gate.holder,
     lossReason,
     usage: () => usageOf(root),

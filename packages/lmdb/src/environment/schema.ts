@@ -49,7 +49,7 @@ export const schema = {
     'chunk-references': 'project, digest, number → size',
     /** blobs that no chunk names any more */
     'chunk-garbage': 'blob key → nothing',
-    /** how often garbage was collected, where orphans are looked for, and until when each process keeps it */
+    /** how often garbage was collected, and where orphans are looked for */
     'chunk-collections': 'name → value',
   },
   /** An index that is rebuilt from the log (ids/run-list.ts). */

@@ -49,16 +49,6 @@ export interface ChunkTables {
   saveOrphansFrom(from: Buffer | undefined): void
   /** Removes the marks of deleted blobs. */
   collectGarbage(blobKeys: readonly BlobKey[]): void
-
-  /**
-   * Blobs that may be deleted: none while any process holds garbage back. The hold and the garbage are of one snapshot,
-   * so what is deleted later was garbage before the hold.
-   */
-  collectable(limit: number, now: number): BlobKey[]
-  /** Holds garbage back for a process, for {@link holdMs}. Only inside a write transaction. */
-  holdGarbage(pid: number, now: number): void
-  /** Only inside a write transaction. */
-  releaseGarbage(pid: number): void
 }
 
 /** The random bytes of an upload, at the end of its blob key. */
@@ -66,11 +56,6 @@ export const uploadBytes = 8
 const nothing = Buffer.alloc(0)
 const collectionsKey = Buffer.from('count')
 const orphansKey = Buffer.from('orphans')
-/** Before the id of the process that holds garbage back. */
-const holdPrefix = 'hold:'
-const holdRange = { start: Buffer.from(holdPrefix), end: Buffer.from('hold;') }
-/** How long a hold lasts unless it is renewed: its process may have been killed, or be stopped. */
-export const holdMs = 60_000
 /** After every manifest number. */
 const above = Buffer.alloc(9, 0xff)
 
@@ -100,16 +85,6 @@ export function openChunkTables(table: (name: TableName) => Rows, onGarbage = ()
 
   function collectionCount(): number {
     return collections.getBinary(collectionsKey)?.readDoubleLE() ?? 0
-  }
-
-  /** The keys of holds, with whether each is over. */
-  function holds(now: number): { key: Buffer; isOver: boolean }[] {
-    return Array.from(collections.getKeys(holdRange), (each) => {
-      const key = Buffer.from(each)
-      const until = collections.getBinary(key)?.readDoubleLE() ?? 0
-      // a clock that was set back must not extend a hold
-      return { key, isOver: until <= now || until > now + holdMs }
-    })
   }
 
   return {
@@ -185,21 +160,6 @@ export function openChunkTables(table: (name: TableName) => Rows, onGarbage = ()
       count.writeDoubleLE(collectionCount() + 1)
       collections.put(collectionsKey, count)
     },
-
-    collectable(limit, now) {
-      if (holds(now).some(({ isOver }) => !isOver)) return []
-      return Array.from(garbage.getKeys({ limit }), (key) => Buffer.from(key))
-    },
-
-    holdGarbage(pid, now) {
-      // of processes that were killed
-      for (const { key, isOver } of holds(now)) if (isOver) collections.remove(key)
-      const end = Buffer.alloc(8)
-      end.writeDoubleLE(now + holdMs)
-      collections.put(Buffer.from(`${holdPrefix}${pid}`), end)
-    },
-
-    releaseGarbage: (pid) => void collections.remove(Buffer.from(`${holdPrefix}${pid}`)),
   }
 }
 

@@ -1,4 +1,4 @@
-import { spawn } from 'node:child_process'
+import { type SpawnSyncReturns, spawn, spawnSync } from 'node:child_process'
 import { once } from 'node:events'
 import {
   cpSync,
@@ -14,8 +14,9 @@ import {
 import { join } from 'node:path'
 import { createIngest } from '@ingest/core'
 import t, { type Test } from 'tap'
+import { copyDirectory } from '../../src/backup/copy-directory.ts'
+import { verifyDirectory } from '../../src/backup/verify-directory.ts'
 import { builtStore, openLmdbStore } from '../built-store.ts'
-import { openMapParts } from '../map-parts.ts'
 import { damageRecord, leakPage, makeStore, map, projectId, zeroNode } from './damaged-store.ts'
 
 const { backUpLmdbStore, restoreLmdbStore, verifyLmdbStore } = (await import(
@@ -86,21 +87,38 @@ t.test('a backup of a store that is written to is a prefix of its log, with ever
   }
 })
 
-t.test('garbage is not deleted while a process holds it back', async (t) => {
-  const parts = await openMapParts(join(t.testdir(), 'parts'))
-  const written = await parts.blobs.write(1, [{ digest: `sha256:${'a'.repeat(64)}`, bytes: Buffer.from('a') }])
-  const [blobKey] = Array.from(written.values(), ({ blobKey }) => blobKey)
-  const { chunks } = parts.maps
-  const hold = (now: number) => parts.environment.write(() => chunks.holdGarbage(1, now))
-  hold(Date.now())
-  await parts.writer.run({ type: 'markGarbage', blobKeys: [blobKey as Buffer] })
+/** Replaces the map of a store and deletes its chunks, in a process whose clock is an hour ahead. */
+const replaceMap = `
+  const now = Date.now
+  Date.now = () => now() + 3_600_000
+  const [directory, projectId, partsModule, storeModule] = process.argv.slice(1)
+  const { createIngest } = await import('@ingest/core')
+  const { openLmdbStore } = await import(storeModule)
+  const { openMapParts } = await import(partsModule)
+  const ingest = createIngest({ store: await openLmdbStore(directory, { create: false }) })
+  await ingest.project(projectId).publishMap({ placeId: '1', buildId: 'open', map: 'replaced' })
+  await ingest.close()
+  const parts = await openMapParts(directory)
   await parts.blobs.collectGarbage()
-  t.ok(parts.blobs.exists(blobKey as Buffer))
-  // one that was not renewed, as after SIGKILL
-  hold(Date.now() - 3_600_000)
-  await parts.blobs.collectGarbage()
-  t.notOk(parts.blobs.exists(blobKey as Buffer))
   await parts.close()
+`
+
+t.test('a copy has the chunks that its log names, although they are deleted while it is made', async (t) => {
+  const parent = t.testdir()
+  const [directory, to] = [join(parent, 'store'), join(parent, 'copy')]
+  const ingest = createIngest({ store: await openLmdbStore(directory) })
+  await ingest.project(projectId).publishMap({ placeId: '1', buildId: 'open', map: 'first' })
+  await ingest.close()
+  const modules = [new URL('../map-parts.js', import.meta.url).href, builtStore]
+  const args = [...process.execArgv, '--input-type=module', '-e', replaceMap, directory, projectId, ...modules]
+  let replaced: SpawnSyncReturns<string> | undefined
+  // after the first table of the log
+  await copyDirectory(directory, to, () => {
+    replaced ??= spawnSync(process.execPath, args, { encoding: 'utf8', cwd: import.meta.dirname })
+  })
+  t.match(replaced, { status: 0 })
+  t.match(await verifyDirectory(to, () => {}), { problems: [], maps: 1, chunks: 1 })
+  t.match(await verifyDirectory(directory, () => {}), { problems: [], maps: 1, chunks: 1 })
 })
 
 const store = join(path, 'store')
