@@ -38,7 +38,7 @@ export interface RebuildProgress {
   total: number
 }
 
-/** An append that has waited for so long is rejected, and may be sent again. */
+/** After this time appends no longer wait: without capacity they are rejected, without filters they are slow. */
 const capacityTimeoutMs = 20_000
 /** How often a waiting append polls the list of runs, because other processes do not announce what they publish. */
 const pollMs = 20
@@ -75,16 +75,35 @@ async function openIndexIn(environment: Environment, { log, onProgress = () => {
   const thread = createIndexerThread({ ...options, fileIds: environment.fileIds }, damage.mark)
   const lookup = createIdLookup({ ...options, tables, log, onTableFull: thread.wake })
 
+  /** @throws {IngestError} `overloaded` when appends have waited since then for too long */
+  function checkWait(since: number): void {
+    if (Date.now() - since <= capacityTimeoutMs) return
+    const message = `The id index cannot keep up${thread.lastProblem()}: try again later.`
+    throw new IngestError('overloaded', message, { retryAfterSeconds: 5 })
+  }
+
   /** Waits for the thread to flush or merge; not for longer than {@link capacityTimeoutMs} since then. */
   async function waitForThread(since: number): Promise<void> {
-    if (Date.now() - since > capacityTimeoutMs) {
-      const message = `The id index cannot keep up${thread.lastProblem()}: try again later.`
-      throw new IngestError('overloaded', message, { retryAfterSeconds: 5 })
-    }
+    checkWait(since)
     thread.wake()
     await thread.changed(pollMs)
     damage.check()
     lookup.refreshRunList()
+  }
+
+  /** When appends began to wait. */
+  let waitingSince: number | undefined
+
+  /** As {@link prepareAppends}, for appends that wait since then. */
+  function prepareSince(since: number): boolean {
+    lookup.refreshRunList()
+    if (lookup.isFull()) {
+      checkWait(since)
+      thread.wake()
+      return false
+    }
+    // not in a transaction, as reading takes seconds for many ids that are not in the page cache
+    return lookup.readFilters() || Date.now() - since > capacityTimeoutMs
   }
 
   await buildUp(lookup, log.lastSequence(), onProgress, waitForThread).catch(async (error) => {
@@ -95,19 +114,26 @@ async function openIndexIn(environment: Environment, { log, onProgress = () => {
 
   return {
     /**
-     * Resolves when an append may add entries: limits appends to what flushing and merging can keep up with.
+     * Returns whether appends may be made now: flushing and merging have kept up, and the filters of all runs are read, as
+     * a search without them is slow. Reads some, for about 20 milliseconds. Otherwise call it again after `wait`: appends
+     * wait for 20 seconds at most.
      *
-     * @throws {IngestError} `overloaded` after 20 seconds, `store-failed` for an index that is damaged or deleted
+     * @throws {IngestError} `overloaded` after 20 seconds without capacity; `store-failed` for an index that is damaged or
+     *   deleted
      */
-    async waitForCapacity(): Promise<void> {
+    prepareAppends(): boolean {
+      const since = waitingSince ?? Date.now()
+      waitingSince = undefined
       damage.check()
       const loss = environment.lossReason()
       if (loss !== undefined) throw new IngestError('store-failed', `${loss}. The next opening rebuilds the index.`)
-      const start = Date.now()
-      // not in the transaction, as it takes seconds for many ids that are not in the page cache
-      while (!damage.detect(lookup.readFilters) && Date.now() - start < capacityTimeoutMs) await nextTurn()
-      while (lookup.isFull()) await waitForThread(start).catch(damage.rethrow)
+      const isReady = damage.detect(() => prepareSince(since))
+      if (!isReady) waitingSince = since
+      return isReady
     },
+
+    /** Resolves after some milliseconds at most, in which the indexer thread may have worked. */
+    wait: () => (lookup.isFull() ? thread.changed(pollMs) : nextTurn()),
 
     /**
      * Lets later reads see what any process has committed: the runs, then the log. A snapshot of the log from before the

@@ -56,11 +56,8 @@ export function createIdLookup({ tables, log, seed, entriesPerFlush, onTableFull
     /** Reads the list of runs if any process has changed it. */
     refreshRunList,
 
-    /** Reads some filters of the runs in the list; returns whether all are read. A search is slow without. */
-    readFilters(): boolean {
-      refreshRunList()
-      return published.readFilters(performance.now() + filterReadsMs)
-    },
+    /** Reads some filters of the runs in the list; returns whether all are read. A search without is right, and slow. */
+    readFilters: () => published.readFilters(performance.now() + filterReadsMs),
 
     /** Indexes the log up to the record `last`, or until the tables are full. */
     readLog(last: number, { untilFull } = { untilFull: false }): void {

@@ -31,6 +31,10 @@ export interface RequestHandler<Request> {
   requestBytes(request: Request): number
   /** Whether a request writes nothing: behind writes of several batches, it would wait for several commits. */
   isRead(request: Request): boolean
+  /** Which requests must wait, while later ones are handled. Called once for each batch. */
+  mustWait?(): (request: Request) => boolean
+  /** Does some of what requests wait for, in milliseconds. Called again and again while one must wait. */
+  wait?(): Promise<void>
   /** Handles a batch of requests, and settles each once, all at once or in parts. */
   handle(requests: readonly Request[], settle: (handled: Handled) => void): Promise<void>
   close(): Promise<void>
@@ -112,10 +116,12 @@ function listen<Request extends { type: string }>(
       // requests that arrived while this thread was busy
       for (let next = receiveMessageOnPort(port); next; next = receiveMessageOnPort(port)) enqueue(next.message)
       if (queue.length + reads.length === 0) return false
-      const batch = [...reads, ...takeBatch(queue, handler.requestBytes)]
+      const { writes, isWaiting } = takeBatch(queue, handler.requestBytes, handler.mustWait?.())
+      const batch = [...reads, ...writes]
       reads = []
-      if (batch.length === 0) return true
-      await handler.handle(batch, (handled) => post({ type: 'settled', ...handled }))
+      if (batch.length === 0 && !isWaiting) return true
+      if (batch.length > 0) await handler.handle(batch, (handled) => post({ type: 'settled', ...handled }))
+      if (isWaiting) await handler.wait?.()
     }
   }
 
@@ -137,22 +143,31 @@ function listen<Request extends { type: string }>(
   })
 }
 
-/** Takes the next batch from the queue; an empty one at a close message. A request of the size of a batch comes alone. */
+/**
+ * Takes the next batch from the queue, without requests that must wait; an empty one at a close message, and when all
+ * wait. A request of the size of a batch comes alone.
+ */
 function takeBatch<Request extends { type: string }>(
   queue: (Request | CloseMessage)[],
   requestBytes: (request: Request) => number,
-): Request[] {
-  const batch: Request[] = []
-  for (let bytes = 0; bytes < batchBytesMax; ) {
-    const next = queue[0]
+  mustWait: (request: Request) => boolean = () => false,
+): { writes: Request[]; isWaiting: boolean } {
+  const writes: Request[] = []
+  let [at, waiting] = [0, 0]
+  for (let bytes = 0; bytes < batchBytesMax; at++) {
+    const next = queue[at]
     if (next === undefined || isClose(next)) break
+    if (mustWait(next)) {
+      queue[waiting++] = next
+      continue
+    }
     const cost = requestBytes(next)
-    if (cost >= batchBytesMax && batch.length > 0) break
+    if (cost >= batchBytesMax && writes.length > 0) break
     bytes += cost
-    batch.push(next)
-    queue.shift()
+    writes.push(next)
   }
-  return batch
+  queue.splice(waiting, at - waiting)
+  return { writes, isWaiting: waiting > 0 }
 }
 
 function isClose<Request extends { type: string }>(message: Request | CloseMessage): message is CloseMessage {

@@ -125,11 +125,25 @@ async function openWriter(
     return appender.append(request)
   }
 
-  async function waitForCapacity(): Promise<void> {
+  /** Why what needs the index cannot be written. */
+  let indexError: unknown
+
+  /** Returns whether what needs the index must wait. */
+  function mustWaitForIndex(): boolean {
+    indexError = undefined
+    if (failure()) return false
+    try {
+      return !ids.prepareAppends()
+    } catch (error) {
+      indexError = error
+      return false
+    }
+  }
+
+  async function waitUntilReady(): Promise<void> {
     const timer = setInterval(() => post({ type: 'alive' }), waitingMs)
     try {
       await ready(guard)
-      await ids.waitForCapacity()
     } finally {
       clearInterval(timer)
     }
@@ -137,7 +151,7 @@ async function openWriter(
 
   async function writeAll(requests: readonly WriteRequest[], settle: Settle): Promise<void> {
     try {
-      if (!failure()) await waitForCapacity()
+      if (!failure()) await waitUntilReady()
     } catch (error) {
       settle({ outcomes: refuse(requests, error) })
       return
@@ -170,14 +184,25 @@ async function openWriter(
       const reads = requests.filter(isRead)
       if (reads.length > 0) settle({ outcomes: reads.map(readNow) })
       const writes = requests.filter((request) => !isRead(request)) as WriteRequest[]
+      const refused = indexError === undefined ? [] : writes.filter(needsIndex)
+      if (refused.length > 0) settle({ outcomes: refuse(refused, indexError) })
       // not with appends, as a record that is written twice in a transaction leaves old bytes behind in its pages
       const expiries = writes.filter(isExpiry)
-      if (writes.length > expiries.length)
-        await writeAll(
-          writes.filter((request) => !isExpiry(request)),
-          settle,
-        )
-      if (expiries.length > 0) await writeAll(expiries, settle)
+      const others = writes.filter((request) => !isExpiry(request) && !refused.includes(request))
+      for (const group of [others, expiries]) if (group.length > 0) await writeAll(group, settle)
+    },
+    mustWait() {
+      // asked once for a batch, when there is something to ask for
+      let mustWait: boolean | undefined
+      return (request) => {
+        if (!needsIndex(request)) return false
+        mustWait ??= mustWaitForIndex()
+        return mustWait
+      }
+    },
+    async wait() {
+      await ids.wait()
+      post({ type: 'alive' })
     },
     close: () => ids.close(),
   }
@@ -189,6 +214,11 @@ function isRead(request: WriterRequest): request is LocateRequest | MeasureReque
 
 function isExpiry(request: WriterRequest): boolean {
   return request.type === 'erasure' && request.step.type === 'expire'
+}
+
+/** Whether a request searches the index, and waits until that is fast; other writes do not wait for it. */
+function needsIndex(request: WriterRequest): boolean {
+  return request.type === 'append' || (request.type === 'erasure' && request.step.type === 'erase')
 }
 
 /** Several expiries share a commit: each erases other records. */

@@ -196,6 +196,19 @@ for (const [what, { closed, open: later, message }] of Object.entries(failures))
   })
 }
 
+t.test('writes other than appends read no filter', async (t) => {
+  const directory = copy('unread filters')
+  const ids = join(directory, 'ids')
+  await flipIn('filters')(ids)
+  const store = await openLmdbStore(directory, small)
+  const ingest = createIngest({ store })
+  const { record } = await ingest.keys.create('p', { scopes: ['read'] })
+  t.ok(await ingest.keys.revoke('p', record.keyId))
+  t.notOk(existsSync(join(ids, 'damaged')), 'nothing has looked at the damage')
+  await t.rejects(checkAllKnown(t, ingest, 1), { code: 'store-failed' })
+  await ingest.close()
+})
+
 t.test('an index of another log, or of a later state of the log, is rebuilt', async (t) => {
   const one = copy('one')
   const other = await makeStore(join(t.testdir(), 'other'), 30, 'b')

@@ -232,6 +232,27 @@ t.test('without capacity in the index the writer waits, and reports that', async
   await writer.end()
 })
 
+t.test('only appends wait for the index: other writes and reads overtake them', async (t) => {
+  const { holder, writer, asked } = await fillIndex(t)
+  t.strictSame(valuesOf(await writer.ask(put('one', 1), locate(['0-0', 'none']))), [
+    true,
+    [{ sequence: 1, index: 0 }, undefined],
+  ])
+  t.strictSame(writer.projects(), { one: 1 })
+  t.ok(writer.sequences().length < asked.length, 'appends still wait')
+  await holder.kill()
+  t.strictSame((await Promise.all(asked)).flatMap(valuesOf), Array(asked.length).fill('all'))
+  await writer.end()
+})
+
+t.test('a writer that is closed while appends wait for the index writes them first', async (t) => {
+  const { holder, writer, asked } = await fillIndex(t)
+  const ended = writer.end()
+  await holder.kill()
+  await ended
+  t.strictSame((await Promise.all(asked)).flatMap(valuesOf), Array(asked.length).fill('all'))
+})
+
 t.test('requests that wait too long for the index are refused, and the writer continues', async (t) => {
   const { holder, writer, asked } = await fillIndex(t)
   const now = Date.now
