@@ -3,6 +3,7 @@ import { IngestError, type Store } from '@ingest/core'
 import { createOperations } from '@ingest/core/internal'
 import type { PoolClient, PoolConfig } from 'pg'
 import { createActivityStore } from './activity/activity-store.ts'
+import { checkSettings } from './connection/check-settings.ts'
 import { type Database, openDatabase } from './connection/database.ts'
 import { createConsumerStore } from './consumers/consumer-store.ts'
 import { createAppendQueue } from './events/append-queue.ts'
@@ -54,7 +55,8 @@ const checkTimeoutMs = 1500
  *
  * @param target a connection URL, which may name several hosts, or options of a pool of `pg`
  * @throws {IngestError} `store-unavailable`, which is temporary; `store-incompatible` for a database that is not durable
- *   (`fsync` or `full_page_writes` off), not UTF8, or has the schema of a newer version; `store-missing` and
+ *   (`fsync` or `full_page_writes` off), not UTF8, has a setting that the store cannot work with, or the schema of a newer
+ *   version; `store-missing` and
  *   `invalid-argument`
  */
 export async function openPostgresStore(
@@ -113,20 +115,12 @@ async function prepareSchema(
 async function inspect(
   client: PoolClient,
 ): Promise<{ schema: SchemaState | undefined; report: Omit<DurabilityReport, 'schema'> }> {
+  await checkSettings(client)
   const { rows } = await client.query(`SELECT
-    current_setting('fsync') AS fsync,
-    current_setting('full_page_writes') AS full_page_writes,
     current_setting('synchronous_commit') AS synchronous_commit,
     current_setting('synchronous_standby_names') AS synchronous_standby_names,
     current_setting('server_version') AS version`)
   const [settings] = rows
-  for (const name of ['fsync', 'full_page_writes']) {
-    if (settings[name] === 'on') continue
-    throw new IngestError(
-      'store-incompatible',
-      `The database runs with ${name} = ${settings[name]}, which loses acknowledged events in a crash: set it to on.`,
-    )
-  }
   const { synchronous_commit: synchronousCommit, synchronous_standby_names: synchronousStandbyNames } = settings
   return {
     schema: await readSchema(client),

@@ -33,13 +33,17 @@ export const password = 'p@ss word/'
 let roles: Promise<string[]> | undefined
 
 /** The URLs of a new database for the owner of its schema, a role of servers, and one that was granted nothing. */
-export async function createForRoles(): Promise<{ asOwner: string; asServer: string; asStranger: string }> {
+export async function createForRoles({ isMigrated = true } = {}): Promise<{
+  asOwner: string
+  asServer: string
+  asStranger: string
+}> {
   roles ??= createRoles()
   const [owner, server, stranger] = (await roles) as [string, string, string]
   const url = await createDatabase()
   await runSql(await openTestServer(), `ALTER DATABASE ${nameOf(url)} OWNER TO ${owner}`)
   const urlFor = (role: string) => Object.assign(new URL(url), { username: role, password }).href
-  await migratePostgres(urlFor(owner), { grantTo: server })
+  if (isMigrated) await migratePostgres(urlFor(owner), { grantTo: server })
   return { asOwner: urlFor(owner), asServer: urlFor(server), asStranger: urlFor(stranger) }
 }
 

@@ -10,6 +10,8 @@ export interface DatabaseProxy {
   switchTo(port: number): void
   /** Loses the connection of the `n`-th statement from now, from 1: while it runs, or when it is committed. */
   cut(n: number, when: 'running' | 'committed'): void
+  /** From now on, drops what PostgreSQL says beside results, as some proxies do. */
+  dropNotices(): void
   /** How many have been passed on, of those that use the schema. */
   statements(): number
   /** Whether that connection has been lost. */
@@ -27,6 +29,7 @@ export async function startProxy(t: Test, database: string): Promise<DatabasePro
   let statements = 0
   let cutAt = Number.POSITIVE_INFINITY
   let cutWhen = 'committed'
+  let isSilent = false
 
   const server = createServer((client) => {
     const upstream = connect(target, hostname)
@@ -50,7 +53,8 @@ export async function startProxy(t: Test, database: string): Promise<DatabasePro
       isDoomed = true
       if (cutWhen === 'running') client.destroy()
     })
-    upstream.on('data', (bytes) => {
+    upstream.on('data', (received) => {
+      const bytes = isSilent ? withoutNotices(received) : received
       if (!isDoomed) client.write(bytes)
       else if (bytes.subarray(-readyForQuery.length).equals(readyForQuery)) client.destroy()
     })
@@ -72,7 +76,23 @@ export async function startProxy(t: Test, database: string): Promise<DatabasePro
       cutAt = statements + n
       cutWhen = when
     },
+    dropNotices() {
+      isSilent = true
+    },
     statements: () => statements,
     isCut: () => statements >= cutAt,
   }
+}
+
+const noticeResponse = 0x4e
+
+/** `bytes` are whole messages, of a type, a length and so many bytes, as a database on this machine sends short ones. */
+function withoutNotices(bytes: Buffer): Buffer {
+  const kept: Buffer[] = []
+  for (let at = 0; at < bytes.length; ) {
+    const end = at + 1 + bytes.readUInt32BE(at + 1)
+    if (bytes[at] !== noticeResponse) kept.push(bytes.subarray(at, end))
+    at = end
+  }
+  return Buffer.concat(kept)
 }

@@ -48,7 +48,9 @@ export function createCurrentHost(hosts: readonly Host[], onPromotion: () => voi
         highestTimeline = timeline
         onPromotion()
       }
-      if (isReadOnly === 'on') throw refusal('the server is read-only, as a standby is')
+      if (isReadOnly === 'on') {
+        throw refusal(file ? 'default_transaction_read_only is on' : 'the server is read-only, as a standby is')
+      }
       if (timeline < highestTimeline) throw refusal('another server was promoted since this one was the primary')
     },
 

@@ -6,7 +6,7 @@ import { type ErrorCode, IngestError } from '@ingest/core'
  */
 export type FailureKind = 'lost' | 'retry' | 'final'
 
-type Meaning = Exclude<FailureKind, 'final'> | 'busy' | 'full' | 'refused' | 'missing' | 'failed'
+type Meaning = Exclude<FailureKind, 'final'> | 'busy' | 'full' | 'refused' | 'missing' | 'unfit' | 'failed'
 
 /** By SQLSTATE: https://www.postgresql.org/docs/current/errcodes-appendix.html */
 const states: Record<string, Meaning> = {
@@ -17,6 +17,7 @@ const states: Record<string, Meaning> = {
   '08006': 'lost', // connection_failure
   '08P01': 'lost', // protocol_violation: by PgBouncer, for a lost server
   '25006': 'lost', // read_only_sql_transaction: a standby, or a primary that was demoted
+  '25P03': 'lost', // idle_in_transaction_session_timeout
   '40003': 'lost', // statement_completion_unknown
   '57P01': 'lost', // admin_shutdown
   '57P02': 'lost', // crash_shutdown
@@ -29,6 +30,7 @@ const states: Record<string, Meaning> = {
   '53200': 'busy', // out_of_memory
   '53300': 'busy', // too_many_connections
   '53400': 'busy', // configuration_limit_exceeded
+  '25P04': 'busy', // transaction_timeout
   '55P03': 'busy', // lock_not_available
   '57014': 'busy', // query_canceled, by statement_timeout
   '53100': 'full', // disk_full
@@ -40,6 +42,7 @@ const states: Record<string, Meaning> = {
   '3F000': 'missing', // invalid_schema_name
   '42883': 'missing', // undefined_function
   '42P01': 'missing', // undefined_table
+  IG002: 'unfit', // of require_durability_1: the isolation of transactions
   '58030': 'failed', // io_error
   XX001: 'failed', // data_corrupted
   XX002: 'failed', // index_corrupted
@@ -57,6 +60,7 @@ const shown: Record<Meaning, { code: ErrorCode; text: string }> = {
   full: { code: 'disk-full', text: 'The database has no space left' },
   refused: { code: 'store-failed', text: 'The database refuses the role' },
   missing: { code: 'store-failed', text: 'The schema "ingest" was changed or dropped' },
+  unfit: { code: 'store-failed', text: 'A setting of the role or the database does not fit' },
   failed: { code: 'store-failed', text: 'The database has failed' },
 }
 

@@ -13,12 +13,26 @@ export interface MigrateOptions {
 }
 
 /** The version of the schema that this package creates. */
-export const schemaVersion = migrations.length
+export const schemaVersion = migrations.at(-1)?.version ?? 0
 const keyPartitionsMax = 256
 /** How long a process waits for another one that migrates, and for each statement of its own. */
 const migrateTimeoutMs = 600_000
 /** The advisory lock of migrations: "ingest" in ASCII. */
 const migrationLock = '115882870141812'
+
+/** The transaction of a migration, whatever the role and the database are set to. */
+const begin = `BEGIN ISOLATION LEVEL READ COMMITTED;
+SET LOCAL search_path = pg_catalog, pg_temp;
+SET LOCAL standard_conforming_strings = on;
+SET LOCAL exit_on_error = off;
+SET LOCAL default_table_access_method = heap;
+SET LOCAL statement_timeout = ${migrateTimeoutMs};
+SET LOCAL lock_timeout = 0;
+SET LOCAL idle_in_transaction_session_timeout = 0;
+-- not every version has these
+SELECT set_config(s.name, s.boot_val, true) FROM pg_settings s
+  WHERE s.name IN ('transaction_timeout', 'restrict_nonsystem_relation_kind');
+`
 
 /**
  * Creates or upgrades the schema; one process at a time, others wait.
@@ -44,7 +58,7 @@ export async function migrate(
 ): Promise<{ from: number; to: number }> {
   checkPartitions(keyPartitions)
   return database.withConnection(async (client) => {
-    await client.query('BEGIN')
+    await client.query(begin)
     await client.query(`SELECT pg_advisory_xact_lock(${migrationLock})`)
     const state = await readSchema(client)
     const from = state?.version ?? 0
@@ -71,7 +85,7 @@ export function printMigrations({
 }: Pick<MigrateOptions, 'keyPartitions' | 'grantTo'> = {}): string {
   checkPartitions(keyPartitions)
   const statements = [script(0, keyPartitions ?? 1), grantTo === undefined ? '' : grants(grantTo)]
-  return `BEGIN;\n${statements.join('\n')}COMMIT;\n`
+  return `${begin}${statements.join('\n')}COMMIT;\n`
 }
 
 export interface SchemaState {
@@ -140,13 +154,15 @@ async function checkOwner(client: PoolClient): Promise<void> {
 const partitioned = /(WITH \([^)]*\)) \/\*partitions\*\//
 
 function script(from: number, keyPartitions: number): string {
-  const steps = migrations.slice(from).map(({ version, name, sql }) => {
-    const [, settings] = partitioned.exec(sql) ?? []
-    const isPartitioned = settings !== undefined && keyPartitions > 1
-    const statements = sql.replace(partitioned, isPartitioned ? 'PARTITION BY HASH (key)' : '$1')
-    const partitions = isPartitioned ? partitionTables(keyPartitions, settings) : ''
-    return `-- ${name}\n${statements}${partitions}UPDATE ingest.meta SET value = '${version}' WHERE name = 'version';\n`
-  })
+  const steps = migrations
+    .filter(({ version }) => version > from)
+    .map(({ version, name, sql }) => {
+      const [, settings] = partitioned.exec(sql) ?? []
+      const isPartitioned = settings !== undefined && keyPartitions > 1
+      const statements = sql.replace(partitioned, isPartitioned ? 'PARTITION BY HASH (key)' : '$1')
+      const partitions = isPartitioned ? partitionTables(keyPartitions, settings) : ''
+      return `-- ${name}\n${statements}${partitions}UPDATE ingest.meta SET value = '${version}' WHERE name = 'version';\n`
+    })
   return `CREATE SCHEMA IF NOT EXISTS ingest;\nREVOKE ALL ON SCHEMA ingest FROM PUBLIC;\n${steps.join('\n')}`
 }
 

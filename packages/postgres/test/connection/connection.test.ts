@@ -76,13 +76,13 @@ t.test('an invalid URL is refused without its password', async (t) => {
 })
 
 const states: [FailureKind, code: string | undefined, ...sqlStates: string[]][] = [
-  ['lost', 'store-unavailable', '08000', '08001', '08003', '08004', '08006', '08P01', '25006'],
+  ['lost', 'store-unavailable', '08000', '08001', '08003', '08004', '08006', '08P01', '25006', '25P03'],
   ['lost', 'store-unavailable', '40003', '57P01', '57P02', '57P03', '57P04', '57P05'],
   ['retry', 'store-unavailable', '40001', '40P01'],
-  ['final', 'store-unavailable', '53000', '53200', '53300', '53400', '55P03', '57014'],
+  ['final', 'store-unavailable', '53000', '53200', '53300', '53400', '25P04', '55P03', '57014'],
   ['final', 'disk-full', '53100'],
   ['final', 'store-failed', '28000', '28P01', '3D000', '42501'],
-  ['final', 'store-failed', '3F000', '42883', '42P01', '58030', 'XX001', 'XX002'],
+  ['final', 'store-failed', '3F000', '42883', '42P01', 'IG002', '58030', 'XX001', 'XX002'],
   // faults of the store itself stay what they are
   ['final', undefined, '22P02', '23505', '42601', 'P0001', 'XX000'],
 ]

@@ -188,7 +188,10 @@ const operations: Record<string, Operation> = {
 
 t.test('what a cancelled wait made visible is acknowledged once the standby has it', { skip }, async (t) => {
   const { url, urlOf, primary, standby } = await startReplicatedServers(true)
-  await runSql(urlOf(primary), 'ALTER DATABASE ingest SET synchronous_commit = local')
+  // settings that would hide that a wait was cancelled, or that would not wait
+  for (const setting of ['synchronous_commit = local', 'client_min_messages = error']) {
+    await runSql(urlOf(primary), `ALTER DATABASE ingest SET ${setting}`)
+  }
   const open = async (statementTimeoutMs: number) => {
     const ingest = createIngest({ store: await openPostgresStore(url, { statementTimeoutMs }) })
     t.teardown(() => ingest.close())

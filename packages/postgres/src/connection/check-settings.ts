@@ -1,0 +1,85 @@
+import { IngestError } from '@ingest/core'
+import type { PoolClient } from 'pg'
+
+/** A setting of the server, the database, the role or a pooler that a store cannot work with. */
+interface Requirement {
+  names: readonly string[]
+  /** `value` is in the unit of `pg_settings`. */
+  isMet(value: string): boolean
+  consequence: string
+  remedy: string
+}
+
+/** Time limits of sessions: what is shorter ends ordinary statements. */
+const timeLimitMsMin = 100
+
+const requirements: readonly Requirement[] = [
+  {
+    names: ['fsync', 'full_page_writes'],
+    isMet: (value) => value === 'on',
+    consequence: 'which loses acknowledged events in a crash',
+    remedy: 'set it to on',
+  },
+  {
+    // functions check this one too, as it may change
+    names: ['default_transaction_isolation'],
+    isMet: (value) => value === 'read committed' || value === 'read uncommitted',
+    consequence: 'whose snapshots hide what is stored while a statement waits for a lock',
+    remedy: 'set it to read committed for this role',
+  },
+  {
+    names: ['exit_on_error'],
+    isMet: (value) => value === 'off',
+    consequence: 'which ends the connection at a duplicate',
+    remedy: 'set it to off for this role',
+  },
+  {
+    names: ['restrict_nonsystem_relation_kind'],
+    isMet: (value) => !value.includes('view'),
+    consequence: 'which forbids the views of the schema',
+    remedy: 'reset it for this role',
+  },
+  {
+    names: ['statement_timeout', 'transaction_timeout', 'idle_session_timeout'],
+    isMet: (value) => Number(value) === 0 || Number(value) >= timeLimitMsMin,
+    consequence: 'which ends ordinary statements',
+    remedy: `set it to 0, or to ${timeLimitMsMin} ms or more, for this role`,
+  },
+]
+
+/**
+ * Checks the settings of a connection, and that what PostgreSQL says beside the result of a statement arrives here.
+ *
+ * @throws {IngestError} `store-incompatible`
+ */
+export async function checkSettings(client: PoolClient): Promise<void> {
+  const names = requirements.flatMap((each) => each.names)
+  const { rows } = await client.query('SELECT s.name, s.setting FROM pg_settings s WHERE s.name = ANY ($1)', [names])
+  for (const { name, setting } of rows) {
+    const requirement = requirements.find((each) => each.names.includes(name))
+    if (!requirement || requirement.isMet(setting)) continue
+    const { consequence, remedy } = requirement
+    throw incompatible(`The database runs with ${name} = ${setting}, ${consequence}: ${remedy}.`)
+  }
+  await checkNotices(client)
+}
+
+const notice = "DO $$ BEGIN PERFORM set_config('client_min_messages', 'notice', true); RAISE NOTICE 'ingest'; END $$"
+
+/** A cancelled wait for the standby is known by a message of this kind alone. */
+async function checkNotices(client: PoolClient): Promise<void> {
+  let hasArrived = false
+  const onNotice = () => {
+    hasArrived = true
+  }
+  client.on('notice', onNotice)
+  await client.query(notice).finally(() => client.off('notice', onNotice))
+  if (hasArrived) return
+  throw incompatible(
+    'Notices of the database do not arrive here, so that a cancelled wait for a standby would stay unseen: connect without the proxy that drops them.',
+  )
+}
+
+function incompatible(message: string): IngestError {
+  return new IngestError('store-incompatible', message)
+}
