@@ -40,7 +40,7 @@ export interface ActivityCounterOptions {
 
 /** How much of all projects is in memory. */
 export interface ActivityBounds {
-  /** Of what is being counted: beyond, the least recently used project is put early. */
+  /** Of what is being counted: beyond, projects without a batch in this minute are forgotten, and others are put early. */
   countsBytesMax: number
   /** Of the rows to put: beyond, the oldest are dropped. */
   rowsBytesMax: number
@@ -50,7 +50,7 @@ const defaultBounds: ActivityBounds = { countsBytesMax: 33_554_432, rowsBytesMax
 
 /** The most bytes of one put. */
 const putBytesMax = 1_048_576
-/** How many projects end their minute in one turn of the event loop. */
+/** How many projects end their minute in one turn of the event loop, or for one batch. */
 const projectsPerTurn = 16
 /** A batch that was received in the minute before may be counted in the current one. */
 const lateMs = minuteMs
@@ -59,12 +59,13 @@ const timerSlackMs = 100
 
 interface OpenSpan {
   at: number
-  writer: string
   counts: Counts
 }
 
 /** The hour has what was counted before the minute began. */
 interface OpenSpans {
+  writer: string
+  epoch: number
   minute: OpenSpan
   hour: OpenSpan
 }
@@ -76,22 +77,34 @@ export function createActivityCounter(options: ActivityCounterOptions): Activity
       onError(new IngestError('overloaded', `Activity of ${dropped.projectId} is lost: the store is too slow.`))
     hasDropped = true
   })
-  /** The least recently used first. */
+  /** Those without a batch in the current minute are in front of all others. */
   const projects = new Map<string, OpenSpans>()
   let countsBytes = 0
+  /** That of a project whose counts begin: another than the one of its rows that were put, which would be replaced. */
   let writer = newWriter()
+  /** Spans of another epoch have ended. */
+  let epoch = 0
   /** The current minute, which begins at this time. */
   let minuteAt = Number.NEGATIVE_INFINITY
   let expiredAt = Number.NEGATIVE_INFINITY
   let putting: Promise<void> | undefined
+  /** The minute in which `putting` began. */
+  let puttingAt = minuteAt
   let hasFailed = false
   let hasDropped = false
   let isClosed = false
   let timer: NodeJS.Timeout | undefined
 
-  const openSpan = (at: number): OpenSpan => ({ at, writer, counts: createCounts() })
-  const isCurrent = (span: OpenSpan, spanMs: number) =>
-    span.at === Math.floor(minuteAt / spanMs) * spanMs && span.writer === writer
+  const openSpan = (at: number): OpenSpan => ({ at, counts: createCounts() })
+  const hourOf = (at: number) => Math.floor(at / hourMs) * hourMs
+  const isMinuteCurrent = (open: OpenSpans) => open.minute.at === minuteAt && open.epoch === epoch
+  const isHourCurrent = (open: OpenSpans) => open.hour.at === hourOf(minuteAt) && open.epoch === epoch
+  const isActive = (open: OpenSpans) => isMinuteCurrent(open) && hasEvents(open.minute.counts)
+
+  function endAll(): void {
+    epoch++
+    writer = newWriter()
+  }
 
   /**
    * Takes note of the time; returns whether another minute has begun. After a clock went backwards, rows have another
@@ -101,7 +114,7 @@ export function createActivityCounter(options: ActivityCounterOptions): Activity
     const at = Math.floor(time / minuteMs) * minuteMs
     if (at === minuteAt || (at < minuteAt && time >= minuteAt - lateMs)) return false
     if (at < minuteAt) {
-      writer = newWriter()
+      endAll()
       expiredAt = Math.min(expiredAt, at)
     }
     minuteAt = at
@@ -110,10 +123,14 @@ export function createActivityCounter(options: ActivityCounterOptions): Activity
 
   function spansOf(projectId: string): OpenSpans {
     const open = projects.get(projectId)
-    if (open && isCurrent(open.minute, minuteMs)) return open
-    const hourAt = Math.floor(minuteAt / hourMs) * hourMs
+    if (open && isActive(open)) return open
     const hour = open && closeMinute(projectId, open)
-    const next = { minute: openSpan(minuteAt), hour: hour ?? openSpan(hourAt) }
+    const next = {
+      writer: open && hour ? open.writer : writer,
+      epoch,
+      minute: openSpan(minuteAt),
+      hour: hour ?? openSpan(hourOf(minuteAt)),
+    }
     projects.delete(projectId)
     projects.set(projectId, next)
     countsBytes += next.minute.counts.bytes + (hour ? 0 : next.hour.counts.bytes)
@@ -121,40 +138,55 @@ export function createActivityCounter(options: ActivityCounterOptions): Activity
   }
 
   /** Queues the rows of a minute and of its hour; returns the hour if it goes on. */
-  function closeMinute(projectId: string, { minute, hour }: OpenSpans): OpenSpan | undefined {
+  function closeMinute(projectId: string, open: OpenSpans): OpenSpan | undefined {
+    const { writer, minute, hour } = open
     countsBytes -= minute.counts.bytes + hour.counts.bytes
     addCounts(hour.counts, minute.counts)
     if (hasEvents(minute.counts)) {
-      rows.add({ projectId, span: 'minute', ...toRow(minute) })
-      rows.add({ projectId, span: 'hour', ...toRow(hour) })
+      rows.add({ projectId, span: 'minute', ...toRow(writer, minute) })
+      rows.add({ projectId, span: 'hour', ...toRow(writer, hour) })
     }
-    if (!isCurrent(hour, hourMs)) return undefined
+    if (!isHourCurrent(open)) return undefined
     countsBytes += hour.counts.bytes
     return hour
   }
 
-  const toRow = ({ at, writer, counts }: OpenSpan) => {
+  const toRow = (writer: string, { at, counts }: OpenSpan) => {
     const hasEvents = keepEvents && counts.rejected > 0
     return { at, writer, body: encodeRow(server, counts), ...(hasEvents && { hasEvents }) }
   }
 
-  /** What is counted of such a project from now on are rows of their own. */
-  function putEarly(): void {
+  /** Queues the rows of a project, if it has been counted in its minute, and forgets it. */
+  function evict(projectId: string, open: OpenSpans): void {
+    const hour = closeMinute(projectId, open)
+    if (hour) countsBytes -= hour.counts.bytes
+    projects.delete(projectId)
+    writer = newWriter()
+  }
+
+  /**
+   * Evicts some projects without a batch in this minute, whose rows have been put or are due; then the one that was
+   * counted last, which frees what its batch took. So a batch costs two rows at most, which are put with others or when
+   * the minute ends.
+   */
+  function makeRoom(counted: string): void {
+    const isFull = () => countsBytes > bounds.countsBytesMax
+    let evicted = 0
     for (const [projectId, open] of projects) {
-      if (countsBytes <= bounds.countsBytesMax) return
-      const hour = closeMinute(projectId, open)
-      if (hour) countsBytes -= hour.counts.bytes
-      projects.delete(projectId)
-      writer = newWriter()
-      put()
+      if (!isFull() || isActive(open) || ++evicted > projectsPerTurn) break
+      evict(projectId, open)
     }
+    if (isFull()) evict(counted, projects.get(counted) as OpenSpans)
+    if (rows.isFull()) put()
   }
 
   /** Queues the rows of every project whose minute has ended. */
   async function closeMinutes(): Promise<void> {
     let closed = 0
     for (const [projectId, open] of projects) {
-      if (isCurrent(open.minute, minuteMs)) continue
+      // so are all behind it
+      if (isActive(open)) return
+      if (isMinuteCurrent(open)) continue
       const hour = closeMinute(projectId, open)
       if (hour) {
         // empty, so that only the hour is kept
@@ -167,8 +199,10 @@ export function createActivityCounter(options: ActivityCounterOptions): Activity
   }
 
   async function putRows(): Promise<void> {
+    puttingAt = minuteAt
     await closeMinutes()
-    while (rows.size() > 0) await rows.put(store)
+    // those that are queued meanwhile wait for others
+    for (let left = rows.size(); left > 0 && rows.size() > 0; ) left -= await rows.put(store)
     if (isClosed || minuteAt - expiredAt < hourMs) return
     const at = minuteAt
     await store.expireActivity(at - keepMs)
@@ -191,8 +225,8 @@ export function createActivityCounter(options: ActivityCounterOptions): Activity
       )
       .finally(() => {
         putting = undefined
-        // a minute may have ended meanwhile
-        if (!hasFailed && !isClosed && rows.size() > 0) put()
+        const hasMinuteEnded = puttingAt !== minuteAt && rows.size() > 0
+        if (!hasFailed && !isClosed && (hasMinuteEnded || rows.isFull())) put()
       })
     return putting
   }
@@ -235,14 +269,14 @@ export function createActivityCounter(options: ActivityCounterOptions): Activity
       const bytesBefore = counts.bytes
       countBatch(counts, batch)
       countsBytes += counts.bytes - bytesBefore
-      if (countsBytes > bounds.countsBytesMax) putEarly()
+      if (countsBytes > bounds.countsBytesMax) makeRoom(projectId)
     },
 
     unputRows(projectId, span) {
       const queued = rows.of(projectId, span)
       const open = projects.get(projectId)
       if (!open || !hasEvents(open.minute.counts)) return queued
-      const row = span === 'minute' ? toRow(open.minute) : toRow({ ...open.hour, counts: sumOf(open) })
+      const row = toRow(open.writer, span === 'minute' ? open.minute : { ...open.hour, counts: sumOf(open) })
       return [...queued.filter(({ at, writer }) => at !== row.at || writer !== row.writer), row]
     },
 
@@ -251,8 +285,7 @@ export function createActivityCounter(options: ActivityCounterOptions): Activity
     async close() {
       isClosed = true
       clearTimeout(timer)
-      // ends all minutes
-      writer = newWriter()
+      endAll()
       await putting
       await put()
     },
@@ -294,7 +327,8 @@ function createRowQueue(bytesMax: number, onDrop: (row: ActivityToPut) => void) 
 
   return {
     size: () => queue.size,
-    isFull: () => queue.size >= activityRowsMax,
+    /** Whether there is enough for a put, or soon no memory for more. */
+    isFull: () => queue.size >= activityRowsMax || bytes >= Math.min(putBytesMax, bytesMax / 2),
 
     add(row: ActivityToPut): void {
       const key = keyOf(row)
@@ -316,8 +350,8 @@ function createRowQueue(bytesMax: number, onDrop: (row: ActivityToPut) => void) 
       return found.filter((row) => row.span === span)
     },
 
-    /** Puts the first rows; they stay in the queue until the store has them. */
-    async put(store: Pick<ActivityStore, 'putActivity'>): Promise<void> {
+    /** Puts the first rows, and resolves with their number; they stay in the queue until the store has them. */
+    async put(store: Pick<ActivityStore, 'putActivity'>): Promise<number> {
       const slice: ActivityToPut[] = []
       let sliceBytes = 0
       for (const row of queue.values()) {
@@ -331,6 +365,7 @@ function createRowQueue(bytesMax: number, onDrop: (row: ActivityToPut) => void) 
         // not one that has replaced it meanwhile
         if (queue.get(key) === row) remove(key)
       }
+      return slice.length
     },
   }
 }

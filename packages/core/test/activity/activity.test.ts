@@ -449,12 +449,41 @@ t.test('what all projects take in memory is bounded, and no count is lost', asyn
       counter.count(`p${i}`, batch)
     }
   }
-  const counted = counter.unputRows('p7', 'minute').map(({ body }) => JSON.parse(body).rejected)
-  t.strictSame(counted, [1, 1, 1], 'in rows of their own')
+  const counted = (projectId: string) =>
+    counter.unputRows(projectId, 'minute').map(({ body }) => JSON.parse(body).rejected)
+  t.strictSame(counted('p49'), [1, 1, 1], 'in rows of their own')
   await counter.close()
-  t.equal(recorded.rows('hour').length, 150)
+  const rejected = recorded.rows('hour').map(({ body }) => JSON.parse(body).rejected)
+  t.equal(
+    rejected.reduce((sum, each) => sum + each, 0),
+    150,
+  )
   t.ok(recorded.puts.every((rows) => rows.length <= activityRowsMax))
   t.ok(recorded.puts.length >= 3, 'a put is bounded by bytes too')
+})
+
+t.test('beyond what memory holds, a batch puts the rows of its own project alone', async (t) => {
+  const { store, recorded } = openRecordedStore()
+  const bounds = { countsBytesMax: 1_000_000, rowsBytesMax: 10_000_000 }
+  let now = start
+  const counter = createActivityCounter({ ...noTexts, store, now: () => now, onError: t.error, bounds })
+  const count = (projectId: string) =>
+    counter.count(projectId, { ...nothing, receivedAt: now, rejections: [rejection('e')], texts: [] })
+  const rowsOf = (projectId: string) => recorded.puts.flat().filter((row) => row.projectId === projectId)
+  for (let round = 0; round < 3; round++) for (let i = 0; i < 1_000; i++) count(`p${i}`)
+  await untilPut(recorded, 500)
+  t.strictSame(rowsOf('p0'), [], 'none of a project whose counts fit')
+  t.ok(rowsOf('p999').length <= 2 * 3, 'two for each batch of another')
+
+  now += minute
+  for (let i = 0; i < 500; i++) count('late')
+  await counter.close()
+  t.equal(rowsOf('late').length, 2, 'it takes the memory of those without a batch in this minute')
+  const rejected = recorded.rows('hour').map(({ body }) => JSON.parse(body).rejected)
+  t.equal(
+    rejected.reduce((sum, each) => sum + each, 0),
+    3_500,
+  )
 })
 
 t.test('counts beyond what memory holds are put at once', async (t) => {
