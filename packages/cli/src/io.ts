@@ -1,6 +1,7 @@
 import type { Readable } from 'node:stream'
 import type { WriteStream } from 'node:tty'
 import { IngestError } from '@ingest/core'
+import { isDiskFull } from '@ingest/core/internal'
 
 /** The streams, environment and signals of a command, so that it can run outside a process of its own. */
 export interface Io {
@@ -78,7 +79,7 @@ export function writeStdout({ stdout }: Pick<Io, 'stdout'>, data: string | Uint8
     stdout.write(data, (error?: NodeJS.ErrnoException | null) => {
       if (!error) resolve(true)
       else if (error.code === 'EPIPE' || error.code === 'ERR_STREAM_DESTROYED') resolve(false)
-      else if (error.code !== 'ENOSPC') reject(error)
+      else if (!isDiskFull(error)) reject(error)
       else reject(new IngestError('disk-full', 'standard output cannot be written: the disk is full', { cause: error }))
     })
   })

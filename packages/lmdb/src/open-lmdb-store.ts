@@ -2,7 +2,7 @@ import { realpathSync } from 'node:fs'
 import { join, resolve } from 'node:path'
 import { isMainThread } from 'node:worker_threads'
 import { IngestError, type Store, type StoreCommit } from '@ingest/core'
-import { createOperations } from '@ingest/core/internal'
+import { createOperations, isDiskFull } from '@ingest/core/internal'
 import { createActivityStore } from './activity-store.ts'
 import { checkRestoreFinished } from './backup/restore-lmdb-store.ts'
 import { type ChunkBlobs, openChunkBlobs } from './chunks/chunk-blobs.ts'
@@ -142,12 +142,8 @@ function claim(directory: string): () => void {
   try {
     makeDirectory(directory)
   } catch (cause) {
-    const { code, message } = cause as NodeJS.ErrnoException
-    throw new IngestError(
-      code === 'ENOSPC' ? 'disk-full' : 'invalid-argument',
-      `${directory} cannot be a directory: ${message}`,
-      { cause },
-    )
+    const message = `${directory} cannot be a directory: ${(cause as Error).message}`
+    throw new IngestError(isDiskFull(cause) ? 'disk-full' : 'invalid-argument', message, { cause })
   }
   const path = realpathSync(directory)
   if (openDirectories.has(path)) {

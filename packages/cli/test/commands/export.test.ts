@@ -1,3 +1,4 @@
+import { spawnSync } from 'node:child_process'
 import { once } from 'node:events'
 import { appendFileSync, existsSync, mkdirSync, readdirSync, readFileSync, renameSync, rmSync, statSync } from 'node:fs'
 import { createServer } from 'node:http'
@@ -6,7 +7,15 @@ import { join } from 'node:path'
 import { createInterface } from 'node:readline'
 import { gunzipSync } from 'node:zlib'
 import t, { type Test } from 'tap'
-import { noStrace, spawnWithFault, startIngest } from '../ingest-process.ts'
+import {
+  ended,
+  ingestCommand,
+  noStrace,
+  ownEnvironment,
+  spawnWithFault,
+  startCommand,
+  startIngest,
+} from '../ingest-process.ts'
 import { ingest, isWrongUsage, startRun } from '../run-ingest.ts'
 import { idsOf, openServed, parseExport, projectId, send, submitIds, withStore } from '../served.ts'
 
@@ -404,6 +413,20 @@ t.test('a full disk: exit code 6, no partial file, and the next run continues', 
     })
     t.strictSame(readdirSync(output), [])
   }
+  t.match(await ingest(args, { env }), { code: 0 })
+  t.strictSame(idsIn(output), idsOf('e', 200))
+})
+
+const noLimit = spawnSync('prlimit', ['--version']).status !== 0 && 'prlimit(1) is not installed'
+t.test('a file size limit is a full disk: exit code 6, and the next run continues', { skip: noLimit }, async (t) => {
+  const { project, args, output, env } = await openExport(t)
+  await submitIds(project, idsOf('e', 200))
+  const command = ['prlimit', '--fsize=4096', ...ingestCommand(args)]
+  t.match(await ended(startCommand(command, { ...ownEnvironment(), ...env })), {
+    code: 6,
+    stderr: /^ingest: .* cannot be written: EFBIG: [^,']*\n$/,
+  })
+  t.strictSame(readdirSync(output), [])
   t.match(await ingest(args, { env }), { code: 0 })
   t.strictSame(idsIn(output), idsOf('e', 200))
 })

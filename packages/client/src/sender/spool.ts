@@ -13,7 +13,7 @@ import {
   writeSync,
 } from 'node:fs'
 import { IngestError } from '@ingest/core'
-import { lockDirectory } from '@ingest/core/internal'
+import { isDiskFull, lockDirectory } from '@ingest/core/internal'
 import { eventBytesMax } from '../batch/fill-batch.ts'
 import {
   damagedPath,
@@ -126,10 +126,6 @@ const noSpool: Spool = {
 function toIngestError(error: unknown, directory: string): unknown {
   const { path = directory, code, message } = error as NodeJS.ErrnoException
   return error instanceof IngestError || code === undefined ? error : foreignFile(path, message, error)
-}
-
-function isDiskFull(error: unknown): boolean {
-  return /^(ENOSPC|EDQUOT)$/.test((error as NodeJS.ErrnoException).code ?? '')
 }
 
 function openLocked(

@@ -1,3 +1,4 @@
+import { spawnSync } from 'node:child_process'
 import {
   existsSync,
   mkdirSync,
@@ -680,6 +681,24 @@ t.test(
     t.match(next.sender.stats(), { accepted: 3 }, 'spooled events are sent later')
   },
 )
+
+const noLimit = spawnSync('prlimit', ['--version']).status !== 0 && 'prlimit(1) is not installed'
+t.test('a file size limit at the start is a full disk', { skip: noLimit }, async (t) => {
+  const { spool } = await leaveSpool(t, 3)
+  const warnings = warningsOf(t)
+  const limit = (bytes: string) => spawnSync('prlimit', [`--fsize=${bytes}:`, '--pid', `${process.pid}`])
+  // the test runner ends the process at this signal, which Node ignores
+  process.on('SIGXFSZ', () => {})
+  limit('0')
+  const { sender } = await openToServer(t, { spool }).finally(() => limit('unlimited'))
+  sender.send({ n: 4 })
+  await sender.flush()
+  t.match(await sender.close(), { accepted: 1, queuedEvents: 0 })
+  t.match(warnings, [/ended with 3 unsent events: 3 kept/, /EFBIG/])
+  const next = await openToServer(t, { spool })
+  await next.sender.flush()
+  t.match(next.sender.stats(), { accepted: 3 }, 'spooled events are sent later')
+})
 
 t.test('an error in a callback is a warning', async (t) => {
   const warnings = warningsOf(t)

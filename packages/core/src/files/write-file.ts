@@ -53,8 +53,15 @@ export async function writeAll(file: FileHandle, bytes: Uint8Array): Promise<tru
 /** Converts a file system error of a write to `path` into an `IngestError`; returns any other error unchanged. */
 export function toWriteError(error: NodeJS.ErrnoException, path: string): Error {
   if (error instanceof IngestError || error.syscall === undefined) return error
-  const code = error.code === 'ENOSPC' ? 'disk-full' : 'invalid-argument'
+  const code = isDiskFull(error) ? 'disk-full' : 'invalid-argument'
   // Node appends the names of temporary files after a comma
   const reason = error.message.replace(/, \w+( '.*')?$/, '')
   return new IngestError(code, `${path} cannot be written: ${reason}`, { cause: error })
+}
+
+const diskFullCodes: readonly unknown[] = ['ENOSPC', 'EDQUOT', 'EFBIG']
+
+/** Whether an error of the file system says that the disk, a quota, or the file size limit of the process (ulimit -f) is used up. */
+export function isDiskFull(error: unknown): boolean {
+  return diskFullCodes.includes((error as { code?: unknown } | undefined)?.code)
 }

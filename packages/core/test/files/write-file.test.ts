@@ -16,11 +16,14 @@ t.test('a file is replaced when it is complete, and not by a failure', async (t)
     })
     await t.rejects(writing, error)
   }
-  const full = Object.assign(new Error('no space'), { code: 'ENOSPC', syscall: 'write' })
-  await t.rejects(
-    writeFile(path, () => Promise.reject(full)),
-    { code: 'disk-full' },
-  )
+  for (const code of ['ENOSPC', 'EDQUOT', 'EFBIG']) {
+    const full = Object.assign(new Error('no space'), { code, syscall: 'write' })
+    await t.rejects(
+      writeFile(path, () => Promise.reject(full)),
+      { code: 'disk-full' },
+      code,
+    )
+  }
   await writeFile(path, async (write) => {
     t.equal(await write(Buffer.from('new ')), true)
     t.equal(readFileSync(path, 'utf8'), 'as it was')

@@ -62,9 +62,9 @@ export interface Environment {
   usage(): EnvironmentUsage
   /** Identifies the files. A thread that opens the environment later passes it to {@link openEnvironment}. */
   fileIds: string
-  /** Whether less than 16 MiB of the disk are free. */
+  /** Whether less than 16 MiB are free on the disk, or below the file size limit of this process. */
   isDiskFull(): boolean
-  /** @throws {IngestError} `disk-full` when less than 16 MiB of the disk are free */
+  /** @throws {IngestError} `disk-full` when {@link isDiskFull} */
   checkSpace(): void
   /** Closes it; when another process stays inside the gate for {@link lockTimeoutMs}, the end of this process does. */
   close(): Promise<void>
@@ -202,7 +202,7 @@ function createEnvironment(directory: string, opened: Opened): Environment {
     usage: () => usageOf(root),
     fileIds,
     checkSpace: () => checkFreeSpace(directory),
-    isDiskFull: () => freeBytes(directory) < freeBytesMin,
+    isDiskFull: () => freeSpace(directory).bytes < freeBytesMin,
     close: () => closeAll(opened),
   }
 }
@@ -289,19 +289,12 @@ function fileId(path: string): string {
   return stat ? `${stat.dev}:${stat.ino}` : 'none'
 }
 
-/** @throws {IngestError} `disk-full` when less than 16 MiB are free on the disk of `directory` */
+/** @throws {IngestError} `disk-full` when less than 16 MiB are free on the disk of `directory`, or for its data file */
 export function checkFreeSpace(directory: string): void {
-  const actual = freeBytes(directory)
+  const { bytes: actual, limit } = freeSpace(directory)
   if (actual >= freeBytesMin) return
-  throw new IngestError(
-    'disk-full',
-    `${directory} has ${actual} bytes of free space, and ${freeBytesMin} are needed.`,
-    {
-      limit: freeBytesMin,
-      actual,
-      retryAfterSeconds: 5,
-    },
-  )
+  const message = `${directory} has ${actual} bytes of free space${limit}, and ${freeBytesMin} are needed.`
+  throw new IngestError('disk-full', message, { limit: freeBytesMin, actual, retryAfterSeconds: 5 })
 }
 
 /** Without its lock file, a process that has the data file open and this one would not exclude each other. */
@@ -350,7 +343,20 @@ export function checkFileDescriptors(directory: string, count: number): void {
   }
 }
 
-function freeBytes(directory: string): number {
+/** How many bytes the data file may grow by, and what limits it besides the disk. */
+function freeSpace(directory: string): { bytes: number; limit: string } {
   const { bavail, bsize } = statfsSync(directory)
-  return bavail * bsize
+  const onDisk = bavail * bsize
+  const fileBytes = statSync(join(directory, 'data.mdb'), { throwIfNoEntry: false })?.size ?? 0
+  const inFile = Math.max(0, fileSizeMax() - fileBytes)
+  return inFile < onDisk
+    ? { bytes: inFile, limit: ' below the file size limit of this process (ulimit -f)' }
+    : { bytes: onDisk, limit: '' }
+}
+
+/** The file size limit of this process, in bytes; another process may change it. */
+function fileSizeMax(): number {
+  if (process.platform !== 'linux') return Number.POSITIVE_INFINITY
+  const [, limit] = /^Max file size +(\d+) /m.exec(readFileSync('/proc/self/limits', 'utf8')) ?? []
+  return limit === undefined ? Number.POSITIVE_INFINITY : Number(limit)
 }

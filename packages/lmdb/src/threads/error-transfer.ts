@@ -1,5 +1,6 @@
 import { constants } from 'node:os'
 import { type ErrorCode, type ErrorDetails, IngestError } from '@ingest/core'
+import { isDiskFull as isFull } from '@ingest/core/internal'
 
 /** An {@link IngestError} as it is sent from one thread to another. */
 export interface SerializedError {
@@ -26,7 +27,7 @@ export function serializeError(error: unknown, isDiskFull: () => boolean = () =>
   if (isDiskFullError(error, isDiskFull)) {
     return {
       code: 'disk-full',
-      message: `The disk is full: ${text}. Free some space; writes resume without a restart.`,
+      message: `The disk is full: ${text}. Free some space, or raise the file size limit; writes resume without a restart.`,
       details: { retryAfterSeconds: 5 },
     }
   }
@@ -87,14 +88,13 @@ const damageCodes = new Set<unknown>([-30797, -30796, -30793])
 const MDB_READERS_FULL = -30790
 const MDB_MAP_FULL = -30792
 const { EIO, ENOSPC, EDQUOT, EFBIG } = constants.errno
-/** LMDB has numbers, and Node names. */
-const diskFullCodes = new Set<unknown>([ENOSPC, EDQUOT, EFBIG, MDB_MAP_FULL, 'ENOSPC', 'EDQUOT', 'EFBIG'])
+const diskFullCodes = new Set<unknown>([ENOSPC, EDQUOT, EFBIG, MDB_MAP_FULL])
 
 function isDiskFullError(error: unknown, isDiskFull: () => boolean): boolean {
   if (error instanceof IngestError) return false
   const { code } = (error ?? {}) as { code?: unknown }
-  // a disk that fills up in the middle of a write makes that write a short one, which LMDB reports as EIO
-  return diskFullCodes.has(code) || (code === EIO && isDiskFull())
+  // a write that reaches the end of the disk, or the file size limit, is a short one, which LMDB reports as EIO
+  return isFull(error) || diskFullCodes.has(code) || (code === EIO && isDiskFull())
 }
 
 function withoutUndefined(details: { [name in keyof ErrorDetails]: ErrorDetails[name] | undefined }): ErrorDetails {

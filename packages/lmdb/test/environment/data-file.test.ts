@@ -181,6 +181,45 @@ t.test('a process that may open too few files is refused with `overloaded`', { s
   t.equal(stdout, 'overloaded true\n')
 })
 
+const noLimit = spawnSync('prlimit', ['--version']).status !== 0 && 'prlimit(1) is not installed'
+
+t.test('a file size limit is a full disk, until it is raised', { skip: noLimit }, async (t) => {
+  const directory = join(t.testdir(), 'data')
+  const program = `
+    import { execFileSync } from 'node:child_process'
+    import { statSync } from 'node:fs'
+    import { createIngest } from '@ingest/core'
+    const { openLmdbStore } = await import('${builtStore}')
+    const limit = (bytes) => execFileSync('prlimit', ['--fsize=' + bytes + ':', '--pid', process.pid])
+    const codeOf = (promise) => promise.then(() => 'ok', ({ code }) => code)
+    const said = [await codeOf(openLmdbStore('${directory}'))]
+    limit('unlimited')
+    const store = await openLmdbStore('${directory}', { onFatal: ({ code }) => said.push('fatal ' + code) })
+    const project = createIngest({ store }).project('p')
+    let sent = 0
+    const submit = () => codeOf(project.submitBatch({ events: [{ projectId: 'p', eventId: 'e-' + sent++, x: 'x'.repeat(9000) }] }))
+    said.push(await submit())
+    limit(statSync('${directory}/events/data.mdb').size + 65_536)
+    let code = 'ok'
+    while (code === 'ok') code = await submit()
+    said.push(code, await submit(), await codeOf(store.check()))
+    limit('unlimited')
+    said.push(await codeOf(store.check()), await submit())
+    const { events } = await project.getStats()
+    said.push(sent - events)
+    await store.close()
+    console.log(said.join())`
+  // blocks of 512 or 1024 bytes
+  const command = 'ulimit -S -f 8; exec "$0" --input-type=module -e "$1"'
+  const { status, signal, stdout, stderr } = spawnSync('sh', ['-c', command, process.execPath, program], {
+    encoding: 'utf8',
+    env: { ...process.env, NODE_OPTIONS: '' },
+    cwd: import.meta.dirname,
+  })
+  t.strictSame({ status, signal, stderr }, { status: 0, signal: null, stderr: '' })
+  t.equal(stdout, 'disk-full,ok,disk-full,disk-full,disk-full,ok,ok,2\n')
+})
+
 t.test('on a full disk, a store opens only if it has its lock files', { skip: noMount }, async (t) => {
   const directory = t.testdir({ disk: {} })
   const disk = join(directory, 'disk')
