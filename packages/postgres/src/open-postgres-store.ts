@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { IngestError, type Store } from '@ingest/core'
 import { createOperations } from '@ingest/core/internal'
-import type { PoolClient, PoolConfig } from 'pg'
+import type { ClientBase, PoolClient, PoolConfig } from 'pg'
 import { createActivityStore } from './activity/activity-store.ts'
 import { checkSettings } from './connection/check-settings.ts'
 import { type Database, openDatabase } from './connection/database.ts'
@@ -69,10 +69,16 @@ export async function openPostgresStore(
     projectAgeMs = 1000,
     onOpen = () => {},
   } = options
-  const database = openDatabase(target, { connectionsMax, statementTimeoutMs })
+  let opened: SchemaState | undefined
+  const checkMoved = async (client: ClientBase) => {
+    await checkSettings(client)
+    if (opened) checkSameStore(opened, await readSchema(client))
+  }
+  const database = openDatabase(target, { connectionsMax, statementTimeoutMs, checkMoved })
   try {
     const { schema, report } = await database.withConnection((client) => inspect(client))
     const state = await prepareSchema(database, schema, options.migrate ?? true)
+    opened = state
     onOpen({ ...report, schema: state.version })
     return createStore(database, state, projectAgeMs, report.survivesPrimaryLoss)
   } catch (error) {
@@ -109,6 +115,20 @@ async function prepareSchema(
   }
   await migrate(database, {})
   return (await database.withConnection(readSchema)) as SchemaState
+}
+
+/** Cursors and schema of a store that goes on in another cluster are those it was opened with. */
+function checkSameStore(opened: SchemaState, found: SchemaState | undefined): void {
+  const [name, remedy] =
+    found?.storeId !== opened.storeId
+      ? ['has not the store that this server has opened', 'lead the address back to it, or restart the servers']
+      : found.epoch !== opened.epoch
+        ? ['has another epoch of cursors', 'restart the servers']
+        : found.version < schemaVersion
+          ? [`has version ${found.version} of the schema`, 'run `ingest migrate` as its owner']
+          : []
+  if (name !== undefined) throw new IngestError('store-incompatible', `the database there ${name}: ${remedy}`)
+  checkCompatible(found)
 }
 
 /** @throws {IngestError} `store-incompatible` for a database that may lose or change what it acknowledged */

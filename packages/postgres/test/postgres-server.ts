@@ -39,6 +39,8 @@ export interface StartOptions {
   /** Default: a free one. */
   port?: number
   settings?: Record<string, string | number>
+  /** Whether a new one has a system identifier of its own, which takes longer. */
+  hasOwnIdentifier?: boolean
 }
 
 interface User {
@@ -74,8 +76,9 @@ export function whyNoServer(): string | false {
  * Starts a real PostgreSQL server on 127.0.0.1, with data in memory where possible; `fsync` stays on. When this process
  * ends, in whatever way, its servers are stopped and their data is deleted.
  */
-export async function startPostgres({ directory, port, settings = {} }: StartOptions = {}): Promise<PostgresServer> {
-  const data = directory ?? (await createCluster(mkdtempSync(join(environment().root, 'data-'))))
+export async function startPostgres(options: StartOptions = {}): Promise<PostgresServer> {
+  const { directory, port, settings = {}, hasOwnIdentifier = false } = options
+  const data = directory ?? (await createCluster(mkdtempSync(join(environment().root, 'data-')), hasOwnIdentifier))
   for (let attempt = 1; ; attempt++) {
     const usedPort = port ?? (await freePort())
     const all = { ...ownSettings, ...settings, port: usedPort }
@@ -159,18 +162,19 @@ export async function freePort(): Promise<number> {
   return port
 }
 
-/** Copies a cluster, as `initdb` takes 10 times as long. */
-async function createCluster(directory: string): Promise<string> {
+/** Copies a cluster unless it needs an identifier of its own, as `initdb` takes 10 times as long. */
+async function createCluster(directory: string, hasOwnIdentifier: boolean): Promise<string> {
   const { bin, version } = environment()
   // of the compiled copy of the repository
   const build = fileURLToPath(new URL('../../../', import.meta.url))
   const template = join(build, `postgres-${version}`)
-  if (existsSync(template)) {
+  if (existsSync(template) && !hasOwnIdentifier) {
     await run('cp', ['-R', `${template}/.`, directory])
   } else {
     takeOver(directory)
     const flags = '--username=postgres --auth=trust --encoding=UTF8 --no-locale --wal-segsize=1 --no-sync'.split(' ')
     await runAsUser(join(bin, 'initdb'), [...flags, '-D', directory])
+    if (hasOwnIdentifier) return directory
     const copy = mkdtempSync(`${template}-`)
     await run('cp', ['-R', `${directory}/.`, copy])
     try {

@@ -1,5 +1,5 @@
 import { IngestError } from '@ingest/core'
-import type { PoolClient } from 'pg'
+import type { ClientBase } from 'pg'
 
 /** A setting of the server, the database, the role or a pooler that a store cannot work with. */
 interface Requirement {
@@ -52,7 +52,7 @@ const requirements: readonly Requirement[] = [
  *
  * @throws {IngestError} `store-incompatible`
  */
-export async function checkSettings(client: PoolClient): Promise<void> {
+export async function checkSettings(client: ClientBase): Promise<void> {
   const names = requirements.flatMap((each) => each.names)
   const { rows } = await client.query('SELECT s.name, s.setting FROM pg_settings s WHERE s.name = ANY ($1)', [names])
   for (const { name, setting } of rows) {
@@ -67,7 +67,7 @@ export async function checkSettings(client: PoolClient): Promise<void> {
 const notice = "DO $$ BEGIN PERFORM set_config('client_min_messages', 'notice', true); RAISE NOTICE 'ingest'; END $$"
 
 /** A cancelled wait for the standby is known by a message of this kind alone. */
-async function checkNotices(client: PoolClient): Promise<void> {
+async function checkNotices(client: ClientBase): Promise<void> {
   let hasArrived = false
   const onNotice = () => {
     hasArrived = true

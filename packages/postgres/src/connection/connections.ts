@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises'
-import pg, { type PoolClient, type PoolConfig } from 'pg'
+import pg, { type ClientBase, type PoolClient, type PoolConfig } from 'pg'
 import { createCurrentHost } from './current-host.ts'
 import { type Host, parseUrl } from './hosts.ts'
 
@@ -28,14 +28,22 @@ const int8 = 20
 /** `warning`: PostgreSQL ends a cancelled wait for the standby with one, in a commit, where it raises no other. */
 const warning = '01000'
 
+export interface DatabaseOptions {
+  connectionsMax: number
+  statementTimeoutMs: number
+  /** Called with a connection to another cluster than before, behind the same address. @throws if it is not to be used */
+  checkMoved?(client: pg.Client): Promise<void>
+}
+
 /** Opens a pool, which connects on demand. */
 export function openConnections(
   target: string | PoolConfig,
-  { connectionsMax, statementTimeoutMs }: { connectionsMax: number; statementTimeoutMs: number },
+  { connectionsMax, statementTimeoutMs, checkMoved = async () => {} }: DatabaseOptions,
 ): Connections {
   const { config, hosts } = typeof target === 'string' ? parseUrl(target) : { config: target, hosts: [] }
   const clients = createClients()
-  const current = createCurrentHost(hosts, () => clients.destroy(current.isFormer))
+  const onPromotion = () => clients.destroy(current.isFormer)
+  const current = createCurrentHost(hosts, { onPromotion, checkMoved })
   // PgBouncer refuses startup parameters that it does not know
   let mayStartWithTimeouts = true
   const pool = new pg.Pool({
@@ -52,7 +60,8 @@ export function openConnections(
       return clients.create({ ...settings, password, ...timeouts, ...current.get() } as PoolConfig)
     } as unknown as typeof pg.Client,
     types: { getTypeParser },
-    onConnect: current.check,
+    // one of createPooled
+    onConnect: (client: ClientBase) => current.check(client as pg.Client),
   } as PoolConfig)
   // idle connections end when the database restarts
   pool.on('error', () => {})
@@ -61,7 +70,7 @@ export function openConnections(
     const timeouts = { connectionTimeoutMillis: connectTimeoutMs, query_timeout: connectTimeoutMs }
     const client = clients.create({ ...config, ...timeouts, ...host })
     await client.connect()
-    await current.check(client).finally(() => client.end())
+    return async () => current.check(client).finally(() => client.end())
   })
 
   return {
@@ -97,17 +106,20 @@ export function openConnections(
 }
 
 /**
- * Visits each host every {@link visitMs}, to learn of a promotion. A single host is a proxy or a virtual address as well: a
- * new connection leads to the new primary while those of the pool stay on the former one.
+ * Visits each host every {@link visitMs}, to learn of a promotion or another cluster. A single host is a proxy or a virtual
+ * address as well: a new connection leads to the new primary while those of the pool stay on the former one.
+ *
+ * `connect` returns a function that checks the connection: in the order of the hosts, as those of two clusters leave
+ * servers with the first one.
  */
-function createVisits(hosts: readonly Host[], visit: (host?: Host) => Promise<void>) {
+function createVisits(hosts: readonly Host[], connect: (host?: Host) => Promise<() => Promise<void>>) {
   let first: Promise<void> | undefined
   let timer: NodeJS.Timeout | undefined
   let isEnded = false
 
   async function visitAll(): Promise<void> {
-    const visited = hosts.length > 0 ? hosts.map((host) => visit(host)) : [visit()]
-    await Promise.allSettled(visited)
+    const connected = await Promise.allSettled(hosts.length > 0 ? hosts.map((host) => connect(host)) : [connect()])
+    for (const each of connected) if (each.status === 'fulfilled') await each.value().catch(() => {})
     schedule()
   }
 

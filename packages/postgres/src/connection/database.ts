@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { PoolClient, PoolConfig, QueryConfig } from 'pg'
 import { confirmed, queries } from '../sql.ts'
-import { connectTimeoutMs, openConnections } from './connections.ts'
+import { connectTimeoutMs, type DatabaseOptions, openConnections } from './connections.ts'
 import { kindOf, toIngestError, toOpeningError } from './database-error.ts'
 import { createSlots } from './slots.ts'
 
@@ -41,10 +41,7 @@ const retryMs = 3000
 const retryDelayMsMax = 500
 
 /** Opens a pool of connections; connects with the first statement. */
-export function openDatabase(
-  target: string | PoolConfig,
-  options: { connectionsMax: number; statementTimeoutMs: number },
-): Database {
+export function openDatabase(target: string | PoolConfig, options: DatabaseOptions): Database {
   const { connect, checkOutcome, size, close } = openConnections(target, options)
   const slots = createSlots(options.connectionsMax)
 
