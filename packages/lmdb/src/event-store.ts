@@ -9,9 +9,9 @@ import {
   type ReadOptions,
   type StoredEvent,
 } from '@ingest/core'
-import { column, countEvents, encodeEvents, hashId, wordsPerEvent } from '@ingest/core/internal'
+import { countEvents, encodeEvents, hashId } from '@ingest/core/internal'
 import type { LmdbIdentity } from './environment/identity.ts'
-import type { Fingerprint } from './ids/fingerprint.ts'
+import { type Fingerprint, withFingerprints } from './ids/fingerprint.ts'
 import { countAfter, countSince, readTimes } from './log/counts.ts'
 import type { EventLog, EventLogTables, ListedRecord, LoggedEvent, SlicedReads } from './log/event-log.ts'
 import type { ReadStep } from './log/read-steps.ts'
@@ -59,16 +59,6 @@ export function createEventStore(options: EventStoreOptions): Omit<EventStore, '
     return events.hashKey === identity.hashKey ? events : encodeEvents(decodeEvents(body, events), identity.hashKey)
   }
 
-  /** A copy of the rows, with fingerprints in place of hashes. */
-  function withFingerprints(project: number, { rows }: BatchEvents): Uint32Array {
-    const own = rows.slice()
-    for (let at = 0; at < own.length; at += wordsPerEvent) {
-      const [high, low] = [own[at + column.hashHigh] as number, own[at + column.hashLow] as number]
-      fingerprint(project, high, low, own, at + column.hashHigh)
-    }
-    return own
-  }
-
   async function locate(projectId: string, eventIds: readonly string[]): Promise<(Position | undefined)[]> {
     const project = numberOf(projectId)
     if (project === undefined) return eventIds.map(() => undefined)
@@ -79,15 +69,19 @@ export function createEventStore(options: EventStoreOptions): Omit<EventStore, '
     async append(projectId, { body, mayTransfer, events, receivedAt, onCommit }: AppendBatch): Promise<AppendResult> {
       const count = countEvents(events)
       if (count === 0) return { stored: [], conflicts: 0, frozen: [] }
-      const project = numberOf(projectId) ?? (await writer.run({ type: 'createProject', projectId }))
+      const project = numberOf(projectId)
+      const { rows, builds } = withOwnHashes(body, events)
       const own = {
-        project,
         body: mayTransfer && isWholeMemory(body) ? body : Uint8Array.prototype.slice.call(body),
-        rows: withFingerprints(project, withOwnHashes(body, events)),
-        builds: events.builds,
+        builds,
         receivedAt,
       }
-      const appended = await writer.append(own, onCommit)
+      const appended = await writer.append(
+        project === undefined
+          ? { ...own, projectId, rows: rows.slice() }
+          : { ...own, project, rows: withFingerprints(rows, project, fingerprint) },
+        onCommit,
+      )
       const stored: boolean[] = new Array(count).fill(appended !== 'none')
       if (typeof appended !== 'object') return { stored, conflicts: 0, frozen: [] }
       for (const index of appended.duplicates) stored[index] = false

@@ -150,6 +150,14 @@ async function updateMap<T>(
   const encoded = encodeDigests(digests)
   const none = { slot: {} as MapSlot, version: versionOfNone, stored: Buffer.alloc(digests.length) }
   let written = noUploads
+  let writtenFor: number | undefined
+
+  async function discardUploads(): Promise<void> {
+    const unused = written
+    written = noUploads
+    await uploads.markUnused(unused)
+  }
+
   try {
     for (;;) {
       if (digests.length > quickDigestsMax) await takeTurn()
@@ -165,16 +173,18 @@ async function updateMap<T>(
       const present = new Set(digests.filter((_, i) => stored[i] === 1))
       const { contents, result } = decide(slot, present)
       if (!contents) return result
-      const project = reader.numberOf(projectId) ?? (await writer.run({ type: 'createProject', projectId }))
+      const project = reader.numberToBe(projectId)
+      if (project !== writtenFor) await discardUploads()
+      writtenFor = project
       if (chunks.length > 0 && written.size === 0) written = await uploads.write(project, chunks)
       const collections = uploads.collectionsWith(written)
       if (collections === undefined) {
-        await uploads.markUnused(written)
-        written = noUploads
+        await discardUploads()
         continue
       }
       const outcome = await writer.run({
         type: 'putMap',
+        projectId,
         project,
         map,
         version,
@@ -192,7 +202,7 @@ async function updateMap<T>(
       return result
     }
   } finally {
-    await uploads.markUnused(written)
+    await discardUploads()
   }
 }
 

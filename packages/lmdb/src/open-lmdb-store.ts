@@ -25,7 +25,7 @@ import {
 } from './environment/identity.ts'
 import { lockedError } from './environment/write-lock.ts'
 import { createEventStore } from './event-store.ts'
-import { type Fingerprint, fingerprint as fingerprintDefault } from './ids/fingerprint.ts'
+import { createFingerprint, fingerprintBits as fingerprintBitsDefault } from './ids/fingerprint.ts'
 import { entriesPerFlush as entriesPerFlushDefault } from './ids/run.ts'
 import { createEventLog, openEventLogTables } from './log/event-log.ts'
 import { createReadSteps } from './log/read-steps.ts'
@@ -70,7 +70,8 @@ export interface LmdbStoreOptions {
 export interface LmdbStoreInternals {
   /** The size of a run of the id index. */
   entriesPerFlush?: number
-  fingerprint?: Fingerprint
+  /** Of the fingerprints of ids. */
+  fingerprintBits?: number
 }
 
 const commitTimeoutMsDefault = 30_000
@@ -180,7 +181,7 @@ async function openStore(
   environments: Environments,
   directory: string,
   options: LmdbStoreOptions,
-  { fingerprint = fingerprintDefault, entriesPerFlush = entriesPerFlushDefault }: LmdbStoreInternals,
+  { fingerprintBits = fingerprintBitsDefault, entriesPerFlush = entriesPerFlushDefault }: LmdbStoreInternals,
   guards: ExitGuards,
   release: () => void,
 ): Promise<Store> {
@@ -203,6 +204,7 @@ async function openStore(
       idsDirectory: join(directory, 'ids'),
       seed: identity.hashKey.toString('hex'),
       entriesPerFlush,
+      fingerprintBits,
       guards,
       commitState: createCommitState(),
     },
@@ -234,7 +236,7 @@ async function openStore(
   const slicedReads = (projectId: string) => ({ readSnapshot, nextStep: () => nextReadStep(projectId) })
   const events = createEventStore({
     identity,
-    fingerprint,
+    fingerprint: createFingerprint(fingerprintBits),
     tables,
     log,
     writer,

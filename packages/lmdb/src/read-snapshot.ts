@@ -20,6 +20,8 @@ export interface SnapshotReader {
   readLog<T>(projectId: string, none: T, read: (project: number) => T): T
   /** The number of a project, which never changes once it is assigned. */
   numberOf(projectId: string): number | undefined
+  /** As that of {@link Projects}. */
+  numberToBe(projectId: string): number
 }
 
 /** The most numbers that are cached. */
@@ -87,5 +89,6 @@ export function createSnapshotReader(
       })
     },
     numberOf: (projectId) => numbers.get(projectId) ?? readSnapshot(() => storedNumber(projectId)),
+    numberToBe: (projectId) => numbers.get(projectId) ?? readSnapshot(() => projects.numberToBe(projectId)),
   }
 }

@@ -4,6 +4,7 @@ import { declaredBytes, digestOf, type Manifest } from '@ingest/core'
 import { openChunkBlobs } from '../src/chunks/chunk-blobs.ts'
 import { type Environment, openEnvironment } from '../src/environment/environment.ts'
 import type { TableName } from '../src/environment/schema.ts'
+import { fingerprintBits } from '../src/ids/fingerprint.ts'
 import { decodeChunks, decodePending, decodeStored } from '../src/tables/map-records.ts'
 import { openMapTables } from '../src/tables/maps.ts'
 import { openProjects } from '../src/tables/projects.ts'
@@ -30,6 +31,7 @@ export async function openMapParts(directory: string) {
       idsDirectory: join(directory, 'ids'),
       seed: '0102030405060708',
       entriesPerFlush: 1000,
+      fingerprintBits,
       guards,
       commitState: createCommitState(),
     },

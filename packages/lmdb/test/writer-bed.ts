@@ -3,7 +3,7 @@ import type { BatchEvents } from '@ingest/core'
 import { column, hashId, scanBatch, wordsPerEvent } from '@ingest/core/internal'
 import { type Environment, openEnvironment } from '../src/environment/environment.ts'
 import { readSequence } from '../src/environment/row-keys.ts'
-import { fingerprint } from '../src/ids/fingerprint.ts'
+import { fingerprint, fingerprintBits } from '../src/ids/fingerprint.ts'
 import { encodeRecord, fingerprintsIn, sealRecord } from '../src/log/record.ts'
 import { openProjects } from '../src/tables/projects.ts'
 import { createCommitState } from '../src/threads/commit-state.ts'
@@ -32,6 +32,7 @@ export async function openWriterBed(directory: string, entriesPerFlush = 1000): 
       idsDirectory: join(directory, 'ids'),
       seed: hashKey.toString('hex'),
       entriesPerFlush,
+      fingerprintBits,
       guards: new Int32Array(new SharedArrayBuffer(8)),
       commitState: createCommitState(),
       seen: new BigInt64Array(new SharedArrayBuffer(8)),

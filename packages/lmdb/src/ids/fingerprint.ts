@@ -1,3 +1,5 @@
+import { column, wordsPerEvent } from '@ingest/core/internal'
+
 /**
  * Writes the fingerprint of an event, 64 bits, to two words of `into` from `at` on: the hash of its id combined with its
  * project, so that one id has different fingerprints in different projects. A collision only costs a read of the log.
@@ -9,6 +11,27 @@ export function fingerprint(project: number, hashHigh: number, hashLow: number, 
 }
 
 export type Fingerprint = typeof fingerprint
+
+export const fingerprintBits = 64
+
+/** Fingerprints of so many bits. Tests use fewer, at most 31, for collisions. */
+export function createFingerprint(bits: number): Fingerprint {
+  if (bits === fingerprintBits) return fingerprint
+  return (project, hashHigh, hashLow, into, at) => {
+    fingerprint(project, hashHigh, hashLow, into, at)
+    into[at] = 0
+    into[at + 1] = (into[at + 1] as number) & (2 ** bits - 1)
+  }
+}
+
+/** A copy of the rows of `BatchEvents`, with fingerprints in place of hashes. */
+export function withFingerprints(rows: Uint32Array, project: number, fingerprint: Fingerprint): Uint32Array {
+  const own = rows.slice()
+  for (let at = column.hashHigh; at < own.length; at += wordsPerEvent) {
+    fingerprint(project, own[at] as number, own[at + 1] as number, own, at)
+  }
+  return own
+}
 
 /** The finaliser of MurmurHash3 (Appleby, public domain): every bit of the result depends on every bit of `value`. */
 export function mix(value: number): number {

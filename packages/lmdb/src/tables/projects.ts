@@ -16,6 +16,12 @@ export interface Projects {
    */
   numberOf(projectId: string): number | undefined
   /**
+   * The number of a project; for one without, the number that it gets unless another project gets it before.
+   *
+   * @throws {IngestError} `store-damaged`
+   */
+  numberToBe(projectId: string): number
+  /**
    * The number of a project, assigned at its first use. Only inside a write transaction.
    *
    * @throws {IngestError} `store-damaged`
@@ -68,12 +74,16 @@ export function openProjects(table: (name: TableName) => Rows): Projects {
     }
   }
 
+  function nextNumber(projectId: string): number {
+    checkNew(projectId)
+    const [last] = [...numbers.getKeys({ reverse: true, limit: 1 })]
+    return (last?.readUInt32BE() ?? 0) + 1
+  }
+
   function numberFor(projectId: string): number {
     const known = numberOf(projectId)
     if (known !== undefined) return known
-    checkNew(projectId)
-    const [last] = [...numbers.getKeys({ reverse: true, limit: 1 })]
-    const number = (last?.readUInt32BE() ?? 0) + 1
+    const number = nextNumber(projectId)
     numbers.put(projectKey(number), Buffer.from(projectId))
     entries.put(Buffer.from(projectId), projectKey(number))
     return number
@@ -81,6 +91,7 @@ export function openProjects(table: (name: TableName) => Rows): Projects {
 
   return {
     numberOf,
+    numberToBe: (projectId) => numberOf(projectId) ?? nextNumber(projectId),
     numberFor,
     get(projectId) {
       const version = versions.getBinary(Buffer.from(projectId))

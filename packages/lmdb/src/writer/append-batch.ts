@@ -28,6 +28,9 @@ export interface BatchToAppend extends SearchedBatch {
   receivedAt: number
 }
 
+/** A batch of a project that has no number yet, with hashes in place of fingerprints. */
+export type FirstBatch = Omit<BatchToAppend, 'project'> & { projectId: string }
+
 /** Appends batches to the log, and locates events in it. Projects are identified by number. */
 export interface Appender {
   /**

@@ -40,6 +40,8 @@ function chunkCount({ complete, pending, digests, uploads }: PutMap): number {
 /** Writes the decision about a map, if the slot and the presence of chunks are still those that it was made on. */
 export interface PutMap {
   type: 'putMap'
+  projectId: string
+  /** {@link Projects.numberToBe} when it was decided: the project of a first map is created with it. */
   project: number
   map: MapId
   /** {@link FoundMap.version} of the slot. */
@@ -67,8 +69,6 @@ export interface PutChunk {
 
 /** What the writer does in its transactions besides appending, and what each returns. */
 export interface CommandResults {
-  /** The number of a project, assigned if it is new. */
-  createProject: { command: { type: 'createProject'; projectId: string }; result: number }
   /** Writes a project if it still is of this version; returns whether it was. */
   putProject: { command: { type: 'putProject'; projectId: string; version: string; project: Project }; result: boolean }
   /** Writes the consumers of a project if its entry still is `before`; returns whether it was. */
@@ -127,8 +127,6 @@ export function openCommandTables(table: (name: TableName) => Rows, onGarbage: (
 export function runCommand(tables: CommandTables, command: Command): CommandResult {
   const { activity, consumers, maps, projects } = tables
   switch (command.type) {
-    case 'createProject':
-      return projects.numberFor(command.projectId)
     case 'putProject':
       if (projects.version(command.projectId) !== command.version) return false
       projects.put(command.project)
@@ -143,7 +141,7 @@ export function runCommand(tables: CommandTables, command: Command): CommandResu
     case 'removeActivity':
       return removeActivity(tables, command.keys)
     case 'putMap':
-      return putMap(maps, command)
+      return putMap(tables, command)
     case 'putChunk':
       return putChunk(maps, command)
     case 'releaseChunks':
@@ -176,11 +174,12 @@ function removeActivity({ activity, unpurged }: CommandTables, keys: readonly Ui
   return rows.filter(({ isRemoved }) => isRemoved).length
 }
 
-function putMap(maps: MapTables, command: PutMap): 'written' | 'unreleased' | 'changed' {
-  const { project, map, version, digests, present, collections } = command
+function putMap({ maps, projects }: CommandTables, command: PutMap): 'written' | 'unreleased' | 'changed' {
+  const { projectId, project, map, version, digests, present, collections } = command
   const uploads = new Map([...command.uploads].map(([digest, chunk]) => [digest, received(chunk)]))
   const found = maps.find(project, map)
   const isCurrent =
+    projects.numberToBe(projectId) === project &&
     found.version === version &&
     maps.chunks.areStored(project, asBuffer(digests)).equals(present) &&
     canName(maps.chunks, [...uploads.values()], collections)
@@ -190,6 +189,7 @@ function putMap(maps: MapTables, command: PutMap): 'written' | 'unreleased' | 'c
     ...(complete && { complete: { ...complete, manifest: manifestIn(found, complete.manifest) } }),
     ...(pending && { pending: { ...pending, manifest: manifestIn(found, pending.manifest) } }),
   }
+  projects.numberFor(projectId)
   maps.put(project, map, found, contents, { uploads })
   return maps.releaseChunks() ? 'unreleased' : 'written'
 }

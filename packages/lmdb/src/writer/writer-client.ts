@@ -4,7 +4,7 @@ import type { RebuildProgress } from '../ids/id-index.ts'
 import type { Position } from '../log/record.ts'
 import { writerSlot } from '../threads/exit-guard.ts'
 import { type RequestClient, startRequestClient } from '../threads/request-client.ts'
-import type { Appended, BatchToAppend } from './append-batch.ts'
+import type { Appended, BatchToAppend, FirstBatch } from './append-batch.ts'
 import { bytesOf, type CommandResults, type CommandType } from './commands.ts'
 import type { ErasureResults, ErasureType } from './erasures.ts'
 import type { FromWriter, WriterData, WriterRequest, WriterSize } from './writer.ts'
@@ -16,7 +16,7 @@ export interface Writer {
    *
    * @throws {IngestError} the codes of {@link RequestClient.request}, `store-damaged`
    */
-  append(batch: BatchToAppend, onCommit?: (commit: StoreCommit) => void): Promise<Appended>
+  append(batch: BatchToAppend | FirstBatch, onCommit?: (commit: StoreCommit) => void): Promise<Appended>
   /** The positions of the events with these ids, in all that was committed before the call. */
   locate(project: number, eventIds: string[], fingerprints: Uint32Array): Promise<(Position | undefined)[]>
   /** Runs a command in a transaction; resolves once it is durable. */

@@ -1,6 +1,7 @@
 import { join } from 'node:path'
 import type { MessagePort } from 'node:worker_threads'
 import type { Environment } from '../environment/environment.ts'
+import { createFingerprint, withFingerprints } from '../ids/fingerprint.ts'
 import { openIdIndex, type RebuildProgress } from '../ids/id-index.ts'
 import type { IndexSize } from '../ids/id-lookup.ts'
 import { createLogReader } from '../ids/log-reader.ts'
@@ -18,7 +19,7 @@ import {
   type ThreadMessage,
   type WriteThreadData,
 } from '../threads/request-loop.ts'
-import { type Appended, type BatchToAppend, createAppender } from './append-batch.ts'
+import { type Appended, type BatchToAppend, createAppender, type FirstBatch } from './append-batch.ts'
 import { type Command, type CommandResult, openCommandTables, rowCount, runCommand } from './commands.ts'
 import { createCommit } from './commit.ts'
 import { createErasures, type ErasureResult, type ErasureStep } from './erasures.ts'
@@ -27,11 +28,12 @@ export interface WriterData extends WriteThreadData {
   idsDirectory: string
   seed: string
   entriesPerFlush: number
+  fingerprintBits: number
   /** Memory of both threads: the last record of the log that the writer has seen. */
   seen: BigInt64Array
 }
 
-type AppendRequest = { type: 'append'; id: number } & BatchToAppend
+type AppendRequest = { type: 'append'; id: number } & (BatchToAppend | FirstBatch)
 type LocateRequest = { type: 'locate'; id: number; project: number; eventIds: string[]; fingerprints: Uint32Array }
 type CommandRequest = { type: 'command'; id: number; command: Command }
 type ErasureRequest = { type: 'erasure'; id: number; step: ErasureStep }
@@ -79,13 +81,14 @@ export function runWriter(
 
 async function openWriter(
   environment: Environment,
-  { directory, idsDirectory, seed, entriesPerFlush, guards, commitState, seen }: WriterData,
+  { directory, idsDirectory, seed, entriesPerFlush, fingerprintBits, guards, commitState, seen }: WriterData,
   guard: ExitGuard,
   post: (message: FromWriter) => void,
 ): Promise<RequestHandler<WriterRequest>> {
   const { table } = environment
   const tables = openEventLogTables(table)
   const eventLog = createEventLog(tables)
+  const fingerprint = createFingerprint(fingerprintBits)
   const log = createLogReader(environment, tables.log)
   let hasGarbage = false
   const commandTables = openCommandTables(table, () => {
@@ -122,7 +125,14 @@ async function openWriter(
   function write(request: WriteRequest): Appended | CommandResult | ErasureResult {
     if (request.type === 'erasure') return runErasure(request.step)
     if (request.type === 'command') return runCommand(commandTables, request.command)
-    return appender.append(request)
+    return appender.append('projectId' in request ? numbered(request) : request)
+  }
+
+  /** The batch with the number of its project, assigned in the transaction of the append: none remains if it fails. */
+  function numbered(batch: FirstBatch): BatchToAppend {
+    const project = commandTables.projects.numberFor(batch.projectId)
+    // a copy, as a transaction that is undone is repeated, and the number may then be another
+    return { ...batch, project, rows: withFingerprints(batch.rows, project, fingerprint) }
   }
 
   /** Why what needs the index cannot be written. */

@@ -38,6 +38,7 @@ function chunkOf(text: string, upload = '12345678') {
 function putMap(more: Partial<PutMap>): PutMap {
   return {
     type: 'putMap',
+    projectId: 'p',
     project: 1,
     map,
     version: versionOfNone,

@@ -191,6 +191,7 @@ t.test('a group is bounded by the chunks of its manifests', async (t) => {
   const puts = ['1', '2', '3', '4'].map((placeId): Request => {
     const command: PutMap = {
       type: 'putMap',
+      projectId: 'p',
       project: 1,
       map: { placeId, buildId: 'b' },
       version: versionOfNone,
