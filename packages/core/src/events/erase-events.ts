@@ -6,7 +6,7 @@ import { parsePointer } from '../json/json-pointer.ts'
 import { skipElements, skipMembers, skipValue } from '../json/json-scanner.ts'
 import { parseJson } from '../json/parse-json.ts'
 import type { IngestEvent } from './event.ts'
-import type { EventStore, StoredEvent } from './event-store.ts'
+import type { EventStore } from './event-store.ts'
 
 /** The events of which the value at `path` equals `value`. */
 export interface EraseSelection {
@@ -46,7 +46,7 @@ export interface ErasureOptions {
 
 type ErasableStore = Pick<EventStore, 'read' | 'erase' | 'expire' | 'totals'>
 
-/** Ids that are erased together, within the limit of the contract. */
+/** Ids that are held and erased together, within the limit of the contract: at most 128 KB. */
 const eraseIdsMax = 500
 /** The pause after each transaction, as a multiple of its time, for concurrent appends. */
 const pauseShare = 1
@@ -62,15 +62,16 @@ export async function eraseEvents(
   // events of the same millisecond that are stored meanwhile are erased too
   const { lastAt = Number.NEGATIVE_INFINITY } = await store.totals(projectId)
   const totals: ErasedTotals = { events: 0, bytes: 0 }
-  let found: StoredEvent[] = []
+  // not the events, each of which may be as large as a batch
+  let ids: string[] = []
+  let bytes = 0
 
   async function eraseFound(): Promise<void> {
-    const ids = found.map(({ bytes }) => (parseJson(bytes) as IngestEvent).eventId)
-    const bytes = found.reduce((sum, event) => sum + event.bytes.length, 0)
-    found = []
     const startedAt = performance.now()
     totals.events += dryRun ? ids.length : await store.erase(projectId, ids)
     totals.bytes += bytes
+    ids = []
+    bytes = 0
     onProgress({ ...totals })
     if (!dryRun) await pauseSince(startedAt, signal)
   }
@@ -79,8 +80,9 @@ export async function eraseEvents(
     signal?.throwIfAborted()
     if (event.receivedAt > lastAt) break
     if (!isMatch(event.bytes)) continue
-    found.push(event)
-    if (found.length === eraseIdsMax) await eraseFound()
+    ids.push((parseJson(event.bytes) as IngestEvent).eventId)
+    bytes += event.bytes.length
+    if (ids.length === eraseIdsMax) await eraseFound()
   }
   // without ids too: that confirms earlier erasures, whose events the read has skipped
   await eraseFound()

@@ -1,7 +1,13 @@
+import { setImmediate as nextTurn } from 'node:timers/promises'
+import { setFlagsFromString } from 'node:v8'
+import { runInNewContext } from 'node:vm'
 import t from 'tap'
 import { createIngest } from '../../src/ingest.ts'
 import { openMemoryStore } from '../../src/memory/memory-store.ts'
 import { applyRetention } from '../../src/retention.ts'
+
+setFlagsFromString('--expose-gc')
+const collectGarbage: () => void = runInNewContext('gc')
 
 const events = [
   { projectId: 'p', eventId: 'text', playerId: '7' },
@@ -52,6 +58,35 @@ t.test('an event is erased by any of its members of one name, and by names and v
   t.equal((await ingest.eraseEvents('p', { path: '/user/id/1', value: '7' })).events, 2)
   t.equal((await ingest.eraseEvents('p', { path: '/playerId', value: '7' })).events, 2)
   t.match(await ingest.project('p').findEvent('other'), { erased: undefined })
+})
+
+t.test('an erasure holds the ids of what it has found, not the events', async (t) => {
+  const { read, ...store } = openMemoryStore()
+  const seen: WeakRef<object>[] = []
+  let heldMax = 0
+  const ingest = createIngest({
+    store: {
+      ...store,
+      // in a turn of its own, after a garbage collection
+      async *read(projectId, options) {
+        for await (const event of read(projectId, options)) {
+          seen.push(new WeakRef(event))
+          yield event
+          if (seen.length % 50 > 0) continue
+          await nextTurn()
+          collectGarbage()
+          heldMax = Math.max(heldMax, seen.filter((each) => each.deref()).length)
+        }
+      },
+    },
+  })
+  for (let batch = 0; batch < 8; batch++) {
+    const events = Array.from({ length: 100 }, (_, i) => ({ projectId: 'p', eventId: `${batch}-${i}`, playerId: 7 }))
+    await ingest.project('p').submitBatch({ events })
+  }
+  t.equal((await ingest.eraseEvents('p', { path: '/playerId', value: 7 })).events, 800)
+  t.equal(seen.length, 800)
+  t.ok(heldMax < 10, `${heldMax} events were held`)
 })
 
 t.test('a value is found however its JSON is written', async (t) => {
