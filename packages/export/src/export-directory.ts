@@ -1,8 +1,8 @@
 import { createHash } from 'node:crypto'
-import { access, type FileHandle, mkdir, open, readdir, rename, rm } from 'node:fs/promises'
-import { basename, dirname, join, posix, relative, resolve } from 'node:path'
+import { access, type FileHandle, open, readdir, rename, rm } from 'node:fs/promises'
+import { basename, dirname, join, posix, relative } from 'node:path'
 import { IngestError } from '@ingest/core'
-import { lockDirectory, syncDirectory, toWriteError } from '@ingest/core/internal'
+import { lockDirectory, makeDirectory, syncDirectory, toWriteError } from '@ingest/core/internal'
 import {
   type CursorFileOptions,
   type ExportedFile,
@@ -36,6 +36,8 @@ export interface NewFile {
 /** The default cursor file of a directory. */
 export const cursorFileName = '.ingest-export.json'
 const lockName = '.ingest-export.lock'
+/** Less what the umask of the process takes. */
+const directoryMode = 0o777
 
 /**
  * Opens a directory for an export, creating a missing one.
@@ -60,7 +62,7 @@ export async function openExportDirectory(options: CursorFileOptions): Promise<E
     for (const release of locks.splice(0)) release()
   }
   try {
-    await mkdir(directory, { recursive: true })
+    makeDirectory(directory, directoryMode)
     locks.push(lockDirectory(directory, lockName))
     // exports to other directories may use the same cursor file
     locks.push(lockDirectory(dirname(cursorFile), `${basename(cursorFile)}.lock`))
@@ -135,17 +137,11 @@ async function reconcile(options: CursorFileOptions, last: ExportedFile | undefi
   // the cursor file first: else a power loss could leave a visible file that the cursor file does not record
   await syncDirectory(dirname(cursorFile))
   const path = join(directory, last.file)
-  await makeFolder(dirname(path), directory)
+  makeDirectory(dirname(path), directoryMode)
   await rename(join(directory, hiddenName(options, last.file)), path)
   if (dirname(last.file) !== '.') await syncDirectory(dirname(path))
   await syncDirectory(directory)
   return true
-}
-
-/** Creates a folder below the directory, if it is missing; durable when it resolves. */
-async function makeFolder(folder: string, directory: string): Promise<void> {
-  if ((await mkdir(folder, { recursive: true })) === undefined) return
-  for (let at = resolve(folder); at !== resolve(directory); at = dirname(at)) await syncDirectory(dirname(at))
 }
 
 /** `20261120T175100Z`: ISO 8601 without characters that file names must not contain. */

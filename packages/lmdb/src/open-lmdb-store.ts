@@ -2,13 +2,12 @@ import { realpathSync } from 'node:fs'
 import { join, resolve } from 'node:path'
 import { isMainThread } from 'node:worker_threads'
 import { IngestError, type Store, type StoreCommit } from '@ingest/core'
-import { createOperations, isDiskFull } from '@ingest/core/internal'
+import { createOperations, isDiskFull, makeDirectory } from '@ingest/core/internal'
 import { createActivityStore } from './activity-store.ts'
 import { checkRestoreFinished } from './backup/restore-lmdb-store.ts'
 import { type ChunkBlobs, openChunkBlobs } from './chunks/chunk-blobs.ts'
 import { createConsumerStore } from './consumer-store.ts'
 import { checkDataFile } from './environment/data-file.ts'
-import { makeDirectory } from './environment/directory.ts'
 import {
   checkFileDescriptors,
   checkFreeSpace,

@@ -7,13 +7,12 @@ import {
   fdatasyncSync,
   ftruncateSync,
   linkSync,
-  mkdirSync,
   openSync,
   rmSync,
   writeSync,
 } from 'node:fs'
 import { IngestError } from '@ingest/core'
-import { isDiskFull, lockDirectory } from '@ingest/core/internal'
+import { isDiskFull, lockDirectory, makeDirectory, syncDirectory, syncDirectoryNow } from '@ingest/core/internal'
 import { eventBytesMax } from '../batch/fill-batch.ts'
 import {
   damagedPath,
@@ -81,7 +80,8 @@ export const damagedSegmentsMax = 16
  * count and resend the events by hand.
  *
  * A line is written before `append` returns, so it survives the end of the process, also by SIGKILL. It is not synced:
- * power loss may cost the lines of the last seconds. A segment is synced when it is full and on closing. `settled` is not
+ * power loss may cost the lines of the last seconds. A segment and its name are synced when it is full and on closing.
+ * `settled` is not
  * synced, and is only used if its position exists; otherwise events are sent twice and stored once.
  *
  * On a full disk nothing is read or written, and the process gets a warning.
@@ -94,7 +94,7 @@ export function openSpool(options: SpoolOptions): Spool {
   if (directory === undefined) return noSpool
   let unlock: () => void
   try {
-    mkdirSync(directory, { recursive: true, mode: 0o700 })
+    makeDirectory(directory)
     unlock = lockDirectory(directory)
   } catch (error) {
     if (!isDiskFull(error)) throw toIngestError(error, directory)
@@ -235,6 +235,8 @@ interface Segment extends SpoolPosition {
  */
 function createSegmentWriter(directory: string, header: Buffer, lastSegment: number, segments: Segment[]) {
   let last = lastSegment
+  /** Full segments that are being synced. */
+  const full = new Set<number>()
   let current: { fd: number; position: SpoolPosition } | undefined
   let bytes = segments.reduce((sum, { offset }) => sum + offset, 0)
 
@@ -263,7 +265,13 @@ function createSegmentWriter(directory: string, header: Buffer, lastSegment: num
       const end = { segment: position.segment, offset: position.offset }
       if (position.offset >= segmentBytesMax) {
         current = undefined
-        fdatasync(fd, () => closeSync(fd))
+        full.add(fd)
+        fdatasync(fd, () => {
+          full.delete(fd)
+          closeSync(fd)
+          // closing reports the error of a disk
+          syncDirectory(directory).catch(() => {})
+        })
       }
       return end
     },
@@ -282,13 +290,16 @@ function createSegmentWriter(directory: string, header: Buffer, lastSegment: num
       }
     },
 
-    /** Syncs the current segment. */
+    /** Syncs what this process has written, and the names of its segments. */
     close(): void {
-      if (!current) return
-      const { fd } = current
-      fdatasyncSync(fd)
-      closeSync(fd)
+      if (last === lastSegment) return
+      for (const fd of full) fdatasyncSync(fd)
+      if (current) {
+        fdatasyncSync(current.fd)
+        closeSync(current.fd)
+      }
       current = undefined
+      syncDirectoryNow(directory)
     },
   }
 }

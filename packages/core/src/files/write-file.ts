@@ -19,8 +19,9 @@ export async function syncDirectory(path: string): Promise<void> {
 }
 
 /**
- * Writes a file atomically: after a failure it is as it was before. The bytes go to a temporary file beside it. A pipe or
- * a device is written directly.
+ * Writes a file atomically: after a failure it is as it was before. It survives a power loss once this resolves; before, a
+ * power loss leaves it as it was or complete. The bytes go to a temporary file beside it. A pipe or a device is written
+ * directly.
  *
  * @throws {IngestError} `disk-full`, `invalid-argument` for an unwritable path, and everything that `fill` throws.
  */
@@ -42,6 +43,8 @@ export async function writeFile(path: string, fill: (write: Write) => Promise<vo
     await rm(temporary, { force: true })
     throw toWriteError(error as NodeJS.ErrnoException, path)
   }
+  // a directory may be writable and not readable: it cannot be synced then
+  if (!isStream) await syncDirectory(dirname(path)).catch(() => {})
 }
 
 /** Writes all bytes; a single write may be partial. */

@@ -3,7 +3,7 @@ import { existsSync, readdirSync, realpathSync, rmSync, statSync } from 'node:fs
 import { mkdir, rename, rm } from 'node:fs/promises'
 import { basename, dirname, join, relative, resolve, sep } from 'node:path'
 import { IngestError } from '@ingest/core'
-import { makeDirectory } from '../environment/directory.ts'
+import { makeDirectory } from '@ingest/core/internal'
 import { syncPath } from './restore-lmdb-store.ts'
 
 /**

@@ -2,8 +2,8 @@ import { closeSync, openSync, readFileSync, statfsSync, statSync } from 'node:fs
 import { devNull } from 'node:os'
 import { dirname, join } from 'node:path'
 import { IngestError } from '@ingest/core'
+import { makeDirectory, syncDirectoryNow } from '@ingest/core/internal'
 import { checkDataFile, checkLockFile, type Headers, openHeaders } from './data-file.ts'
-import { makeDirectory, syncDirectory } from './directory.ts'
 import { checkBegun, type Gate, gateDirectory, openGate } from './gate.ts'
 import { closeRoot, openRoot, openTable, openTables, type Root, type Table } from './root.ts'
 import type { TableName } from './schema.ts'
@@ -121,7 +121,7 @@ export async function openEnvironment(directory: string, options: EnvironmentOpt
       return openTables(root)
     })
     // LMDB syncs the file, but not the directories that name it
-    if (!exists) for (const each of [directory, dirname(directory)]) syncDirectory(each)
+    if (!exists) for (const each of [directory, dirname(directory)]) syncDirectoryNow(each)
     headers = openHeaders(files[0])
     const { fileIds = identify(files), readOnly = false } = options
     // set inside the gate, which TypeScript does not see

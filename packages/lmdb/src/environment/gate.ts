@@ -1,8 +1,8 @@
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { IngestError } from '@ingest/core'
+import { makeDirectory } from '@ingest/core/internal'
 import { checkDataFile, checkLockFile } from './data-file.ts'
-import { makeDirectory } from './directory.ts'
 import { closeRoot, openRoot } from './root.ts'
 import { type LockHolder, lockedError, lockTimeoutMs, openLockProbe } from './write-lock.ts'
 
