@@ -20,6 +20,7 @@ export { errorCodes, errorTable, IngestError } from './error.ts'
 
 // Events
 
+export type { EndableRead } from './cancellation.ts'
 export type { BatchInput, BatchResult, RejectedEvent } from './events/batch.ts'
 export { batchBytesMax, batchEventsMax } from './events/batch.ts'
 export type { CheckedEvent } from './events/classify-events.ts'

@@ -3,6 +3,7 @@ import { hostname } from 'node:os'
 import { type ActivityReader, hourMs } from './activity/activity.ts'
 import { createActivityCounter } from './activity/activity-counter.ts'
 import { createActivityReader } from './activity/read-activity.ts'
+import { cancellableStore, endableRead } from './cancellation.ts'
 import {
   type AllConsumers,
   type Consumers,
@@ -24,13 +25,7 @@ import { createEventNotifier } from './events/event-notifier.ts'
 import { compileEventSchemas, type EventOf, type EventSchemas } from './events/event-schemas.ts'
 import type { Cursor, StoreCommit, StoredEvent } from './events/event-store.ts'
 import { type EventBatch, type EventReader, type ReadBatchesOptions, readBatches } from './events/read-batches.ts'
-import {
-  checkReadEventsOptions,
-  createReadArrivals,
-  type ReadContext,
-  type ReadEventsOptions,
-  readEvents,
-} from './events/read-events.ts'
+import { createReadArrivals, type ReadContext, type ReadEventsOptions, readEvents } from './events/read-events.ts'
 import { type SubmitContext, type SubmitOptions, type SubmitReport, submitBatch } from './events/submit-batch.ts'
 import type { Maps } from './maps/map.ts'
 import { createMaps, type MapRules } from './maps/maps.ts'
@@ -112,11 +107,12 @@ export interface IngestObserver {
 /** An Ingest in this process: all projects of a store. */
 export interface EmbeddedIngest<E = IngestEvent> {
   /**
-   * One project, which need not exist: the first stored event creates it. Reads and writes nothing.
+   * One project, which need not exist: the first stored event creates it. Reads and writes nothing. With a signal, its
+   * calls begin nothing more once that has aborted, and reject with its reason; a batch is stored all the same.
    *
    * @throws {IngestError} `invalid-argument` for an invalid project id: not 1 to 64 of `A-Z a-z 0-9 . _ -`
    */
-  project(projectId: string): Ingest<E>
+  project(projectId: string, options?: { signal?: AbortSignal | undefined }): Ingest<E>
   /** Whether credentials are valid for a project, and by which key: by the option `authenticate`, or by `keys`. */
   authenticate: Authenticate
   keys: Keyring
@@ -243,10 +239,8 @@ export function createIngest<const Schemas extends EventSchemas = EventSchemas>(
   const submitting: SubmitContext = { store, hashKey: store.hashKey ?? randomBytes(16), checkBySchema, now, counter }
   const reading: ReadContext = { store, readArrivals: createReadArrivals(store), notifier, now }
   const mapsOf = createMaps({ store, rules, now, onSweepError: reports.reportError })
-  const consumersOf = createConsumers(store, now)
-  const statsOf = createProjectStats(store, now)
-  const activityOf = createActivityReader({ store, counter, now })
   const operations = createOperations()
+  const submits = { operations, onBatch: reports.reportBatch }
   let closing: Promise<void> | undefined
 
   /** Counts the batches in flight, puts what was counted, and closes the store. */
@@ -257,14 +251,15 @@ export function createIngest<const Schemas extends EventSchemas = EventSchemas>(
   }
 
   return {
-    project(projectId) {
+    project(projectId, { signal } = {}) {
       checkProjectId(projectId)
+      const own = signal ? cancellableStore(store, signal) : store
       return {
-        ...eventsOf(projectId, submitting, reading, { operations, onBatch: reports.reportBatch }),
-        ...mapsOf(projectId),
-        ...consumersOf(projectId),
-        ...statsOf(projectId),
-        ...activityOf(projectId),
+        ...eventsOf(projectId, submitting, { ...reading, store: own, signal }, submits),
+        ...mapsOf(projectId, own),
+        ...createConsumers(own, now)(projectId),
+        ...createProjectStats(own, now)(projectId),
+        ...createActivityReader({ store: own, counter, now })(projectId),
       }
     },
     keys,
@@ -314,16 +309,14 @@ interface Submits {
 function eventsOf(
   projectId: string,
   submitting: SubmitContext,
-  reading: ReadContext,
+  { signal, ...reading }: ReadContext & { signal: AbortSignal | undefined },
   { operations, onBatch }: Submits,
 ): Pick<Ingest<never>, 'projectId' | 'submitBatch' | 'readEvents' | 'readBatches' | 'lastCursor' | 'findEvent'> {
   const { store, notifier } = reading
   const reader: EventReader = {
-    async *readEvents(options = {}) {
-      checkReadEventsOptions(options)
-      yield* readEvents(reading, projectId, options)
-    },
-    lastCursor: () => store.lastCursor(projectId),
+    readEvents: (options = {}) =>
+      endableRead([signal, options.signal], (signal) => readEvents(reading, projectId, { ...options, signal })),
+    lastCursor: async () => store.lastCursor(projectId),
   }
   return {
     ...reader,

@@ -1,5 +1,6 @@
 // What only the other packages of Ingest need: it may change with any version.
 
+export { endableRead } from './cancellation.ts'
 export { checkConsumerName, checkPutConsumer } from './consumers/consumers.ts'
 export { batchBody, batchTooLarge, parseEvents } from './events/batch.ts'
 export { column, countEvents, encodeEvents, noName, wordsPerEvent } from './events/batch-events.ts'

@@ -166,7 +166,7 @@ function createRead(storeOptions: EventStoreOptions): EventStore['read'] {
   const { readProject, readLog } = reader
 
   return async function* read(projectId, options: ReadOptions = {}) {
-    const { after, limit = Number.POSITIVE_INFINITY, from, erased = false } = options
+    const { after, limit = Number.POSITIVE_INFINITY, from, erased = false, signal } = options
     checkOpen()
     const cursors = eventCursors(identity, projectId)
     const start = after === undefined ? beginning : decodeCursor(storeOptions, projectId, after)
@@ -176,6 +176,7 @@ function createRead(storeOptions: EventStoreOptions): EventStore['read'] {
     const first = from === undefined ? 0 : readLog(projectId, 0, () => log.firstSince(from))
     let next = Math.max(start.sequence, first)
     while (left > 0) {
+      signal?.throwIfAborted()
       checkOpen()
       const records = readLog<ListedRecord[]>(projectId, [], (project) => {
         if (!erased) next = Math.max(next, log.expiredBefore(project))
@@ -194,6 +195,7 @@ function createRead(storeOptions: EventStoreOptions): EventStore['read'] {
           if (left-- <= 0) return
           if (isStepOver()) await beginStep()
           stepBytesLeft -= event.bytes.length
+          signal?.throwIfAborted()
           yield toStoredEvent(event, cursors)
         }
         next = record.sequence + 1
@@ -208,6 +210,7 @@ function createRead(storeOptions: EventStoreOptions): EventStore['read'] {
     async function beginStep(): Promise<void> {
       step = await nextReadStep(projectId)
       stepBytesLeft = stepBytes
+      signal?.throwIfAborted()
       checkOpen()
     }
   }

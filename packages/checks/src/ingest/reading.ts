@@ -142,6 +142,27 @@ export const readingChecks: readonly IngestCheck[] = [
     assert.deepEqual(await batchesOf(ingest.readBatches({ from: Date.now() + 3_600_000 })), [none])
   }),
 
+  check('a consumer that leaves ends its read at once, also while it waits', async ({ ingest, submit, event }) => {
+    await submit(event('a'))
+    const after = await ingest.lastCursor()
+    const waitMs = 600_000
+    const batches = ingest.readBatches({ after, follow: true })[Symbol.asyncIterator]()
+    // the first one reports the end
+    await batches.next()
+    const readers: AsyncIterator<unknown>[] = [
+      batches,
+      ingest.readEvents({ after, waitMs })[Symbol.asyncIterator](),
+      ingest.readEvents({ type: 'none', waitMs })[Symbol.asyncIterator](),
+      followEvents(ingest, { after }),
+    ]
+    for (const reader of readers) {
+      const pending = reader.next()
+      await reader.return?.()
+      assert.equal((await pending).done, true)
+      assert.equal((await reader.next()).done, true)
+    }
+  }),
+
   check('batches that follow continue with what is stored, and report the end once', async (bench) => {
     const { ingest, submit, event, events } = bench
     const controller = new AbortController()

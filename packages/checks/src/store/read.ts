@@ -151,6 +151,16 @@ export const readChecks: readonly StoreCheck[] = [
     assert.deepEqual(await readAll(store, 'empty', { from: 0 }), [])
   }),
 
+  check('a read ends with the reason of its signal', async (store) => {
+    await appendSome(store)
+    await assert.rejects(readAll(store, 'p', { signal: AbortSignal.abort(new RangeError('before')) }), RangeError)
+    const controller = new AbortController()
+    const reading = store.read('p', { signal: controller.signal })[Symbol.asyncIterator]()
+    await reading.next()
+    controller.abort(new RangeError('in the middle'))
+    await assert.rejects(reading.next(), RangeError)
+  }),
+
   check('the last cursor is that of the last event, and is followed by later events only', async (store) => {
     await store.append('q', batchOf([event('other')]))
     const before = await store.lastCursor('p')

@@ -54,7 +54,9 @@ Examples:
 function withProjects<T>(io: Io, target: StatsTarget, use: (ingests: Ingest[]) => Promise<T>): Promise<T> {
   const { store = '', project } = target
   if (project === undefined) {
-    return withIngest(io, { store }, async (ingest) => use((await ingest.listProjects()).map(ingest.project)))
+    return withIngest(io, { store }, async (ingest) =>
+      use((await ingest.listProjects()).map((projectId) => ingest.project(projectId))),
+    )
   }
   return connectToKnown(io, { ...target, project }, (ingest) => use([ingest]))
 }

@@ -16,6 +16,7 @@ import {
   batchBody,
   batchTooLarge,
   checkReadEventsOptions,
+  endableRead,
   eventIdIssue,
   filterOf,
   parseEvents,
@@ -62,7 +63,7 @@ export function eventCalls(api: Api, isCompressing: boolean): EventCalls {
       return api.json(wire.BatchResult, request, options)
     },
 
-    readEvents: (options) => readEvents(api, options),
+    readEvents: (options = {}) => endableRead([options.signal], (signal) => readEvents(api, { ...options, signal })),
 
     readBatches: (options) => readBatches(calls, options),
 
@@ -86,7 +87,7 @@ export function eventCalls(api: Api, isCompressing: boolean): EventCalls {
   return calls
 }
 
-async function* readEvents(api: Api, options: ReadEventsOptions & CallOptions = {}): AsyncGenerator<StoredEvent, void> {
+async function* readEvents(api: Api, options: ReadEventsOptions & CallOptions): AsyncGenerator<StoredEvent, void> {
   checkReadEventsOptions(options)
   const { from, to, limit = Number.POSITIVE_INFINITY, waitMs = 0, onProgress = () => {} } = options
   const waitUntil = performance.now() + waitMs

@@ -63,6 +63,8 @@ export interface ReadOptions {
   from?: number | undefined
   /** Whether to read erased events too. Default: false. */
   erased?: boolean
+  /** Reading rejects with the reason of the signal soon after it aborts, also while it finds no event. */
+  signal?: AbortSignal | undefined
 }
 
 /** One step of a retention. */

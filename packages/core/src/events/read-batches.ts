@@ -1,4 +1,5 @@
 import { setTimeout } from 'node:timers/promises'
+import { type EndableRead, endableRead } from '../cancellation.ts'
 import { IngestError } from '../error.ts'
 import { type EventFilter, filterOf } from './event-filter.ts'
 import type { Cursor, StoredEvent } from './event-store.ts'
@@ -65,10 +66,18 @@ const realEffects: ReadBatchesEffects = {
 }
 
 /** The batches of `Ingest.readBatches`. */
-export async function* readBatches(
+export function readBatches(
   ingest: EventReader,
   options: ReadBatchesOptions = {},
-  { now, sleep }: ReadBatchesEffects = realEffects,
+  effects: ReadBatchesEffects = realEffects,
+): EndableRead<EventBatch> {
+  return endableRead([options.signal], (signal) => readEach(ingest, { ...options, signal }, effects))
+}
+
+async function* readEach(
+  ingest: EventReader,
+  options: ReadBatchesOptions,
+  { now, sleep }: ReadBatchesEffects,
 ): AsyncGenerator<EventBatch, void> {
   checkReadBatchesOptions(options)
   const { eventsMax = 1_000, bytesMax = 8 * 2 ** 20, maxWaitMs = 0, follow = false, after, ...selection } = options

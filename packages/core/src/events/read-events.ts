@@ -1,4 +1,5 @@
 import { setImmediate as nextTurn } from 'node:timers/promises'
+import { type EndableRead, endableRead } from '../cancellation.ts'
 import { IngestError } from '../error.ts'
 import { carriageReturn, lineFeed, space } from '../json/bytes.ts'
 import { checkEventFilter, compileEventFilter, type EventFilter } from './event-filter.ts'
@@ -88,12 +89,17 @@ const pollMs = 500
 /** The same for a store that does: a hint may be missing. */
 const watchedPollMs = 300_000
 
-/** The project's events that match the options, oldest first. */
+/**
+ * The project's events that match the options, oldest first.
+ *
+ * @throws {IngestError} as `Ingest.readEvents`
+ */
 export async function* readEvents(
   { store, readArrivals, notifier, now }: ReadContext,
   projectId: string,
   options: ReadEventsOptions,
 ): AsyncGenerator<StoredEvent, void> {
+  checkReadEventsOptions(options)
   const { limit = Number.POSITIVE_INFINITY, from, to = Number.POSITIVE_INFINITY, waitMs = 0, signal } = options
   const { onProgress = () => {}, onScan = () => {} } = options
   const isWanted = compileEventFilter(options) ?? everything
@@ -109,7 +115,7 @@ export async function* readEvents(
       signal?.throwIfAborted()
       // a filter needs an unknown number of events
       const mostRead = isWanted === everything || limit === 0 ? limit - yielded : Number.POSITIVE_INFINITY
-      const range = { after, from, limit: mostRead }
+      const range = { after, from, limit: mostRead, signal }
       // only the store finds the first event of a time that is to come
       const arrivals = hasWaited && from === undefined ? await readArrivals(projectId, after) : undefined
       for await (const event of arrivals?.events ?? store.read(projectId, range)) {
@@ -177,9 +183,16 @@ const followWaitMs = 600_000
  *
  * @throws {IngestError} what `readEvents` rejects with; continue behind the last cursor then
  */
-export async function* followEvents(
+export function followEvents(
   ingest: { readEvents(options?: ReadEventsOptions): AsyncIterable<StoredEvent> },
   options: FollowOptions = {},
+): EndableRead<StoredEvent> {
+  return endableRead([options.signal], (signal) => follow(ingest, { ...options, signal }))
+}
+
+async function* follow(
+  ingest: { readEvents(options?: ReadEventsOptions): AsyncIterable<StoredEvent> },
+  options: FollowOptions,
 ): AsyncGenerator<StoredEvent, never> {
   let { after } = options
   function onProgress(cursor: string): void {

@@ -41,33 +41,39 @@ const sweepEveryMs = 3_600_000
 const firstSweepMs = 60_000
 
 /**
- * The maps of each project of a store.
+ * The maps of each project of a store. Those of a project read and write `store`, which may end for one caller; a
+ * verification, which callers share, does not.
  *
  * @throws {IngestError} `invalid-argument` for invalid rules
  */
-export function createMaps({ store, rules, now, onSweepError }: MapsOptions): (projectId: string) => Maps {
+export function createMaps({
+  store,
+  rules,
+  now,
+  onSweepError,
+}: MapsOptions): (projectId: string, store: MapStore) => Maps {
   const { latePublish = 'accept', pendingBytesMax = pendingBytesMaxDefault } = rules
   if (!Number.isSafeInteger(pendingBytesMax) || pendingBytesMax < 1) {
     throw new IngestError('invalid-argument', 'maps.pendingBytesMax is a whole number of bytes from 1.')
   }
   const verifier = createMapVerifier(store, now)
-  const context = { store, verifier, latePublish, pendingBytesMax, inTurn: createTurns(), now }
+  const shared = { verifier, latePublish, pendingBytesMax, inTurn: createTurns(), now }
   startSweeping(store, now, onSweepError)
 
-  return (projectId) => ({
+  return (projectId, store) => ({
     async publishMap(publication, options = {}) {
       checkPublishOptions(options)
       const parsed = parsePublication(publication)
       const key = { projectId, placeId: parsed.placeId, buildId: parsed.buildId }
-      return (options.dryRun ? tryPublication : publishMap)(context, key, parsed, options)
+      return (options.dryRun ? tryPublication : publishMap)({ ...shared, store }, key, parsed, options)
     },
 
     async putChunks(chunks, options = {}) {
-      return putChunks(context, projectId, chunks, options)
+      return putChunks({ ...shared, store }, projectId, chunks, options)
     },
 
     async putChunk(digest, bytes, options = {}) {
-      return putChunk(context, projectId, { digest, bytes }, options)
+      return putChunk({ ...shared, store }, projectId, { digest, bytes }, options)
     },
 
     async getMap(id) {

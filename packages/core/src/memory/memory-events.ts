@@ -55,7 +55,13 @@ export function memoryEventStore(eventsOf: (projectId: string) => ProjectEvents)
     },
 
     async *read(projectId, options = {}) {
-      const { after, limit = Number.POSITIVE_INFINITY, from = Number.NEGATIVE_INFINITY, erased = false } = options
+      const {
+        after,
+        limit = Number.POSITIVE_INFINITY,
+        from = Number.NEGATIVE_INFINITY,
+        erased = false,
+        signal,
+      } = options
       const { log, cursors, expired } = eventsOf(projectId)
       let first = after === undefined ? 0 : positionOf(cursors, log, after)
       if (!erased) first = Math.max(first, expired)
@@ -63,6 +69,7 @@ export function memoryEventStore(eventsOf: (projectId: string) => ProjectEvents)
       for (let i = first; i < log.length && left > 0; i++) {
         // the store may be closed between two steps
         eventsOf(projectId)
+        signal?.throwIfAborted()
         const event = log[i] as KeptEvent
         if (event.receivedAt < from || (event.erased !== undefined && !erased)) continue
         left--

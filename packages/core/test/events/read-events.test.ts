@@ -6,6 +6,7 @@ import { createEventNotifier } from '../../src/events/event-notifier.ts'
 import type { ReadOptions, StoredEvent } from '../../src/events/event-store.ts'
 import { followEvents, type ReadEventsOptions } from '../../src/events/read-events.ts'
 import { createIngest } from '../../src/ingest.ts'
+import { digestOf } from '../../src/maps/digest.ts'
 import { openMemoryStore } from '../../src/memory/memory-store.ts'
 import type { Store } from '../../src/store.ts'
 
@@ -231,7 +232,7 @@ t.test('a watch ends with its read, however that ends', async (t) => {
   await append('b')
   hint()
   t.match(await next, { done: false })
-  await followed.return(undefined as never)
+  await followed.return()
   t.equal(watches(), 0, 'of followEvents')
 
   const closed = first(project.readEvents({ waitMs: longMs, after: await project.lastCursor() }))
@@ -354,5 +355,74 @@ t.test('followEvents continues each read behind the one before, also behind filt
     { type: 'y', from: 1, waitMs: Number, after: all[2] as string },
   ])
   t.notOk('after' in (reads[0] ?? {}))
-  await events.return(undefined as never)
+  await events.return()
+})
+
+t.test('a consumer that leaves, or whose signal aborts, ends a scan that finds nothing', async (t) => {
+  let read = 0
+  const memory = openMemoryStore()
+  const store: Store = {
+    ...memory,
+    async *read(projectId, options = {}) {
+      for (;;) {
+        read++
+        await turn()
+        yield* memory.read(projectId, options)
+      }
+    },
+  }
+  const project = createIngest({ store }).project('p')
+  await project.submitBatch({ events: [{ projectId: 'p', eventId: 'a', type: 'some' }] })
+  const reads = {
+    readEvents: (signal?: AbortSignal) => project.readEvents({ type: 'none', ...(signal && { signal }) }),
+    readBatches: (signal?: AbortSignal) => project.readBatches({ type: 'none', ...(signal && { signal }) }),
+    followEvents: (signal?: AbortSignal) => followEvents(project, { type: 'none', ...(signal && { signal }) }),
+    'the signal of the project': (signal?: AbortSignal) =>
+      createIngest({ store }).project('p', { signal }).readEvents({ type: 'none' }),
+  }
+  for (const [name, start] of Object.entries(reads)) {
+    const left = start()[Symbol.asyncIterator]()
+    const pending = left.next()
+    for (const from = read; read < from + 3; ) await turn()
+    await left.return?.()
+    t.match(await pending, { done: true }, name)
+    const controller = new AbortController()
+    const aborted: Promise<unknown> = start(controller.signal)[Symbol.asyncIterator]().next()
+    for (const from = read; read < from + 3; ) await turn()
+    controller.abort(new RangeError('left'))
+    await t.rejects(aborted, RangeError, name)
+    const stopped = read
+    for (let i = 0; i < 3; i++) await turn()
+    t.equal(read, stopped, `${name}: nothing is read any more`)
+  }
+})
+
+t.test('once the signal of a project has aborted, its calls begin nothing and reject with the reason', async (t) => {
+  const store = openMemoryStore()
+  const controller = new AbortController()
+  const project = createIngest({ store }).project('p', { signal: controller.signal })
+  await project.publishMap({ placeId: '1', buildId: 'b', map: {} })
+  const content = (await project.getMapContent({ placeId: '1', buildId: 'b' }))?.bytes()[Symbol.asyncIterator]()
+  const cursor = await project.lastCursor()
+  controller.abort(new RangeError('left'))
+  const id = { placeId: '1', buildId: 'b' }
+  const calls: Record<string, () => Promise<unknown>> = {
+    lastCursor: () => project.lastCursor(),
+    findEvent: () => project.findEvent('a'),
+    getStats: () => project.getStats(),
+    listBuilds: () => project.listBuilds(),
+    getActivity: () => project.getActivity(),
+    listRejected: () => project.listRejected(),
+    listConsumers: () => project.listConsumers(),
+    putConsumer: () => project.putConsumer('c', { cursor, replaces: null }),
+    deleteConsumer: () => project.deleteConsumer('c'),
+    getMap: () => project.getMap(id),
+    listMaps: () => project.listMaps(),
+    publishMap: () => project.publishMap({ ...id, map: [] }),
+    putChunks: () => project.putChunks([{ digest: digestOf(Buffer.from('x')), bytes: Buffer.from('x') }]),
+    getMapContent: () => project.getMapContent(id),
+    'the rest of a map': async () => content?.next(),
+  }
+  for (const [name, call] of Object.entries(calls)) await t.rejects(call(), RangeError, name)
+  t.equal((await project.submitBatch({ events: [{ projectId: 'p', eventId: 'a' }] })).accepted, 1, 'a batch is stored')
 })

@@ -140,7 +140,7 @@ interface AfterRow {
 function createRead({ identity, checkOpen }: EventStoreOptions, query: ProjectQuery): EventStore['read'] {
   const readBatches = shareReads((projectId, ...values) => query<BatchRow>(projectId, 'batches-from', ...values))
   return async function* read(projectId, options: ReadOptions = {}) {
-    const { after, limit = Number.POSITIVE_INFINITY, from, erased = false } = options
+    const { after, limit = Number.POSITIVE_INFINITY, from, erased = false, signal } = options
     checkOpen()
     const cursors = eventCursors(identity, projectId)
     const position = after === undefined ? 0 : cursors.decode(after)
@@ -157,6 +157,7 @@ function createRead({ identity, checkOpen }: EventStoreOptions, query: ProjectQu
       }
     }
     for (let left = limit; ; ) {
+      signal?.throwIfAborted()
       let isEmpty = true
       for (const row of rows) {
         for (const stored of splitEvents(row.body)) {
@@ -165,6 +166,7 @@ function createRead({ identity, checkOpen }: EventStoreOptions, query: ProjectQu
           if (isTombstone(stored.bytes) && !erased) continue
           if (left-- === 0) return
           checkOpen()
+          signal?.throwIfAborted()
           yield toEvent(cursors, row, stored)
         }
       }

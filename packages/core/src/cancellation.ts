@@ -1,0 +1,93 @@
+import type { Store } from './store.ts'
+
+/**
+ * The store, for a caller that may lose interest: once the signal has aborted, no operation begins and no row is read,
+ * and the attempt throws the reason of the signal. An operation in flight ends as it would.
+ */
+export function cancellableStore(store: Store, signal: AbortSignal): Store {
+  async function* activity(...args: Parameters<Store['activity']>): ReturnType<Store['activity']> {
+    for await (const row of store.activity(...args)) {
+      signal.throwIfAborted()
+      yield row
+    }
+  }
+  return new Proxy(store, {
+    get(_, name) {
+      signal.throwIfAborted()
+      if (name === 'activity') return activity
+      const member: unknown = Reflect.get(store, name)
+      return typeof member === 'function' ? member.bind(store) : member
+    },
+  })
+}
+
+/**
+ * A signal that aborts with the first of `signals`, or when `abort` is called. `unfollow` removes its listeners.
+ * `AbortSignal.any` keeps its result in memory as long as a signal that never aborts.
+ */
+function followSignals(signals: readonly (AbortSignal | undefined)[]) {
+  const controller = new AbortController()
+  const unfollow: (() => void)[] = []
+  for (const each of signals) {
+    if (!each) continue
+    const abort = () => controller.abort(each.reason)
+    if (each.aborted) abort()
+    each.addEventListener('abort', abort)
+    unfollow.push(() => each.removeEventListener('abort', abort))
+  }
+  return {
+    signal: controller.signal,
+    abort: (reason: unknown) => controller.abort(reason),
+    unfollow() {
+      for (const remove of unfollow.splice(0)) remove()
+    },
+  }
+}
+
+/** Items that are read on demand. `return` ends the read at once, and a pending `next` with it. */
+export interface EndableRead<T> extends AsyncIterableIterator<T> {
+  return(): Promise<IteratorResult<T>>
+}
+
+/**
+ * The items of `read`, which stops as soon as its signal aborts, with the reason: that of the first of `signals`, or when
+ * the consumer calls `return`. The `return` of a generator waits for its next item, which a read that finds nothing
+ * never has.
+ */
+export function endableRead<T>(
+  signals: readonly (AbortSignal | undefined)[],
+  read: (signal: AbortSignal) => AsyncGenerator<T, void>,
+): EndableRead<T> {
+  const returned = new Error('The consumer has left.')
+  let following: ReturnType<typeof followSignals> | undefined
+  let source: AsyncGenerator<T, void> | undefined
+  let isReturned = false
+
+  async function next(): Promise<IteratorResult<T, void>> {
+    if (isReturned) return { done: true, value: undefined }
+    following ??= followSignals(signals)
+    source ??= read(following.signal)
+    try {
+      const result = await source.next()
+      if (result.done) following.unfollow()
+      return result
+    } catch (error) {
+      following.unfollow()
+      if (error !== returned) throw error
+      return { done: true, value: undefined }
+    }
+  }
+
+  const iterator: EndableRead<T> = {
+    next,
+    async return() {
+      isReturned = true
+      following?.abort(returned)
+      following?.unfollow()
+      await source?.return()
+      return { done: true, value: undefined }
+    },
+    [Symbol.asyncIterator]: () => iterator,
+  }
+  return iterator
+}
