@@ -1,5 +1,6 @@
 import type { EmbeddedIngest } from '@ingest/core'
 import { bodyConsumed, bodyTruncated, inflateBody } from './http/body.ts'
+import { clientDisconnected } from './http/cancellation.ts'
 import { type BodyLimit, parseFetchHeaders } from './http/request.ts'
 import { type HttpResponse, isStream } from './http/response.ts'
 import type { BodyStream } from './http/stream.ts'
@@ -21,32 +22,40 @@ export function toFetchHandler(ingest: EmbeddedIngest, options: HandlerOptions =
   const router = createPublicRouter(ingest, options)
   return async (request) => {
     const { pathname, search } = new URL(request.url)
+    const client = watchClient(request)
     const { status, headers, body } = await router.respond({
       method: request.method,
       path: pathname,
       query: search.slice(1),
       headers: parseFetchHeaders(request.headers),
       readBody: (gzip, limit) => readFetchBody(request, gzip, limit),
-      onDisconnect: (action) => onAbort(request.signal, action),
+      signal: client.signal,
     })
-    return new Response(toFetchBody(request.method, body), { status, headers })
+    return new Response(toFetchBody(request.method, body, client.leave), { status, headers })
   }
 }
 
-function onAbort(signal: AbortSignal, action: () => void): () => void {
-  if (signal.aborted) action()
-  signal.addEventListener('abort', action)
-  return () => signal.removeEventListener('abort', action)
+/** `leave` aborts the signal, as does that of the request: frameworks abort either when a client disconnects. */
+function watchClient(request: Request): { signal: AbortSignal; leave(): void } {
+  const controller = new AbortController()
+  const leave = () => controller.abort(clientDisconnected())
+  if (request.signal.aborted) leave()
+  request.signal.addEventListener('abort', leave, { once: true })
+  return { signal: controller.signal, leave }
 }
 
 /** Null for a response without a body. */
-function toFetchBody(method: string, body: HttpResponse['body']): string | Uint8Array | ReadableStream | null {
-  if (isStream(body)) return toReadableStream(body)
+function toFetchBody(
+  method: string,
+  body: HttpResponse['body'],
+  leave: () => void,
+): string | Uint8Array | ReadableStream | null {
+  if (isStream(body)) return toReadableStream(body, leave)
   return method === 'HEAD' || body.length === 0 ? null : body
 }
 
 /** Pulls one chunk at a time, on demand. */
-function toReadableStream(stream: BodyStream): ReadableStream<Uint8Array> {
+function toReadableStream(stream: BodyStream, leave: () => void): ReadableStream<Uint8Array> {
   return new ReadableStream<Uint8Array>(
     {
       async pull(controller) {
@@ -55,6 +64,7 @@ function toReadableStream(stream: BodyStream): ReadableStream<Uint8Array> {
         else controller.enqueue(value)
       },
       async cancel() {
+        leave()
         await stream.return()
       },
     },

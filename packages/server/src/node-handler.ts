@@ -3,6 +3,7 @@ import type { Socket } from 'node:net'
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import { type EmbeddedIngest, IngestError } from '@ingest/core'
 import { readBody } from './http/body.ts'
+import { clientSignal } from './http/client-signal.ts'
 import { handleInTurn } from './http/pipelining.ts'
 import { type HttpRequest, parseRawHeaders } from './http/request.ts'
 import { hasUnreadBody, sendResponse } from './http/send-response.ts'
@@ -57,6 +58,7 @@ function respond(router: Router, req: IncomingMessage, res: ServerResponse, awai
     sendResponse(req, res, router.refuse(error, req))
     return
   }
+  let signal: AbortSignal | undefined
   const request: HttpRequest = {
     method: req.method ?? '',
     path: pathOf(req),
@@ -67,7 +69,11 @@ function respond(router: Router, req: IncomingMessage, res: ServerResponse, awai
       if (awaitsContinue) res.writeContinue()
       return readBody(req, gzip, limit)
     },
-    onDisconnect: (action) => onSocketEnd(req.socket, action),
+    get signal() {
+      // most batches end without it
+      signal ??= clientSignal(req, res)
+      return signal
+    },
   }
   router
     .respond(request)
@@ -97,12 +103,6 @@ function refuseHeaders(router: Router, req: IncomingMessage, res: ServerResponse
     actual: req.rawHeaders.length / 2,
   })
   sendResponse(req, res, router.refuse(error, req), { hasRest: true })
-}
-
-function onSocketEnd(socket: Socket, action: () => void): () => void {
-  if (socket.destroyed || socket.readableEnded) action()
-  socket.once('end', action).once('close', action)
-  return () => void socket.off('end', action).off('close', action)
 }
 
 /** The path without the query. The request target may be a whole URL (RFC 9112 section 3.2.2). */

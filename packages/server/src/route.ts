@@ -109,7 +109,8 @@ export async function runRoute(
   try {
     checkRepeated(request.headers)
     if (budget === 'reads') await limiter.admit(projectId, { readRequests: 1, readBytes: readBytesMin })
-    const ingest = services.ingest.project(projectId)
+    // a batch is one step: nothing of it is left to cancel
+    const ingest = services.ingest.project(projectId, budget === 'batches' ? {} : { signal: request.signal })
     const onCancel: RouteContext['onCancel'] = (cancel) => cancellation.watch(request, cancel)
     const upload = holdUpload(services, projectId, held)
     const context = { request, params, ingest, keyId, limiter, headers, upload, wait, record, onCancel }

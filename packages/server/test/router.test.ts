@@ -10,7 +10,7 @@ import {
 } from '@ingest/core'
 import t from 'tap'
 import { type HttpRequest, parseRawHeaders } from '../src/http/request.ts'
-import { concurrencyLimits } from '../src/limits/concurrency.ts'
+import { concurrencyLimits, projectMaxOf } from '../src/limits/concurrency.ts'
 import { errorsToConsole, type Log } from '../src/log.ts'
 import { createPublicRouter, type HandlerOptions } from '../src/public-router.ts'
 import { byEachEdge, type Sent } from './edges.ts'
@@ -409,7 +409,7 @@ t.test('batches in flight are bounded, and release their slots when they succeed
       await isReleased
       return Buffer.from(body)
     }
-    const { projectMax } = concurrencyLimits.batches
+    const projectMax = projectMaxOf(concurrencyLimits.batches)
     const inFlight = Array.from({ length: projectMax }, () => router.respond({ ...request({}), readBody }))
     while (reading < projectMax) await new Promise(setImmediate)
     const unauthorized = { ...request({}), headers: parseRawHeaders(headersOf('wrong').flat()) }
@@ -427,8 +427,8 @@ t.test('batches in flight are bounded, and release their slots when they succeed
 t.test('the bytes of unfinished uploads are bounded', async (t) => {
   const router = createPublicRouter(createIngest({ store: openMemoryStore(), authenticate: () => true }))
   for (const [bytes, status] of [
-    [concurrencyLimits.uploadBytes.projectMax, 400],
-    [concurrencyLimits.uploadBytes.projectMax + 1, 503],
+    [projectMaxOf(concurrencyLimits.uploadBytes), 400],
+    [projectMaxOf(concurrencyLimits.uploadBytes) + 1, 503],
   ] as const) {
     const readBody: HttpRequest['readBody'] = async (_, { receive }) => {
       await receive?.(bytes)
@@ -441,7 +441,7 @@ t.test('the bytes of unfinished uploads are bounded', async (t) => {
 
 function request({ method = 'POST', path = '/v1/events/batch', body = Buffer.alloc(0) }) {
   const headers = parseRawHeaders(headersOf('any').flat())
-  return { method, path, query: '', headers, readBody: async () => body, onDisconnect: () => () => {} }
+  return { method, path, query: '', headers, readBody: async () => body, signal: new AbortController().signal }
 }
 
 t.test('the default log writes errors to the console, and nothing else', async (t) => {

@@ -122,6 +122,8 @@ export async function readBody(
     return gzip && isGzip(req.body) ? inflateBody(req.body, limit) : Uint8Array.from(req.body)
   }
   if (req.readableDidRead || req.readableEnded) throw bodyConsumed()
+  // it emits no further 'close'
+  if (req.destroyed) throw bodyTruncated()
   const body = await collect(req, limit)
   limit.complete?.()
   return gzip ? inflateBody(body, limit) : body

@@ -18,14 +18,16 @@ export function createCancellation(draining: AbortSignal | undefined): Cancellat
     for (const drain of watched) drain()
   })
   return {
-    watch(request, cancel) {
+    watch({ signal }, cancel) {
       const drain = () => cancel(serverDraining())
+      const leave = () => cancel(signal.reason)
       if (draining?.aborted) drain()
+      if (signal.aborted) leave()
       watched.add(drain)
-      const stopWatching = request.onDisconnect(() => cancel(clientDisconnected()))
+      signal.addEventListener('abort', leave)
       return () => {
         watched.delete(drain)
-        stopWatching()
+        signal.removeEventListener('abort', leave)
       }
     },
   }
@@ -38,7 +40,7 @@ export function serverDraining(): IngestError {
 }
 
 /** Only a client that has half-closed its connection receives it. */
-function clientDisconnected(): IngestError {
+export function clientDisconnected(): IngestError {
   return new IngestError('request-timeout', 'The connection was closed before the request was done: send it again.')
 }
 

@@ -8,6 +8,7 @@ export const pipelinedRequestsMax = 16
 const discardBytesMax = 64 * 1024
 
 interface Exchange {
+  req: IncomingMessage
   res: ServerResponse
   handle: () => void
 }
@@ -17,6 +18,8 @@ interface Pipeline {
   isBusy: boolean
   /** Further requests are ignored. */
   isStopped: boolean
+  /** Nothing more is read. */
+  isPaused: boolean
   /** Undefined until the first pipelined request. */
   queue: Exchange[] | undefined
 }
@@ -37,15 +40,21 @@ export function handleInTurn(req: IncomingMessage, res: ServerResponse, handle: 
   }
   let pipeline = pipelines.get(socket)
   if (!pipeline) {
-    pipeline = { isBusy: false, isStopped: false, queue: undefined }
+    pipeline = { isBusy: false, isStopped: false, isPaused: false, queue: undefined }
     pipelines.set(socket, pipeline)
   }
   if (!pipeline.isBusy) {
-    begin(socket, pipeline, { res, handle })
+    begin(socket, pipeline, { req, res, handle })
     return
   }
   pipeline.queue ??= createQueue(socket, pipeline)
-  if (mayQueue(socket, pipeline)) pipeline.queue.push({ res, handle })
+  if (mayQueue(socket, pipeline)) pipeline.queue.push({ req, res, handle })
+}
+
+/** Whether the end of a connection is not seen because nothing is read: a queued request has a body, or too many follow. */
+export function isDeaf(socket: Socket): boolean {
+  const { isPaused = false, queue = [] } = pipelines.get(socket) ?? {}
+  return isPaused || queue.some(({ req }) => !req.complete && req.readableLength >= req.readableHighWaterMark)
 }
 
 function begin(socket: Socket, pipeline: Pipeline, { res, handle }: Exchange): void {
@@ -77,16 +86,17 @@ function mayQueue(socket: Socket, pipeline: Pipeline): boolean {
   const last = queue.at(-1)
   // closes the connection after this response
   if (last) last.res.shouldKeepAlive = false
-  setImmediate(discardRest, socket)
+  setImmediate(discardRest, socket, pipeline)
   return false
 }
 
 /** Closing a connection with unread bytes resets it, and responses may be lost. */
-function discardRest(socket: Socket): void {
+function discardRest(socket: Socket, pipeline: Pipeline): void {
   let left = discardBytesMax
   detachParser(socket, (bytes) => {
     left -= bytes.length
     // each time: Node's HTTP server resumes the socket after each response
     if (left < 0) socket.pause()
+    pipeline.isPaused = left < 0
   })
 }

@@ -118,9 +118,6 @@ export interface HttpRequest extends RequestHead {
    *   `request-timeout` when the client disconnects before the end; `internal-error` when the body was read before.
    */
   readBody(gzip: boolean, limit: BodyLimit): Promise<Uint8Array>
-  /**
-   * Calls `action` when the client disconnects: its connection is closed, or at least the half that the client writes,
-   * which is all that the server can see of it. Returns a function that stops watching.
-   */
-  onDisconnect(action: () => void): () => void
+  /** Aborted when the client disconnects, with the error of the response: a half-closed connection still receives it. */
+  readonly signal: AbortSignal
 }

@@ -91,7 +91,8 @@ export function hasUnreadBody(req: IncomingMessage): boolean {
   return coding !== undefined || (length !== undefined && Number(length) > 0)
 }
 
-function discardBody(req: IncomingMessage, done: () => void): void {
+/** Calls `done` when the body has ended, or its bounds are reached. */
+export function discardBody(req: IncomingMessage, done: () => void): void {
   let left = discardBytesMax
   let chunks = 0
   const timer = setTimeout(finish, discardMs)

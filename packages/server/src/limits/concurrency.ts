@@ -1,23 +1,25 @@
 import { IngestError } from '@ingest/core'
 
-/**
- * The most requests in flight, by kind: of all projects together, and of one project, so that its slow clients leave
- * capacity for others.
- */
+/** The most requests in flight, by kind, of all projects together. */
 export const concurrencyLimits = {
   /** Batches that are being received or stored. */
-  batches: { what: 'batches', max: 1024, projectMax: 256 },
+  batches: { what: 'batches', max: 1024 },
   /** Publications and chunks that are being received or stored; `uploadBytes` bounds the bytes received. */
-  uploads: { what: 'uploads', max: 1024, projectMax: 128 },
+  uploads: { what: 'uploads', max: 1024 },
   /** The bytes of their bodies. */
-  uploadBytes: { what: 'unfinished uploads', max: 256 * 1024 * 1024, projectMax: 64 * 1024 * 1024 },
+  uploadBytes: { what: 'unfinished uploads', max: 256 * 1024 * 1024 },
   /** Those of them whose body is complete: each holds up to 4 MiB, inflated, and its decoded content. */
-  storedUploads: { what: 'uploads', max: 32, projectMax: 16 },
+  storedUploads: { what: 'uploads', max: 32 },
   /** Reads, until the response is sent: each holds a chunk of up to 1 MiB. */
-  downloads: { what: 'downloads', max: 256, projectMax: 128 },
+  downloads: { what: 'downloads', max: 256 },
   /** Reads that wait for events: they take long and hold little memory. */
-  longPolls: { what: 'long polls', max: 512, projectMax: 256 },
+  longPolls: { what: 'long polls', max: 512 },
 } as const
+
+/** The most of one project, so that its slow clients leave capacity for others: a quarter. */
+export function projectMaxOf({ max }: { max: number }): number {
+  return Math.floor(max / 4)
+}
 
 export type ConcurrencyLimitName = keyof typeof concurrencyLimits
 
@@ -43,15 +45,8 @@ export interface Slots {
   release(): void
 }
 
-export function createConcurrencyLimit({
-  what,
-  max,
-  projectMax,
-}: {
-  what: string
-  max: number
-  projectMax: number
-}): ConcurrencyLimit {
+export function createConcurrencyLimit({ what, max }: { what: string; max: number }): ConcurrencyLimit {
+  const projectMax = projectMaxOf({ max })
   const takenByProject = new Map<string, number>()
   let taken = 0
 

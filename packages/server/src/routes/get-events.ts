@@ -132,7 +132,7 @@ function parseRange({ limit, from, to, wait, ...exact }: Range): ReadEventsOptio
  * line with the cursor alone follows, so that the next request does not scan them again.
  */
 async function* readLines(
-  { ingest, limiter, onCancel }: Pick<RouteContext, 'ingest' | 'limiter' | 'onCancel'>,
+  { ingest, limiter, request, onCancel }: Pick<RouteContext, 'ingest' | 'limiter' | 'request' | 'onCancel'>,
   options: ReadEventsOptions,
   isEveryEvent: boolean,
 ): AsyncGenerator<Uint8Array> {
@@ -145,8 +145,8 @@ async function* readLines(
       lastCursor = event.cursor
     }
   } catch (error) {
-    // a stopped scan is a complete response
-    if (error !== signal.reason) throw error
+    // a stopped scan is a complete response; so is what a half-closed connection receives, if it ends with a cursor
+    if (error !== signal.reason && (isEveryEvent || error !== request.signal.reason)) throw error
   } finally {
     stopWatching?.()
     await chargeRest()

@@ -86,7 +86,7 @@ async function putOne(context: RouteContext, gzip: boolean): Promise<HttpRespons
 async function putSeveral(context: RouteContext, gzip: boolean): Promise<HttpResponse> {
   parseQuery(context.request.query, [])
   const result = await storeUpload(context, { gzip, limit: chunksLimit, isJson: true }, async (body, options) => {
-    const { uploads, rejected } = await parseUpload(context.ingest.projectId, 'chunks', body)
+    const { uploads, rejected } = await parseUpload(context.ingest.projectId, 'chunks', body, options)
     const chunks = uploads.map(({ chunk }) => chunk)
     const stored = await context.ingest.putChunks(chunks, options)
     const refused = stored.rejected.map((each) => ({ ...each, index: uploads[each.index]?.index ?? each.index }))

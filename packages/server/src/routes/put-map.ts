@@ -92,7 +92,7 @@ async function publish(context: RouteContext): Promise<HttpResponse> {
   const { gzip } = checkBodyHeaders(request.headers, kinds)
   const options = parsePublishOptions(request)
   const published = await storeUpload(context, { gzip, limit, isJson: true }, async (body, verification) => {
-    const publication = trustParsed(await parseUpload(ingest.projectId, 'publication', body))
+    const publication = trustParsed(await parseUpload(ingest.projectId, 'publication', body, verification))
     return ingest.publishMap(publication as unknown as Publication, { ...options, ...verification })
   })
   return jsonResponse(statusByOutcome[published.outcome], toWire(PublishedMap, published))

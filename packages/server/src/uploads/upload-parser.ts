@@ -23,15 +23,17 @@ let thread: ParserThread | undefined
  * Parses the body of an upload. Large ones are parsed by a thread, one at a time, and one of each project in turn: a
  * body of a few megabytes with many names takes longer than other requests may wait.
  *
- * @throws {IngestError} see {@link parsers}
+ * @throws {IngestError} see {@link parsers}; the reason of a signal that has aborted before its turn
  */
 export async function parseUpload<Kind extends keyof ParsedUploads>(
   projectId: string,
   kind: Kind,
   body: Uint8Array,
+  { signal }: { signal?: AbortSignal } = {},
 ): Promise<ParsedUploads[Kind]> {
   if (body.length <= smallBytesMax) return parsers[kind](body)
   return inTurn(projectId, async () => {
+    signal?.throwIfAborted()
     thread ??= startThread(() => {
       thread = undefined
     })

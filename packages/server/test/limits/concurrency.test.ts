@@ -1,13 +1,13 @@
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import t from 'tap'
-import { concurrencyLimits, createConcurrencyLimit } from '../../src/limits/concurrency.ts'
+import { concurrencyLimits, createConcurrencyLimit, projectMaxOf } from '../../src/limits/concurrency.ts'
 import { createTurnBudget } from '../../src/limits/turn-budget.ts'
 
 const overloaded = { code: 'overloaded', retryAfterSeconds: 1 }
 
 t.test('one project takes a part of the slots and leaves the rest to others', async (t) => {
   const limit = createConcurrencyLimit(concurrencyLimits.batches)
-  const slots = Array.from({ length: concurrencyLimits.batches.projectMax }, () => limit.take('busy'))
+  const slots = Array.from({ length: projectMaxOf(concurrencyLimits.batches) }, () => limit.take('busy'))
   t.throws(() => limit.take('busy'), overloaded)
   limit.take('other')
   slots.pop()?.release()
@@ -25,7 +25,7 @@ t.test('all projects together take every slot and no more, and released slots ar
 })
 
 t.test('a slot is released once, however often its release is called', async (t) => {
-  const limit = createConcurrencyLimit({ what: 'uploads', max: 2, projectMax: 2 })
+  const limit = createConcurrencyLimit({ what: 'uploads', max: 8 })
   const slot = limit.take('p')
   limit.take('p')
   slot.release()
@@ -35,20 +35,21 @@ t.test('a slot is released once, however often its release is called', async (t)
 })
 
 t.test('bytes are bounded by project and in all, until they are released', async (t) => {
-  const limit = createConcurrencyLimit({ what: 'unfinished uploads', max: 100, projectMax: 60 })
-  const [first, second, other] = [limit.take('p', 0), limit.take('p', 0), limit.take('q', 0)]
+  const limit = createConcurrencyLimit({ what: 'unfinished uploads', max: 240 })
+  const [first, second] = [limit.take('p', 0), limit.take('p', 0)]
   first.add(40)
   second.add(20)
   t.throws(() => second.add(1), overloaded, 'of the project')
-  other.add(40)
-  t.throws(() => other.add(1), overloaded, 'of all')
+  const others = ['q', 'r', 's'].map((projectId) => limit.take(projectId, 60))
+  const last = limit.take('t', 0)
+  t.throws(() => last.add(1), overloaded, 'of all')
   first.release()
   first.release()
+  last.add(40)
+  t.throws(() => second.add(1), overloaded)
+  others[0]?.release()
   second.add(40)
-  t.throws(() => other.add(41), overloaded)
-  second.release()
-  other.add(20)
-  t.throws(() => other.add(1), overloaded)
+  t.throws(() => second.add(1), overloaded)
 })
 
 t.test('a turn of the event loop takes its budget, and the projects that wait take in turn', async (t) => {
