@@ -8,9 +8,9 @@ import { checkRestoreFinished } from './backup/restore-lmdb-store.ts'
 import { type ChunkBlobs, openChunkBlobs } from './chunks/chunk-blobs.ts'
 import { createConsumerStore } from './consumer-store.ts'
 import { checkDataFile } from './environment/data-file.ts'
+import { checkFreeSpace } from './environment/disk-space.ts'
 import {
   checkFileDescriptors,
-  checkFreeSpace,
   type Environment,
   type EnvironmentOptions,
   openEnvironment,

@@ -19,17 +19,41 @@ const dataVersion = 2
  * @throws {IngestError} `store-incompatible` for a file that was not written by LMDB as used here, or is truncated
  */
 export function checkDataFile(path: string): boolean {
+  return withDataFile(path, (file) => checkContent(path, file)) ?? false
+}
+
+/**
+ * What {@link checkDataFile} finds; an empty file is a missing one.
+ *
+ * @throws {IngestError} `store-incompatible` if it is not a file, or cannot be opened
+ */
+export function inspectDataFile(path: string): 'missing' | 'damaged' | 'whole' {
+  return withDataFile(path, inspect) ?? 'missing'
+
+  function inspect(file: number): 'missing' | 'damaged' | 'whole' {
+    try {
+      return checkContent(path, file) ? 'whole' : 'missing'
+    } catch (error) {
+      if (error instanceof IngestError) return 'damaged'
+      throw error
+    }
+  }
+}
+
+/** Calls `use` with the open file; returns undefined for a missing one. */
+function withDataFile<T>(path: string, use: (file: number) => T): T | undefined {
   let file: number
   try {
     // opening a FIFO would block until it has a writer
     file = openSync(path, constants.O_RDWR | (constants.O_NONBLOCK ?? 0))
   } catch (cause) {
     const { code } = cause as NodeJS.ErrnoException
-    if (code === 'ENOENT' || code === 'ENOTDIR') return false
+    if (code === 'ENOENT' || code === 'ENOTDIR') return undefined
     throw new IngestError('store-incompatible', `${path} cannot be opened: ${(cause as Error).message}`, { cause })
   }
   try {
-    return checkContent(path, file)
+    if (!fstatSync(file).isFile()) throw damaged(path, 'it is not a file')
+    return use(file)
   } finally {
     closeSync(file)
   }
@@ -78,10 +102,8 @@ export function checkLockFile(path: string): boolean {
 }
 
 function checkContent(path: string, file: number): boolean {
-  const stat = fstatSync(file)
-  if (!stat.isFile()) throw damaged(path, 'it is not a file')
   // a process that was killed while it created the file leaves it empty, and LMDB starts over
-  if (stat.size === 0) return false
+  if (fstatSync(file).size === 0) return false
   const metas = [readMeta(path, file, 0), readMeta(path, file, 1)]
   const newest = metas.reduce((a, b) => (a.transaction >= b.transaction ? a : b))
   // read after the headers: the file of a store in use grows before a header is written

@@ -1,9 +1,10 @@
-import { closeSync, openSync, readFileSync, statfsSync, statSync } from 'node:fs'
+import { closeSync, openSync, readFileSync, statSync } from 'node:fs'
 import { devNull } from 'node:os'
 import { dirname, join } from 'node:path'
 import { IngestError } from '@ingest/core'
 import { makeDirectory, syncDirectoryNow } from '@ingest/core/internal'
 import { checkDataFile, checkLockFile, type Headers, openHeaders } from './data-file.ts'
+import { checkFreeSpace, isDiskFull } from './disk-space.ts'
 import { checkBegun, type Gate, gateDirectory, openGate } from './gate.ts'
 import { closeRoot, openRoot, openTable, openTables, type Root, type Table } from './root.ts'
 import type { TableName } from './schema.ts'
@@ -95,8 +96,6 @@ export interface EnvironmentOptions {
 
 // address space, not disk: the file grows with its content, except on Windows, where lmdb grows the map instead
 const mapBytes = 2 ** 40
-/** Creating a data or lock file on a full disk is a SIGBUS, so this much must be free. */
-const freeBytesMin = 16 * 2 ** 20
 /** The most file descriptors that opening an environment and its gate takes, with temporary ones. */
 const fileDescriptorsMin = 16
 
@@ -202,7 +201,7 @@ function createEnvironment(directory: string, opened: Opened): Environment {
     usage: () => usageOf(root),
     fileIds,
     checkSpace: () => checkFreeSpace(directory),
-    isDiskFull: () => freeSpace(directory).bytes < freeBytesMin,
+    isDiskFull: () => isDiskFull(directory),
     close: () => closeAll(opened),
   }
 }
@@ -246,16 +245,17 @@ function checkBeforeOpening(
   files: ReturnType<typeof filesOf>,
   { fileIds }: EnvironmentOptions,
 ): boolean {
-  const [path, lockPath] = files
+  const [path, ...lockPaths] = files
   checkFileDescriptors(directory, fileDescriptorsMin)
   const reason = fileIds === undefined ? undefined : lossOf(files, fileIds)
   if (reason !== undefined) throw new IngestError('store-failed', `${reason}.`)
   const exists = checkDataFile(path)
-  const hasLockFile = checkLockFile(lockPath)
+  const [hasLockFile] = lockPaths.map(checkLockFile)
   checkAddressSpace()
   makeDirectory(directory)
   if (!exists || !hasLockFile) checkFreeSpace(directory)
-  if (exists && !hasLockFile) checkNotInUse(path, lockPath)
+  // of the lock file of the gate too, which is created before the data file
+  if (exists) for (const each of lockPaths) checkNotInUse(path, each)
   return exists
 }
 
@@ -289,16 +289,9 @@ function fileId(path: string): string {
   return stat ? `${stat.dev}:${stat.ino}` : 'none'
 }
 
-/** @throws {IngestError} `disk-full` when less than 16 MiB are free on the disk of `directory`, or for its data file */
-export function checkFreeSpace(directory: string): void {
-  const { bytes: actual, limit } = freeSpace(directory)
-  if (actual >= freeBytesMin) return
-  const message = `${directory} has ${actual} bytes of free space${limit}, and ${freeBytesMin} are needed.`
-  throw new IngestError('disk-full', message, { limit: freeBytesMin, actual, retryAfterSeconds: 5 })
-}
-
 /** Without its lock file, a process that has the data file open and this one would not exclude each other. */
 function checkNotInUse(path: string, lockPath: string): void {
+  if (checkLockFile(lockPath)) return
   const pid = findProcessMapping(path)
   // a process that starts at the same time creates the lock file first
   if (pid === undefined || checkLockFile(lockPath)) return
@@ -341,22 +334,4 @@ export function checkFileDescriptors(directory: string, count: number): void {
   } finally {
     for (const each of open) closeSync(each)
   }
-}
-
-/** How many bytes the data file may grow by, and what limits it besides the disk. */
-function freeSpace(directory: string): { bytes: number; limit: string } {
-  const { bavail, bsize } = statfsSync(directory)
-  const onDisk = bavail * bsize
-  const fileBytes = statSync(join(directory, 'data.mdb'), { throwIfNoEntry: false })?.size ?? 0
-  const inFile = Math.max(0, fileSizeMax() - fileBytes)
-  return inFile < onDisk
-    ? { bytes: inFile, limit: ' below the file size limit of this process (ulimit -f)' }
-    : { bytes: onDisk, limit: '' }
-}
-
-/** The file size limit of this process, in bytes; another process may change it. */
-function fileSizeMax(): number {
-  if (process.platform !== 'linux') return Number.POSITIVE_INFINITY
-  const [, limit] = /^Max file size +(\d+) /m.exec(readFileSync('/proc/self/limits', 'utf8')) ?? []
-  return limit === undefined ? Number.POSITIVE_INFINITY : Number(limit)
 }

@@ -1,8 +1,10 @@
+import { closeSync, fsyncSync, mkdtempSync, openSync, readFileSync, rmSync, writeSync } from 'node:fs'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { IngestError } from '@ingest/core'
-import { makeDirectory } from '@ingest/core/internal'
-import { checkDataFile, checkLockFile } from './data-file.ts'
+import { makeDirectory, syncDirectoryNow } from '@ingest/core/internal'
+import { checkLockFile, inspectDataFile } from './data-file.ts'
+import { checkFreeSpace } from './disk-space.ts'
 import { closeRoot, openRoot } from './root.ts'
 import { type LockHolder, lockedError, lockTimeoutMs, openLockProbe } from './write-lock.ts'
 
@@ -16,6 +18,8 @@ import { type LockHolder, lockedError, lockTimeoutMs, openLockProbe } from './wr
  *
  * The lock is the write lock of an environment of its own, which is never written to, so that its own openings have no
  * commit to undo. The kernel releases it when its process is killed.
+ *
+ * So its data file always has the content with which LMDB creates it, and a damaged one is given that content again.
  */
 export interface Gate {
   /** Runs `work` inside the gate. Blocks this thread while another one is inside. */
@@ -38,17 +42,26 @@ const gateBytes = 2 ** 20
 const pollMs = 1
 
 /**
- * Opens the gate of the environment in `directory`, and creates it when it is missing.
+ * Opens the gate of the environment in `directory`, and creates it durably when it is missing. A damaged data file, as
+ * after a power loss, is written again.
  *
- * @throws {IngestError} `store-incompatible` for files that LMDB cannot open safely; `store-locked`
+ * @throws {IngestError} `store-incompatible` for files that LMDB cannot open safely; `disk-full`; `store-locked`
  */
 export function openGate(directory: string): Gate {
   const path = join(directory, gateDirectory)
-  checkDataFile(join(path, 'data.mdb'))
-  checkLockFile(join(path, 'lock.mdb'))
+  const [dataPath, lockPath] = [join(path, 'data.mdb'), join(path, 'lock.mdb')] as const
+  const hasLockFile = checkLockFile(lockPath)
+  const dataFile = inspectDataFile(dataPath)
   makeDirectory(path)
+  if (!hasLockFile || dataFile !== 'whole') checkFreeSpace(path)
+  if (dataFile === 'damaged') writeAndSync(dataPath, newContent(path))
   const root = openRoot(path, gateBytes)
-  const { holder, isHeld } = openLockProbe(join(path, 'lock.mdb'))
+  if (dataFile === 'missing') {
+    // LMDB does not sync what it creates
+    writeAndSync(dataPath)
+    syncDirectoryNow(path)
+  }
+  const { holder, isHeld } = openLockProbe(lockPath)
 
   function run<T>(work: () => T): T {
     let result: { value: T } | undefined
@@ -70,6 +83,32 @@ export function openGate(directory: string): Gate {
     },
     holder,
     close: () => closeRoot(root),
+  }
+}
+
+/** What LMDB writes into the data file of a new gate. Below `path`, as nowhere else is known to be writable. */
+function newContent(path: string): Buffer {
+  const directory = mkdtempSync(join(path, 'new-'))
+  try {
+    closeRoot(openRoot(directory, gateBytes))
+    return readFileSync(join(directory, 'data.mdb'))
+  } finally {
+    rmSync(directory, { recursive: true })
+  }
+}
+
+/**
+ * Writes the content of a gate in place: whoever has the file open keeps it and reads what was there before, and another
+ * opening writes the same. A new file in its place would be another environment to LMDB, and a thread that opened it
+ * would release the locks of its process on the lock file of both.
+ */
+function writeAndSync(dataPath: string, content: Buffer = Buffer.alloc(0)): void {
+  const file = openSync(dataPath, 'r+')
+  try {
+    writeSync(file, content, 0, content.length, 0)
+    fsyncSync(file)
+  } finally {
+    closeSync(file)
   }
 }
 
