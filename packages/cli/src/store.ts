@@ -96,25 +96,31 @@ export interface OpenStoreOptions {
   onFatal?: (error: IngestError) => void
   /** Called at most once a second while the id index of a directory is rebuilt. Default: a line on standard error. */
   onRebuild?: (percent: number) => void
+  /** Called before the schema of a database is upgraded. Default: a line on standard error. */
+  onMigrate?: (versions: { from: number; to: number }) => void
   /** Called once a database is open. */
   onOpen?: (report: DurabilityReport) => void
 }
 
 const rebuildReportIntervalMs = 1000
 
+/** Of an upgrade that begins. */
+export const migrateHint = 'it may take minutes, and `ingest migrate` does it before servers start'
+
 /**
  * Opens a store: a directory, or a database by its URL. Only its adapter is loaded.
  *
  * @throws {IngestError} the codes of `openLmdbStore` or `openPostgresStore`
  */
-export async function openStore(
-  io: Pick<Io, 'stderr'>,
-  store: string,
-  { create = false, readAhead = true, onFatal = () => {}, onRebuild, onOpen = () => {} }: OpenStoreOptions,
-): Promise<Store> {
+export async function openStore(io: Pick<Io, 'stderr'>, store: string, options: OpenStoreOptions): Promise<Store> {
+  const { create = false, readAhead = true, onFatal = () => {}, onRebuild, onOpen = () => {} } = options
   if (isDatabase(store)) {
     const { openPostgresStore } = await import('@ingest/postgres')
-    return openPostgresStore(store, { migrate: create, onOpen })
+    const {
+      onMigrate = ({ from, to }) =>
+        printMessage(io, `upgrading the schema from version ${from} to ${to}: ${migrateHint}`),
+    } = options
+    return openPostgresStore(store, { migrate: create, onMigrate, onOpen })
   }
   const report = onRebuild ?? ((percent: number) => printMessage(io, `rebuilding the id index: ${percent} %`))
   let reportedAt = Number.NEGATIVE_INFINITY

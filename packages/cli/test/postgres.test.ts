@@ -80,6 +80,23 @@ t.test('pool_max_conns of the URL bounds the connections of a server', options, 
   t.ok((await runSql(url, open)).length <= 2)
 })
 
+t.test('what upgrades the schema says so, and what else does', options, async (t) => {
+  const { env, url } = await openEmpty()
+  const first = await run(['keys', 'create'], env)
+  t.notMatch(first.stderr, /upgrading/, 'a new schema takes no time')
+  const age = () => runSql(url, "UPDATE ingest.meta SET value = (value::int - 1)::text WHERE name = 'version'")
+  await age()
+  const hint = /from version \d+ to \d+: it may take minutes, and `ingest migrate` does it before servers start/
+  t.match(await run(['keys', 'create'], env), { stderr: hint })
+  await age()
+  const server = await serveHere(t, [], { env })
+  t.match(server.log()[0], {
+    msg: /^upgrading the schema: it may take minutes, and `ingest migrate`/,
+    from: Number,
+    to: Number,
+  })
+})
+
 t.test('a command that reads does not create the schema', options, async (t) => {
   const { env, url } = await openEmpty()
   for (const args of [['export'], ['stats'], ['keys', 'list'], ['serve', '--no-migrate', '--listen', '127.0.0.1:0']]) {

@@ -13,7 +13,7 @@ import { createMapStore } from './maps/map-store.ts'
 import { createMeasure } from './measure.ts'
 import { createProjectNumbers } from './projects/project-numbers.ts'
 import { createProjectStore } from './projects/project-store.ts'
-import { checkCompatible, migrate, readSchema, type SchemaState, schemaVersion } from './schema/migrate.ts'
+import { checkCompatible, migratePostgres, readSchema, type SchemaState, schemaVersion } from './schema/migrate.ts'
 import { createServers } from './servers.ts'
 
 /** What the database promises about acknowledged events. */
@@ -43,6 +43,8 @@ export interface PostgresStoreOptions {
   projectAgeMs?: number
   /** How long one statement may take, in milliseconds. Default: 10,000. */
   statementTimeoutMs?: number
+  /** Called before the schema is upgraded, which may take minutes: `migratePostgres` does it while servers run. */
+  onMigrate?: (versions: { from: number; to: number }) => void
   /** Called once the store is open. */
   onOpen?: (report: DurabilityReport) => void
 }
@@ -77,7 +79,8 @@ export async function openPostgresStore(
   const database = openDatabase(target, { connectionsMax, statementTimeoutMs, checkMoved })
   try {
     const { schema, report } = await database.withConnection((client) => inspect(client))
-    const state = await prepareSchema(database, schema, options.migrate ?? true)
+    const prepared = await prepareSchema(target, schema, options)
+    const state = prepared ?? ((await database.withConnection(readSchema)) as SchemaState)
     opened = state
     onOpen({ ...report, schema: state.version })
     return createStore(database, state, projectAgeMs, report.survivesPrimaryLoss)
@@ -97,12 +100,15 @@ function connectionsMaxOf(target: string | PoolConfig): number {
   throw new IngestError('invalid-argument', 'pool_max_conns of the database URL must be an integer from 1 to 9,999.')
 }
 
-/** Creates or upgrades the schema if it must be and may be. */
+/**
+ * Creates or upgrades the schema if it must be and may be, with the time limits of `migratePostgres`. Returns what was
+ * found if nothing was to do.
+ */
 async function prepareSchema(
-  database: Database,
+  target: string | PoolConfig,
   found: SchemaState | undefined,
-  mayMigrate: boolean,
-): Promise<SchemaState> {
+  { migrate: mayMigrate = true, onMigrate = () => {} }: PostgresStoreOptions,
+): Promise<SchemaState | undefined> {
   checkCompatible(found)
   if (found && found.version >= schemaVersion) return found
   if (!mayMigrate) {
@@ -113,8 +119,9 @@ async function prepareSchema(
         )
       : new IngestError('store-missing', 'The database has no schema "ingest": run `ingest migrate` as its owner.')
   }
-  await migrate(database, {})
-  return (await database.withConnection(readSchema)) as SchemaState
+  if (found) onMigrate({ from: found.version, to: schemaVersion })
+  await migratePostgres(target)
+  return undefined
 }
 
 /** Cursors and schema of a store that goes on in another cluster are those it was opened with. */

@@ -7,7 +7,7 @@ import { type OpenOptions, withIngest } from '../connect.ts'
 import { CommandFailure, toFailure } from '../exit-code.ts'
 import { readSchemas } from '../files/read-schemas.ts'
 import { type Io, type StopSignal, signalExitCodes } from '../io.ts'
-import { describeStore } from '../store.ts'
+import { describeStore, migrateHint } from '../store.ts'
 import { announce } from './announce.ts'
 import { checkAddresses, toListenError } from './check-address.ts'
 import { createLog, type Log } from './serve-log.ts'
@@ -165,6 +165,7 @@ function toOpenOptions(io: Io, settings: ServeSettings, log: Log): OpenOptions {
     rejected: { keepEvents: keepRejected },
     server: listen.port ? `${hostname()}:${listen.port}` : hostname(),
     onRebuild: (percent) => log.info({ percent }, 'rebuilding the id index'),
+    onMigrate: (versions) => log.info(versions, `upgrading the schema: ${migrateHint}`),
     onOpen: logDurability,
     onFatal: killProcess,
   }

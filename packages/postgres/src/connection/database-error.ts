@@ -89,12 +89,16 @@ export function toIngestError(error: unknown): unknown {
 
 /** The error of opening a store, or of migrating it. */
 export function toOpeningError(error: unknown): unknown {
-  const { code = '', message } = error as { code?: string; message: string }
+  const { code = '', message, hint } = error as { code?: string; message: string; hint?: string }
+  if (code === notOwner) return new IngestError('invalid-argument', `${message}: ${hint}.`, { cause: error })
   const remedy = remedies.find(({ pattern }) => pattern.test(`${code} ${message}`))?.remedy
   if (error instanceof IngestError || remedy === undefined) return toIngestError(error)
   const text = `The database refuses the connection: ${message}: ${remedy}.`
   return new IngestError('invalid-argument', text, { cause: error })
 }
+
+/** Of a migration. */
+const notOwner = 'IG003'
 
 const remedies = [
   { pattern: /client password must be a string/, remedy: 'put the password into the URL, or set PGPASSWORD' },

@@ -64,15 +64,14 @@ export async function migrate(
     const from = state?.version ?? 0
     checkCompatible(state)
     if (from > 0 && keyPartitions !== undefined) await checkUnchanged(client, keyPartitions)
+    if (from < schemaVersion || newEpoch || grantTo !== undefined) await client.query(becomeOwner)
+    if (grantTo !== undefined) await checkOwner(client)
     if (from < schemaVersion) {
       await checkDatabase(client)
       await client.query(script(from, keyPartitions ?? 1))
     }
     if (newEpoch) await client.query("UPDATE ingest.meta SET value = gen_random_uuid()::text WHERE name = 'epoch'")
-    if (grantTo !== undefined) {
-      await checkOwner(client)
-      await client.query(grants(grantTo))
-    }
+    if (grantTo !== undefined) await client.query(grants(grantTo))
     await client.query('COMMIT')
     return { from, to: Math.max(from, schemaVersion) }
   })
@@ -85,7 +84,7 @@ export function printMigrations({
 }: Pick<MigrateOptions, 'keyPartitions' | 'grantTo'> = {}): string {
   checkPartitions(keyPartitions)
   const statements = [script(0, keyPartitions ?? 1), grantTo === undefined ? '' : grants(grantTo)]
-  return `${begin}${statements.join('\n')}COMMIT;\n`
+  return `${begin}${becomeOwner}${statements.join('\n')}COMMIT;\n`
 }
 
 export interface SchemaState {
@@ -141,14 +140,44 @@ async function checkUnchanged(client: PoolClient, keyPartitions: number): Promis
   )
 }
 
-/** A GRANT of another role is a warning, and grants nothing. */
+/**
+ * Functions run with the rights of their owner, and what one role grants by default does not hold for tables of another:
+ * all belongs to the owner of the schema. A superuser creates it for the owner of the database.
+ */
+const becomeOwner = `DO $$
+DECLARE
+  owner name := (SELECT coalesce(
+    (SELECT pg_get_userbyid(n.nspowner) FROM pg_namespace n WHERE n.nspname = 'ingest'),
+    (SELECT pg_get_userbyid(d.datdba) FROM pg_database d JOIN pg_roles r ON r.rolname = current_user
+      WHERE d.datname = current_database() AND r.rolsuper),
+    current_user));
+BEGIN
+  IF owner <> current_user THEN EXECUTE format('SET LOCAL ROLE %I', owner); END IF;
+EXCEPTION WHEN insufficient_privilege THEN
+  RAISE EXCEPTION '% does not own the schema "ingest"', current_user
+    USING ERRCODE = 'IG003', HINT = format('migrate as %s, or as a role that may become it', owner);
+END $$;
+`
+
+/** Of a superuser, each function would run as one for the roles that may call it. */
 async function checkOwner(client: PoolClient): Promise<void> {
   const { rows } = await client.query(
-    "SELECT pg_has_role(n.nspowner, 'USAGE') AS owns, current_user AS name FROM pg_namespace n WHERE n.nspname = 'ingest'",
+    'SELECT current_user AS name, r.rolsuper AS "isSuperuser" FROM pg_roles r WHERE r.rolname = current_user',
   )
-  if (rows[0].owns) return
-  throw new IngestError('invalid-argument', `${rows[0].name} does not own the schema "ingest": migrate as its owner.`)
+  const [{ name, isSuperuser }] = rows
+  if (!isSuperuser) return
+  throw new IngestError(
+    'invalid-argument',
+    `The schema belongs to the superuser ${name}, with whose rights its functions would run for other roles: make an ordinary role the owner of the database, and migrate as that one.`,
+  )
 }
+
+/** An owner need not be able to create another one. */
+const createSchema = `DO $$ BEGIN
+  IF to_regnamespace('ingest') IS NULL THEN CREATE SCHEMA ingest; END IF;
+END $$;
+REVOKE ALL ON SCHEMA ingest FROM PUBLIC;
+`
 
 /** The settings of a table that may be partitioned, which only its partitions can have. */
 const partitioned = /(WITH \([^)]*\)) \/\*partitions\*\//
@@ -163,7 +192,7 @@ function script(from: number, keyPartitions: number): string {
       const partitions = isPartitioned ? partitionTables(keyPartitions, settings) : ''
       return `-- ${name}\n${statements}${partitions}UPDATE ingest.meta SET value = '${version}' WHERE name = 'version';\n`
     })
-  return `CREATE SCHEMA IF NOT EXISTS ingest;\nREVOKE ALL ON SCHEMA ingest FROM PUBLIC;\n${steps.join('\n')}`
+  return `${from === 0 ? createSchema : ''}${steps.join('\n')}`
 }
 
 function partitionTables(count: number, settings: string): string {

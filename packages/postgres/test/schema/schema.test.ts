@@ -12,8 +12,10 @@ import {
   createDatabase,
   createForRoles,
   dropDatabase,
+  holdLock,
   nameOf,
   noPostgres,
+  openTestServer,
   runSql,
   waitsForLock,
 } from '../database.ts'
@@ -259,6 +261,85 @@ t.test('PostgreSQL refuses a role of servers every change but by functions', { s
   }
 })
 
+t.test('whoever migrates, all belongs to the owner of the schema', { skip }, async (t) => {
+  const script = printMigrations()
+  // later ones create tables and functions
+  const before = `${script.slice(0, script.indexOf('-- 006-'))}COMMIT`
+  const [owner, stranger] = [userOf(await createForRoles(), 'asOwner'), userOf(await createForRoles(), 'asStranger')]
+  const superuser = await openTestServer()
+  await runSql(superuser, `GRANT ${owner} TO ${stranger}`)
+  t.teardown(() => runSql(superuser, `REVOKE ${owner} FROM ${stranger}`))
+  const cases: [what: string, prepare: (asOwner: string) => Promise<unknown>][] = [
+    ['a new schema', async () => {}],
+    ['an older one', (asOwner) => runSql(asOwner, before)],
+  ]
+  for (const [what, prepare] of cases) {
+    for (const by of ['a superuser', 'a member of the owner', 'psql'] as const) {
+      const { asOwner, asServer, asStranger } = await createForRoles({ isMigrated: false })
+      await prepare(asOwner)
+      // what was granted once holds
+      const asSuperuser = Object.assign(new URL(superuser), { pathname: `/${nameOf(asOwner)}` }).href
+      const grantTo = userOf({ asServer }, 'asServer')
+      if (what === 'an older one') await runSql(asOwner, `GRANT USAGE ON SCHEMA ingest TO ${grantTo}`)
+      if (by === 'a superuser') await migratePostgres(asSuperuser, { grantTo })
+      else if (by === 'a member of the owner') {
+        if (what === 'a new schema') await migratePostgres(asOwner)
+        await runSql(asOwner, `GRANT USAGE ON SCHEMA ingest TO ${stranger}; GRANT SELECT ON ingest.meta TO ${stranger}`)
+        await migratePostgres(asStranger, { grantTo })
+      } else if (what === 'a new schema') await runSql(asSuperuser, printMigrations({ grantTo }))
+      else continue
+      const owners = await runSql<{ owner: string }>(
+        asOwner,
+        `SELECT DISTINCT pg_get_userbyid(o.owner) AS owner FROM (
+          SELECT relowner AS owner FROM pg_class WHERE relnamespace = 'ingest'::regnamespace
+          UNION SELECT proowner FROM pg_proc WHERE pronamespace = 'ingest'::regnamespace
+          UNION SELECT nspowner FROM pg_namespace WHERE nspname = 'ingest') o`,
+      )
+      t.strictSame(owners, [{ owner }], `${what}, by ${by}`)
+      const store = await openPostgresStore(asServer, { migrate: false })
+      t.strictSame((await store.append('p', batchOf('a'))).stored, [true], 'and its servers may use all')
+      await store.close()
+    }
+  }
+})
+
+t.test('a schema is not migrated by a role that may not be its owner', { skip }, async (t) => {
+  const { asOwner, asServer } = await createForRoles()
+  const refused = {
+    code: 'invalid-argument',
+    message: /does not own the schema "ingest": migrate as ingest_test_owner_/,
+  }
+  await setMeta(asOwner, 'version', schemaVersion - 1)
+  for (const options of [{}, { newEpoch: true }, { grantTo: 'postgres' }]) {
+    await t.rejects(migratePostgres(asServer, options), refused)
+  }
+  await t.rejects(openPostgresStore(asServer), refused, 'a server neither')
+  const ofSuperuser = await createDatabase()
+  const asSuperuser = {
+    code: 'invalid-argument',
+    message: /the superuser \w+, with whose rights.*ordinary role the owner/,
+  }
+  await t.rejects(migratePostgres(ofSuperuser, { grantTo: userOf({ asServer }, 'asServer') }), asSuperuser)
+  t.strictSame(await runSql(ofSuperuser, "SELECT FROM pg_namespace WHERE nspname = 'ingest'"), [])
+})
+
+t.test('a server that upgrades the schema is not bound to the time limit of its statements', { skip }, async (t) => {
+  const url = await createDatabase()
+  await migratePostgres(url)
+  await setMeta(url, 'version', schemaVersion - 1)
+  const lock = await holdLock(t, url, 'SELECT pg_advisory_xact_lock(115882870141812)')
+  const versions: unknown[] = []
+  const opening = openPostgresStore(url, { statementTimeoutMs: 200, onMigrate: (each) => versions.push(each) })
+  // another one migrates, for longer than a statement and a connection may take
+  const waited = `SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event = 'advisory'
+    AND clock_timestamp() - query_start > interval '2500 ms'`
+  do t.ok(await waitsForLock(url, opening))
+  while ((await runSql(url, waited)).length === 0)
+  await lock.release()
+  await (await opening).close()
+  t.strictSame(versions, [{ from: schemaVersion - 1, to: schemaVersion }])
+})
+
 t.test('the queries for operators find what they are about', { skip }, async (t) => {
   const text = readFileSync(new URL('../../sql/operators.sql', import.meta.url), 'utf8')
   for (const keyPartitions of [1, 2]) {
@@ -280,6 +361,10 @@ t.test('the queries for operators find what they are about', { skip }, async (t)
     await waiting.end()
   }
 })
+
+function userOf<Urls extends object>(urls: Urls, of: keyof Urls): string {
+  return new URL(String(urls[of])).username
+}
 
 async function setMeta(url: string, name: string, value: number): Promise<void> {
   await runSql(url, 'UPDATE ingest.meta SET value = $2 WHERE name = $1', [name, String(value)])
