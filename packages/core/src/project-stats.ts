@@ -22,11 +22,6 @@ export interface ProjectStats {
    * minute.
    */
   eventsPerSecond: number
-  /** Builds that are frozen or have a published map. */
-  builds: number
-  frozenBuilds: number
-  /** Published maps, complete or not. */
-  maps: number
 }
 
 /** One build of a project. */
@@ -63,7 +58,7 @@ export interface BuildPage {
 
 /** Reads the statistics of one project. */
 export interface ProjectStatsReader {
-  /** The totals of the project. The cost grows with the number of builds, not with the number of events. */
+  /** The totals of the project. The cost does not depend on how much is stored. */
   getStats(): Promise<ProjectStats>
   /**
    * The builds that are frozen or have a published map.
@@ -90,12 +85,6 @@ export function createProjectStats(
       const at = now()
       const { events, batches, bytes, firstAt, lastAt } = await store.totals(projectId)
       const recent = await store.countSince(projectId, at - rateMs, rateBatchesMax)
-      const counts = { builds: 0, frozenBuilds: 0, maps: 0 }
-      for await (const { frozenAt, maps } of eachBuild(store, projectId)) {
-        counts.builds++
-        if (frozenAt !== undefined) counts.frozenBuilds++
-        counts.maps += maps
-      }
       return {
         events,
         batches,
@@ -103,7 +92,6 @@ export function createProjectStats(
         firstAt: firstAt ?? null,
         lastAt: lastAt ?? null,
         eventsPerSecond: (1000 * recent.events) / Math.max(at - recent.since, rateMsMin),
-        ...counts,
       }
     },
 
@@ -175,16 +163,6 @@ function checkSearch(order: unknown, search: unknown): void {
 
 function toStatus({ buildId, frozenAt, maps }: BuildEntry): BuildStatus {
   return { buildId, frozenAt: frozenAt ?? null, maps }
-}
-
-/** All builds of a project. */
-export async function* eachBuild(store: Pick<MapStore, 'builds'>, projectId: string): AsyncGenerator<BuildEntry> {
-  for (let after: string | undefined; ; ) {
-    const page = await store.builds(projectId, { after, limit: pageMax })
-    yield* page
-    if (page.length < pageMax) return
-    after = page.at(-1)?.buildId
-  }
 }
 
 /** Whether the project has an event, a map or a key, without listing the projects. */

@@ -148,9 +148,6 @@ export const Stats = object({
   firstAt: { ...timeOrNull, description: 'When the first was received; null if none.' },
   lastAt: { ...timeOrNull, description: 'When the last was received; null if none.' },
   eventsPerSecond: { type: 'number', minimum: 0, description: 'Over the last minute.' },
-  builds: { ...count, description: 'Frozen, or with a published map.' },
-  frozenBuilds: count,
-  maps: { ...count, description: 'Published, complete or not.' },
 })
 
 export const BuildPage = object({

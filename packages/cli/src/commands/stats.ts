@@ -72,19 +72,17 @@ async function listAllBuilds(ingest: Ingest): Promise<BuildStatus[]> {
 }
 
 function formatStatsTable(all: readonly [string, ProjectStats][]): string[] {
-  const heading = ['PROJECT', 'EVENTS', 'BATCHES', 'BYTES', 'EVENTS/S', 'BUILDS FROZEN', 'MAPS', 'FIRST', 'LAST']
-  const rows = all.map(([projectId, { events, batches, bytes, eventsPerSecond, firstAt, lastAt, ...rest }]) => [
+  const heading = ['PROJECT', 'EVENTS', 'BATCHES', 'BYTES', 'EVENTS/S', 'FIRST', 'LAST']
+  const rows = all.map(([projectId, { events, batches, bytes, eventsPerSecond, firstAt, lastAt }]) => [
     projectId,
     formatNumber(events),
     formatNumber(batches),
     formatBytes(bytes),
     formatNumber(eventsPerSecond),
-    `${formatNumber(rest.frozenBuilds)} of ${formatNumber(rest.builds)}`,
-    formatNumber(rest.maps),
     toIsoTime(firstAt) ?? 'never',
     toIsoTime(lastAt) ?? 'never',
   ])
-  return formatTable([heading, ...rows], [1, 2, 3, 4, 5, 6])
+  return formatTable([heading, ...rows], [1, 2, 3, 4])
 }
 
 function formatBuildsTable(builds: readonly BuildStatus[]): string[] {

@@ -38,7 +38,7 @@ function cellsOf(stdout: string): string[][] {
   return lines.map((line) => line.trim().split(/ {2,}/))
 }
 
-const heading = ['PROJECT', 'EVENTS', 'BATCHES', 'BYTES', 'EVENTS/S', 'BUILDS FROZEN', 'MAPS', 'FIRST', 'LAST']
+const heading = ['PROJECT', 'EVENTS', 'BATCHES', 'BYTES', 'EVENTS/S', 'FIRST', 'LAST']
 const number = /^\d[\d,.]*$/
 
 for (const [name, env] of Object.entries(targets)) {
@@ -66,11 +66,11 @@ for (const [name, env] of Object.entries(targets)) {
   t.test(`${name}, stats counts a project, and lists its builds`, async (t) => {
     const { code, stdout, stderr } = await ingest(['stats'], { env })
     t.match({ code, stderr }, { code: 0, stderr: /^$/ })
-    const row = [projectId, '1,091', '12', /^\d+\.\d kB$/, number, '2 of 3', '2', time, time]
+    const row = [projectId, '1,091', '12', /^\d+\.\d kB$/, number, time, time]
     t.match(cellsOf(stdout), [heading, row])
     t.equal(cellsOf(stdout).length, 2)
     const { projects } = JSON.parse((await ingest(['stats', '--json'], { env })).stdout)
-    t.match(projects, [{ projectId, events: 1091, batches: 12, builds: 3, frozenBuilds: 2, maps: 2 }])
+    t.match(projects, [{ projectId, events: 1091, batches: 12 }])
     t.match(projects, [{ firstAt: time, lastAt: time, eventsPerSecond: Number, bytes: Number }])
     t.ok(projects.length === 1 && projects[0].firstAt <= projects[0].lastAt)
 
@@ -112,8 +112,8 @@ t.test('without a project, stats prints all projects of a store', async (t) => {
   await close()
   t.match(cellsOf((await ingest(['stats', '--store', own])).stdout), [
     heading,
-    ['busy', '1', '1', /^\d+ B$/, number, '0 of 0', '0', time, time],
-    ['quiet', '0', '0', '0 B', '0', '0 of 0', '0', 'never', 'never'],
+    ['busy', '1', '1', /^\d+ B$/, number, time, time],
+    ['quiet', '0', '0', '0 B', '0', 'never', 'never'],
   ])
   t.match(JSON.parse((await ingest(['stats', '--store', own, '--json'])).stdout).projects, [
     { projectId: 'busy', events: 1 },

@@ -28,7 +28,7 @@ const rejections = {
 }
 const steps = [{ at: time, accepted: 1, duplicates: 0, rejected: 2 }]
 const groups = [{ name: null, accepted: 3, rejected: 0, ...spanned }]
-const counts = { events: 3, batches: 2, bytes: 100, eventsPerSecond: 0.25, builds: 2, frozenBuilds: 1, maps: 1 }
+const counts = { events: 3, batches: 2, bytes: 100, eventsPerSecond: 0.25 }
 const builds = [{ buildId: 'é', frozenAt: null, maps: 1 }]
 const asJson = { 'content-type': 'application/json' }
 

@@ -3,9 +3,9 @@ import { IngestError } from '../error.ts'
 import type { IngestEvent } from '../events/event.ts'
 import type { AppendBatch, Cursor, StoredEvent } from '../events/event-store.ts'
 import { parseJson } from '../json/parse-json.ts'
-import { eachBuild } from '../project-stats.ts'
 import { settleAll } from '../projects/map-projects.ts'
 import type { Store } from '../store.ts'
+import { eachBuild } from './each-build.ts'
 import { groupEvents, toBatch } from './event-batches.ts'
 
 /** The stores of a copy. */

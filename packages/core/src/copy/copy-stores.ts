@@ -1,7 +1,6 @@
 import { isDeepStrictEqual } from 'node:util'
 import { IngestError } from '../error.ts'
 import { aheadMsMax } from '../events/event-store.ts'
-import { eachBuild } from '../project-stats.ts'
 import { mapProjects } from '../projects/map-projects.ts'
 import type { Store } from '../store.ts'
 import {
@@ -13,6 +12,7 @@ import {
   verifyEvents,
 } from './copy-events.ts'
 import { copyMaps, verifyMaps } from './copy-maps.ts'
+import { eachBuild } from './each-build.ts'
 
 /** A project that was copied and verified. */
 export interface CopiedProject {

@@ -63,12 +63,11 @@ byEachEdge('the statistics of a project are returned', async (t, open) => {
   const { ingest, key, send } = await open({}, { now: () => 1_000 })
   const empty = await send(get('/v1/stats', key))
   t.match(empty, { status: 200, headers: { 'content-type': 'application/json', 'cache-control': 'no-store' } })
-  t.match(empty.json, { events: 0, firstAt: null, lastAt: null, builds: 0 })
+  t.match(empty.json, { events: 0, firstAt: null, lastAt: null })
   await freeze(ingest, 'b')
-  await ingest.project(projectId).publishMap({ placeId: '1', buildId: 'c', map: 1 })
   const response = (await send(get('/v1/stats', key))).json
   t.strictSame(response, { ...(await ingest.project(projectId).getStats()), firstAt: at, lastAt: at })
-  t.match(response, { events: 1, batches: 1, builds: 2, frozenBuilds: 1, maps: 1, eventsPerSecond: 1 / 60 })
+  t.match(response, { events: 1, batches: 1, eventsPerSecond: 1 / 60 })
   t.match(await send(get('/v1/stats', key, {}, 'HEAD')), headOnly)
 })
 
