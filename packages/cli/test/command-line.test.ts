@@ -47,7 +47,7 @@ const reference: Record<string, string> = {
   'maps show': `${map} ${target} json`,
   'maps download': `${map} ${target} json output`,
   'maps verify': `${map} ${target} json file`,
-  copy: 'from to project json quiet',
+  copy: 'from to project latest json quiet',
   erase: 'store project player where older-than dry-run yes json',
   migrate: 'store print grant-to key-partitions new-epoch json',
   backup: 'store json quiet',

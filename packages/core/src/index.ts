@@ -122,6 +122,7 @@ export { decodeEvents } from './events/batch-events.ts'
 export type {
   AppendBatch,
   AppendResult,
+  ClockDoubt,
   Cursor,
   EventStore,
   EventsAfter,

@@ -23,7 +23,7 @@ import {
 import { eventIdIssue, type IngestEvent } from './events/event.ts'
 import { createEventNotifier } from './events/event-notifier.ts'
 import { compileEventSchemas, type EventOf, type EventSchemas } from './events/event-schemas.ts'
-import type { Cursor, StoreCommit, StoredEvent } from './events/event-store.ts'
+import type { ClockDoubt, Cursor, StoreCommit, StoredEvent } from './events/event-store.ts'
 import { type EventBatch, type EventReader, type ReadBatchesOptions, readBatches } from './events/read-batches.ts'
 import { createReadArrivals, type ReadContext, type ReadEventsOptions, readEvents } from './events/read-events.ts'
 import { type SubmitContext, type SubmitOptions, type SubmitReport, submitBatch } from './events/submit-batch.ts'
@@ -161,6 +161,14 @@ export interface EmbeddedIngest<E = IngestEvent> {
    */
   retainEvents(projectId: string, before: number, options?: RetainOptions): Promise<ErasedTotals>
   /**
+   * Why the clock may be ahead, or was ahead when events were stored, as far as the store can know; undefined without a
+   * doubt. Ask before an erasure by age, with `since` as `before` of `retainEvents`: a clock that is ahead makes all events
+   * old. `startRetention` asks by itself. Default of `since`: now.
+   *
+   * @throws {IngestError} `internal-error` for a `now` that returns no time, or an error of the store
+   */
+  findClockDoubt(since?: number): Promise<ClockDoubt | undefined>
+  /**
    * Resolves when the store's files contain no bytes of erased events. A database does this by itself, later: with one,
    * it resolves at once.
    *
@@ -288,6 +296,7 @@ export function createIngest<const Schemas extends EventSchemas = EventSchemas>(
       if (unread.names.length > 0) onUnread(unread.names)
       return retainEvents(store, projectId, keepUnread ? Math.min(before, unread.firstAt) : before, erasure)
     },
+    findClockDoubt: async (since = now()) => store.findClockDoubt?.(since, now()),
     purgeErased: async () => store.purge?.(),
     listAllConsumers: () => listAllConsumers(store, now),
     measure: async () => (await store.measure?.()) ?? [],

@@ -1,5 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { ErasedTotals } from './events/erase-events.ts'
+import type { ClockDoubt } from './events/event-store.ts'
 import type { EmbeddedIngest } from './ingest.ts'
 import { mapProjects } from './projects/map-projects.ts'
 
@@ -16,11 +17,16 @@ export interface RetentionOptions {
   keepUnread?: boolean
   /** Called for each project with consumers that have not read what a round erases, or keeps. */
   onUnread?: (unread: { projectId: string; consumers: readonly string[] }) => void
+  /**
+   * Called for each reason to doubt the clock that a round finds. While the clock may be ahead, rounds erase nothing that
+   * is old by it alone.
+   */
+  onDoubt?: (doubt: ClockDoubt) => void
   /** Called when a round fails; the next one follows after an hour. */
   onError?: (error: unknown) => void
 }
 
-type Erasing = Pick<EmbeddedIngest, 'listProjects' | 'retainEvents' | 'purgeErased'>
+type Erasing = Pick<EmbeddedIngest, 'findClockDoubt' | 'listProjects' | 'project' | 'purgeErased' | 'retainEvents'>
 
 /** The first round follows a pause too, so that servers that start together do not begin with it. */
 const firstRoundMs = 60_000
@@ -60,25 +66,56 @@ export async function applyRetention(
   {
     onErased,
     onUnread,
+    onDoubt = () => {},
     keepUnread = false,
     signal,
     now = Date.now(),
   }: RetentionOptions & { signal: AbortSignal; now?: number },
 ): Promise<void> {
   const maxAges = new Map(rules)
+  const doubts = await findDoubts(ingest, rules, now)
+  const reported = new Set<ClockDoubt>()
+  for (const doubt of doubts.values()) if (!doubt.mayBeAhead) reported.add(doubt)
   await mapProjects(await ingest.listProjects(), async (projectId) => {
     signal.throwIfAborted()
     const maxAge = maxAges.get(projectId) ?? maxAges.get('*') ?? 'off'
     if (maxAge === 'off') return
-    const erased = await ingest.retainEvents(projectId, now - maxAge, {
+    const before = now - maxAge
+    const doubt = doubts.get(maxAge)
+    if (doubt?.mayBeAhead) {
+      if (await hasEventBefore(ingest, projectId, before)) reported.add(doubt)
+      return
+    }
+    const erased = await ingest.retainEvents(projectId, before, {
       signal,
       keepUnread,
       onUnread: (consumers) => onUnread?.({ projectId, consumers }),
     })
     if (erased.events > 0) onErased?.({ projectId, ...erased })
   })
+  for (const doubt of new Map([...reported].map((each) => [each.message, each])).values()) onDoubt(doubt)
   // also what a round before could not purge
   await ingest.purgeErased()
+}
+
+/** The doubts by age, of the ages that have one. */
+async function findDoubts(
+  ingest: Erasing,
+  rules: readonly RetentionRule[],
+  now: number,
+): Promise<ReadonlyMap<number, ClockDoubt>> {
+  const doubts = new Map<number, ClockDoubt>()
+  for (const [, maxAge] of rules) {
+    if (maxAge === 'off' || doubts.has(maxAge)) continue
+    const doubt = await ingest.findClockDoubt(now - maxAge)
+    if (doubt) doubts.set(maxAge, doubt)
+  }
+  return doubts
+}
+
+async function hasEventBefore(ingest: Erasing, projectId: string, before: number): Promise<boolean> {
+  for await (const { receivedAt } of ingest.project(projectId).readEvents({ limit: 1 })) return receivedAt < before
+  return false
 }
 
 /** Resolves to false if the signal aborts. */

@@ -26,6 +26,7 @@ import { lockedError } from './environment/write-lock.ts'
 import { createEventStore } from './event-store.ts'
 import { createFingerprint, fingerprintBits as fingerprintBitsDefault } from './ids/fingerprint.ts'
 import { entriesPerFlush as entriesPerFlushDefault } from './ids/run.ts'
+import { findClockDoubt } from './log/clock-doubt.ts'
 import { createEventLog, openEventLogTables } from './log/event-log.ts'
 import { createReadSteps } from './log/read-steps.ts'
 import { createMapStore } from './map-store.ts'
@@ -254,6 +255,7 @@ async function openStore(
 
   const tracked: Omit<Store, 'activity' | 'close' | 'hashKey' | 'watchCommits'> = operations.trackAll({
     ...events,
+    findClockDoubt: (since, now) => findClockDoubt(log, slicedReads(''), { since, now, upMs: performance.now() }),
     purge: () =>
       purge({
         environment,

@@ -4,7 +4,7 @@ import { Command, Option } from 'commander'
 import { requireKnown } from '../connect.ts'
 import { CommandFailure, exitCode, toFailure } from '../exit-code.ts'
 import { type Io, type PrintOptions, printResult } from '../io.ts'
-import { jsonOption, projectOption, quietOption } from '../options.ts'
+import { jsonOption, parseTimeOption, projectOption, quietOption } from '../options.ts'
 import { checkStoreOption, describeStore, isDatabase, openStore, parseStoreName } from '../store.ts'
 import { formatBytes, formatCount, formatNumber, formatSeconds, formatTable, startTimer } from '../terminal/format.ts'
 import { abortOnSignal } from '../terminal/on-signal.ts'
@@ -14,6 +14,7 @@ interface CopyCommandOptions extends PrintOptions {
   from: string
   to: string
   project?: string
+  latest?: string
 }
 
 /** `ingest copy`. */
@@ -33,6 +34,7 @@ export function copyCommand(io: Io): Command {
         .makeOptionMandatory(),
     )
     .addOption(projectOption().makeOptionMandatory(false))
+    .option('--latest <time>', 'copy later times of receipt as this one, such as 2026-11-20T17:51:00Z')
     .addOption(jsonOption())
     .addOption(quietOption())
     .addHelpText('after', copyHelp)
@@ -47,6 +49,7 @@ const copyHelp = `
 Copies events with their bytes, order and times of receipt, frozen builds, maps and unfinished uploads, and keys. Then
 compares both stores: DIGEST is the SHA-256 of the exported lines without cursors. Cursors of one store are not valid in
 the other.
+--latest is for a store whose clock was ahead: name the time when it was set right, the same one in each run.
 The source may be in use: what it stores after the beginning is left to another run. Stop its servers before the last
 run. No server may use the target before that.
 Exit code 3: an unknown project, or the target has events, maps or keys that the source does not have. Exit code 5: both
@@ -71,7 +74,8 @@ async function copy(io: Io, options: CopyCommandOptions): Promise<void> {
 }
 
 async function copyBetween(io: Io, options: CopyCommandOptions, signal: AbortSignal): Promise<CopiedProject[]> {
-  const { from, to, project, quiet } = options
+  const { from, to, project, latest, quiet } = options
+  const latestAt = latest === undefined ? undefined : parseTimeOption('--latest', latest)
   const source = await openStore(io, from, {})
   try {
     if (project !== undefined) requireKnown(await hasProject(source, project), project)
@@ -80,6 +84,7 @@ async function copyBetween(io: Io, options: CopyCommandOptions, signal: AbortSig
       copyStores(source, target, {
         ...(project !== undefined && { projectIds: [project] }),
         hasOneOrder: !isDatabase(to),
+        ...(latestAt !== undefined && { latestAt }),
         onProgress: (copied) => show(toProgress(copied)),
         signal,
       }),

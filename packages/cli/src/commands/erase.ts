@@ -1,12 +1,12 @@
 import { once } from 'node:events'
 import { createInterface } from 'node:readline/promises'
 import type { EmbeddedIngest, ErasedTotals, EraseSelection, ErasureOptions } from '@ingest/core'
-import { describeSelection, mapProjects } from '@ingest/core/internal'
+import { describeSelection, mapProjects, parseTime } from '@ingest/core/internal'
 import { Command, InvalidArgumentError, Option } from 'commander'
 import { requireKnown, withIngest } from '../connect.ts'
 import { refusal } from '../exit-code.ts'
 import { type Io, type PrintOptions, printMessage, printResult } from '../io.ts'
-import { jsonOption, nonEmpty, parsePositiveDuration, projectOption } from '../options.ts'
+import { durationMs, jsonOption, nonEmpty, parsePositiveDuration, projectOption } from '../options.ts'
 import { parseStore, storeOption } from '../store.ts'
 import { formatBytes, formatCount, formatNumber, formatTable } from '../terminal/format.ts'
 import { abortOnSignal } from '../terminal/on-signal.ts'
@@ -15,9 +15,15 @@ interface EraseOptions extends PrintOptions {
   project?: string
   player?: string
   where?: EraseSelection
-  olderThan?: number
+  olderThan?: Age
   yes?: true
   dryRun: boolean
+}
+
+/** A duration before now, or a time that does not depend on the clock; both as milliseconds since 1970. */
+interface Age {
+  before: number
+  isByClock: boolean
 }
 
 /** Erases the selected events of one project. */
@@ -40,9 +46,10 @@ export function eraseCommand(io: Io): Command {
         .conflicts('olderThan'),
     )
     .addOption(
-      new Option('--older-than <duration>', 'age since receipt, such as 90d; of all projects without --project')
-        // a duration of 0 is a mistake of a script, and would erase everything
-        .argParser(parsePositiveDuration),
+      new Option(
+        '--older-than <age>',
+        'age since receipt, such as 90d, or a time, such as 2026-11-20T17:51:00Z; of all projects without --project',
+      ).argParser(parseAge),
     )
     .addOption(new Option('--dry-run', 'only count').default(false))
     .option('--yes', 'do not ask')
@@ -54,9 +61,10 @@ export function eraseCommand(io: Io): Command {
       const isTerminal = io.stdin.isTTY === true && io.stderr.isTTY === true
       if (!dryRun && !options.yes && !isTerminal) command.error('erasing cannot be undone: confirm it with --yes')
       const projects = await abortOnSignal(io, 'some events are erased; run it again to continue', (signal) =>
-        withIngest(io, { store: parseStore(command) }, (ingest) =>
-          eraseProjects(io, ingest, { options, erase, signal }),
-        ),
+        withIngest(io, { store: parseStore(command) }, async (ingest) => {
+          await checkClock(io, ingest, options)
+          return eraseProjects(io, ingest, { options, erase, signal })
+        }),
       )
       const selection = selectionOf(options)
       const compared = selection && describeSelection(selection)
@@ -69,10 +77,11 @@ export function eraseCommand(io: Io): Command {
 const eraseHelp = `
 Servers may have the store open. Events that are stored after the command began are not erased. Erased events cannot be
 restored; their ids stay known, so that a retry stores nothing. Maps, backups, exports and spools are not changed.
-\`ingest serve --retain 90d\` does the same as --older-than once an hour.
+\`ingest serve --retain 90d\` does the same as --older-than once an hour. Both refuse an age if the clock may be ahead: name
+a time instead.
 The value after = is JSON if it parses, otherwise a string. A number and the string of its digits are the same: 7 also
 finds "7", and "7" also 7. true, false and null are only found as such: for the string, write '/name="true"'.
-Exit code 3: declined at the prompt, or an unknown project.
+Exit code 3: declined at the prompt, an unknown project, or a clock that may be ahead.
 
 Examples:
   ingest erase --player 7 --project demo --store data/games --dry-run
@@ -84,7 +93,7 @@ Examples:
 function chooseErasure(io: Io, command: Command, options: EraseOptions): Erase {
   const { project, olderThan } = options
   if (olderThan !== undefined) {
-    const before = Date.now() - olderThan
+    const { before } = olderThan
     return (ingest, projectId, options) => {
       const onUnread = (names: readonly string[]) =>
         printMessage(io, `consumers of ${projectId} have not read all of these events: ${names.join(', ')}`)
@@ -92,9 +101,22 @@ function chooseErasure(io: Io, command: Command, options: EraseOptions): Erase {
     }
   }
   const selection = selectionOf(options)
-  if (!selection) command.error('name the events: --player <id>, --where <pointer=value> or --older-than <duration>')
+  if (!selection) command.error('name the events: --player <id>, --where <pointer=value> or --older-than <age>')
   if (project === undefined) command.error('name the project: --project <id>')
   return (ingest, projectId, options) => ingest.eraseEvents(projectId, selection, options)
+}
+
+/**
+ * Checks that the clock is not ahead, which would make all events old.
+ *
+ * @throws {CommandFailure} `clock-doubted` for a duration before now
+ */
+async function checkClock(io: Io, ingest: EmbeddedIngest, { olderThan, dryRun }: EraseOptions): Promise<void> {
+  if (!olderThan) return
+  const doubt = await ingest.findClockDoubt(olderThan.before)
+  if (!doubt) return
+  if (doubt.mayBeAhead && olderThan.isByClock && !dryRun) throw refusal('clock-doubted', doubt.message)
+  printMessage(io, doubt.message)
 }
 
 /** What events are compared with; undefined for their age. */
@@ -133,6 +155,14 @@ function formatTotals(projects: readonly ProjectTotals[], dryRun: boolean): stri
   const heading = ['PROJECT', dryRun ? 'WOULD ERASE' : 'ERASED', 'BYTES']
   const cells = projects.map(({ projectId, events, bytes }) => [projectId, formatNumber(events), formatBytes(bytes)])
   return formatTable([heading, ...cells], [1, 2])
+}
+
+/** @throws {InvalidArgumentError} for what would erase everything by mistake, too */
+function parseAge(text: string): Age {
+  if (!Number.isNaN(durationMs(text))) return { before: Date.now() - parsePositiveDuration(text), isByClock: true }
+  const before = parseTime(text)
+  if (before !== undefined && before <= Date.now()) return { before, isByClock: false }
+  throw new InvalidArgumentError('Expected a duration such as 90d, or a time before now such as 2026-11-20T17:51:00Z.')
 }
 
 function parseSelection(text: string): EraseSelection {

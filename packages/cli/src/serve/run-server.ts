@@ -35,11 +35,14 @@ export async function runServer(io: Io, settings: ServeSettings): Promise<void> 
     const ignoreReloads = reloadOnSignal(io, settings, { ingest, served, log })
     await announce(io, settings, { ingest, served, log })
     ingest.observe({ onError: (err) => log.warn({ err }, 'work in the background failed, and is tried again') })
+    const doubt = await ingest.findClockDoubt().catch(() => undefined)
+    if (doubt) log.warn(doubt.message)
     const { retain, keepUnread = false } = settings
     const endRetention = startRetention(ingest, retain, {
       keepUnread,
       onUnread: (unread) =>
         log.warn(unread, keepUnread ? 'retention keeps unread events' : 'retention erases unread events'),
+      onDoubt: ({ message }) => log.warn(message),
       onErased: (erased) => log.info(erased, 'old events were erased'),
       onError: (err) => log.warn({ err }, 'retention failed, and is tried again in an hour'),
     })

@@ -34,6 +34,8 @@ export interface CopyOptions {
   projectIds?: readonly string[]
   /** Whether the target has the events of all projects in one order of receipt, as an LMDB store does. */
   hasOneOrder: boolean
+  /** Later times of receipt, and of freezes, are copied as this one, in milliseconds since 1970. Default: none are. */
+  latestAt?: number
   onProgress?: (progress: CopyProgress) => void
   /** Aborts the copy between two steps. */
   signal?: AbortSignal
@@ -54,8 +56,9 @@ export interface CopyProgress {
  * @throws {IngestError} `precondition-failed`, with nothing of these projects written if the events in the target are not
  *   the first ones of the source; `digest-mismatch`; `source-changed`
  */
-export async function copyStores(source: Store, target: Store, options: CopyOptions): Promise<CopiedProject[]> {
-  const { hasOneOrder, onProgress = () => {}, signal = new AbortController().signal } = options
+export async function copyStores(from: Store, target: Store, options: CopyOptions): Promise<CopiedProject[]> {
+  const { hasOneOrder, latestAt, onProgress = () => {}, signal = new AbortController().signal } = options
+  const source = latestAt === undefined ? from : withTimesUpTo(from, latestAt)
   const { projectIds = await source.projects() } = options
   const stores = { source, target, signal }
   const startStep = (step: CopyProgress['step'], begun: number, total: number) =>
@@ -83,6 +86,31 @@ export async function copyStores(source: Store, target: Store, options: CopyOpti
   // of what was erased in the source since an earlier copy
   await stores.target.purge?.()
   return results
+}
+
+/** Reads of a store in which no event was received, and no build frozen, after a time. */
+function withTimesUpTo(store: Store, latestAt: number): Store {
+  return {
+    ...store,
+    async *read(projectId, options) {
+      for await (const event of store.read(projectId, options)) {
+        yield event.receivedAt > latestAt ? { ...event, receivedAt: latestAt } : event
+      }
+    },
+    async totals(projectId) {
+      const { firstAt, lastAt, ...totals } = await store.totals(projectId)
+      return {
+        ...totals,
+        ...(firstAt !== undefined && { firstAt: Math.min(firstAt, latestAt) }),
+        ...(lastAt !== undefined && { lastAt: Math.min(lastAt, latestAt) }),
+      }
+    },
+    async builds(projectId, selection) {
+      return (await store.builds(projectId, selection)).map((build) =>
+        build.frozenAt === undefined ? build : { ...build, frozenAt: Math.min(build.frozenAt, latestAt) },
+      )
+    },
+  }
 }
 
 function createCounter(begun: number, onCount: (done: number) => void): (count: number) => void {
@@ -114,29 +142,30 @@ async function copyRest(
 }
 
 /**
- * Checks that the target will keep the times of the source: one without one order lowers those that are ahead of its
- * clock by more than {@link aheadMsMax}.
+ * Checks that the target will keep the times of the source: no store takes times that are ahead of its clock by more than
+ * {@link aheadMsMax}, and one with one order none before those that it has.
  *
  * @throws {IngestError} `precondition-failed`
  */
 async function checkTimes(stores: CopyStores, copies: readonly EventCopy[], hasOneOrder: boolean): Promise<void> {
   const { source, target } = stores
-  if (hasOneOrder) {
-    const newest = await newestOf(target, await target.projects())
-    for (const copy of copies) {
-      const first = await firstMissing(stores, copy)
-      if (first && first.receivedAt < newest) throw isTooOld(copy.projectId, first.receivedAt)
-    }
-    return
-  }
   const newest = await newestOf(
     source,
     copies.map(({ projectId }) => projectId),
   )
-  if (newest <= Date.now() + aheadMsMax) return
-  throw new IngestError(
+  if (newest > Date.now() + aheadMsMax) throw isInFuture(newest)
+  if (!hasOneOrder) return
+  const newestInTarget = await newestOf(target, await target.projects())
+  for (const copy of copies) {
+    const first = await firstMissing(stores, copy)
+    if (first && first.receivedAt < newestInTarget) throw isTooOld(copy.projectId, first.receivedAt)
+  }
+}
+
+function isInFuture(newest: number): Error {
+  return new IngestError(
     'precondition-failed',
-    `The source has events that were received at ${new Date(newest).toISOString()}, which is in the future, and a database does not take such times: check the clock.`,
+    `The source has events that were received at ${new Date(newest).toISOString()}, which is in the future, and no store takes such times. Check the clock; if it is right, copy these events with an earlier time (--latest).`,
   )
 }
 

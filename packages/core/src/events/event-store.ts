@@ -77,6 +77,14 @@ export interface ExpiryStep {
   isDone: boolean
 }
 
+/** Why the clock, or the times of stored events, may be wrong. */
+export interface ClockDoubt {
+  /** What was found, and what to do. */
+  message: string
+  /** Whether the clock may be ahead: by it, events may seem older than they are. */
+  mayBeAhead: boolean
+}
+
 /** What a project has stored. */
 export interface Totals {
   /** Erased events included. */
@@ -161,6 +169,12 @@ export interface EventStore {
    * neither the next call nor a reader scans the tombstones before that.
    */
   expire(projectId: string, before: number): Promise<ExpiryStep>
+  /**
+   * What the store knows, from something other than the clock of this process, that contradicts a clock which is at `now`,
+   * or leaves open whether the time from `since` to then has passed; both in milliseconds since 1970. Undefined without a
+   * doubt. Without this operation, the clock is trusted.
+   */
+  findClockDoubt?(since: number, now: number): Promise<ClockDoubt | undefined>
   /**
    * Resolves when no file of the store contains bytes of events that were erased before the call, or of activity with text
    * of events that had expired. Without it, the database decides when.

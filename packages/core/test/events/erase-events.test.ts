@@ -2,6 +2,7 @@ import { setImmediate as nextTurn } from 'node:timers/promises'
 import { setFlagsFromString } from 'node:v8'
 import { runInNewContext } from 'node:vm'
 import t from 'tap'
+import type { ClockDoubt } from '../../src/events/event-store.ts'
 import { createIngest } from '../../src/ingest.ts'
 import { openMemoryStore } from '../../src/memory/memory-store.ts'
 import { applyRetention } from '../../src/retention.ts'
@@ -175,6 +176,51 @@ t.test('a round erases the events that are older than the rule of their project'
   t.strictSame(Object.fromEntries(erased), expected)
   await round()
   t.strictSame(Object.fromEntries(erased), expected, 'the next round finds nothing')
+})
+
+t.test('a round erases nothing by a clock that may be ahead, and says so once', async (t) => {
+  const now = Date.parse('2026-11-22T00:00:00Z')
+  const doubts: Record<string, ClockDoubt> = {
+    gap: { message: 'may be ahead', mayBeAhead: true },
+    future: { message: 'was ahead', mayBeAhead: false },
+  }
+  let doubt: ClockDoubt | undefined = doubts.gap
+  const asked: number[] = []
+  const store = {
+    ...openMemoryStore(),
+    // as a store whose log has a gap before the last five days
+    async findClockDoubt(since: number) {
+      asked.push(since)
+      return since < now - 5 * day ? doubt : undefined
+    },
+  }
+  const ingest = createIngest({ store, now: () => now - 10 * day })
+  const projects = ['long', 'short', 'other', 'another']
+  for (const projectId of projects) {
+    await ingest.project(projectId).submitBatch({ events: [{ projectId, eventId: 'e-1' }] })
+  }
+  const rules = [
+    ['long', 30 * day],
+    ['short', 4 * day],
+    ['*', 9 * day],
+  ] as const
+  const { signal } = new AbortController()
+  const onDoubt = ({ message }: ClockDoubt) => void told.push(message)
+  const told: string[] = []
+  const round = async () => {
+    await applyRetention(ingest, rules, { onDoubt, signal, now })
+    const erased = projects.map(async (projectId) => (await ingest.project(projectId).findEvent('e-1'))?.erased)
+    return (await Promise.all(erased)).map((id) => id !== undefined)
+  }
+  t.strictSame(await round(), [false, true, false, false], 'an age without doubt is erased')
+  t.strictSame(told.splice(0), ['may be ahead'])
+  t.strictSame(asked, [now - 30 * day, now - 4 * day, now - 9 * day])
+  doubt = doubts.future
+  t.strictSame(await round(), [false, true, true, true])
+  t.strictSame(told.splice(0), ['was ahead'])
+  doubt = doubts.gap
+  await round()
+  t.strictSame(told, [], 'nothing is left to erase')
 })
 
 t.test('an ended round erases nothing more', async (t) => {

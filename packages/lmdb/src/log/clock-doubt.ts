@@ -1,0 +1,78 @@
+import type { ClockDoubt } from '@ingest/core'
+import type { EventLog, SlicedReads } from './event-log.ts'
+import { readLogEnd } from './log-end.ts'
+
+/*
+ * A clock that is ahead makes all events old, and its times stay in the log, as they never decrease. What it is compared
+ * with is the log itself: time has passed if records were stored throughout it, or if this process has run throughout it,
+ * by the monotonic clock.
+ */
+
+/** Time of which neither a record nor this process knows may not have passed. Stores may be idle for so long. */
+const quietMsMax = 7 * 86_400_000
+/** After so long without a record the clock is doubted, whether or not anything is to be erased. */
+const idleMsMax = 365 * 86_400_000
+/** Clocks that are corrected may go backwards by so much. */
+const backwardsMsMax = 60_000
+
+export interface ClockQuestion {
+  since: number
+  now: number
+  /** How long this process has run, by the monotonic clock, in milliseconds. */
+  upMs: number
+}
+
+/**
+ * Looks for time between `since` and `now` that may not have passed, and for records with times in the future. Finds no
+ * doubt of an age that no record has.
+ *
+ * @throws {IngestError} `store-damaged`
+ */
+export async function findClockDoubt(
+  log: EventLog,
+  { readSnapshot, nextStep }: SlicedReads,
+  { since, now, upMs }: ClockQuestion,
+): Promise<ClockDoubt | undefined> {
+  const upSince = now - upMs
+  const { sequence, receivedAt: newestAt } = readSnapshot(() => readLogEnd(log))
+  if (sequence === 0) return undefined
+  if (newestAt > now + backwardsMsMax) return futureTimes(newestAt)
+  if (upSince - newestAt > idleMsMax) return unknownTime(newestAt, upSince)
+
+  /** When the last record before a time was received, and the first one after it; none before is no doubt. */
+  function timesAround(time: number): { beforeAt: number; afterAt: number } {
+    const next = log.firstSince(time)
+    return {
+      beforeAt: next > 1 ? log.header(next - 1).receivedAt : Number.POSITIVE_INFINITY,
+      afterAt: next > log.lastSequence() ? upSince : log.header(next).receivedAt,
+    }
+  }
+
+  for (let from = since; from < upSince; ) {
+    await nextStep()
+    const { beforeAt, afterAt } = readSnapshot(() => timesAround(from + quietMsMax))
+    const until = Math.min(afterAt, upSince)
+    if (until - beforeAt > quietMsMax) return unknownTime(beforeAt, until)
+    if (afterAt >= upSince) return undefined
+    from = afterAt
+  }
+  return undefined
+}
+
+function futureTimes(newestAt: number): ClockDoubt {
+  return {
+    message: `The newest event was received at ${iso(newestAt)}, which is in the future: the clock was ahead then, or is behind now. Until that time, all events get it, and are not erased by age. If the clock is right now, copy the store to a new directory with \`ingest copy --latest\` and the time when it was set right, and serve the copy.`,
+    mayBeAhead: false,
+  }
+}
+
+function unknownTime(from: number, to: number): ClockDoubt {
+  return {
+    message: `Only the clock says that the time from ${iso(from)} to ${iso(to)} has passed: no event was received then. The clock may be ahead, so nothing is erased by age. If it is wrong, stop the server before it stores more events, and set it. If it is right, \`ingest erase --older-than\` erases what was received before a time that you name.`,
+    mayBeAhead: true,
+  }
+}
+
+function iso(time: number): string {
+  return new Date(time).toISOString()
+}
