@@ -6,7 +6,7 @@ import { makeDirectory, syncDirectoryNow } from '@ingest/core/internal'
 import { checkDataFile, checkLockFile, type Headers, openHeaders } from './data-file.ts'
 import { checkFreeSpace, isDiskFull } from './disk-space.ts'
 import { checkBegun, type Gate, gateDirectory, openGate } from './gate.ts'
-import { closeRoot, openRoot, openTable, openTables, type Root, type Table } from './root.ts'
+import { closeRoot, openRoot, openTable, openTables, type Root, readersOf, type Table } from './root.ts'
 import type { TableName } from './schema.ts'
 import { findProcessMapping, type LockHolder, lockedError, lockTimeoutMs } from './write-lock.ts'
 
@@ -117,6 +117,7 @@ export async function openEnvironment(directory: string, options: EnvironmentOpt
   try {
     const tables = await gate.enter(() => {
       root = openRoot(directory, mapBytes, options)
+      if (options.fileIds === undefined) root = releaseReused(root, () => openRoot(directory, mapBytes, options))
       return openTables(root)
     })
     // LMDB syncs the file, but not the directories that name it
@@ -129,6 +130,17 @@ export async function openEnvironment(directory: string, options: EnvironmentOpt
     await closeAll({ root, gate, headers })
     throw error
   }
+}
+
+/**
+ * Releases the snapshots of a process that was killed and had the id of this one: LMDB takes them for this one's, for as
+ * long as it lives. Closing releases all readers with the id of this process, unless other threads of it have the
+ * environment open, whose readers are alive.
+ */
+function releaseReused(root: Root, reopen: () => Root): Root {
+  if (readersOf(root).filter(({ pid }) => pid === process.pid).length <= 1) return root
+  closeRoot(root)
+  return reopen()
 }
 
 interface Opened {
@@ -263,8 +275,7 @@ function usageOf(root: Root): EnvironmentUsage {
   root.resetReadTxn()
   const stats = root.getStats() as { lastTxnId: number; mapSize: number; maxReaders: number }
   const { lastTxnId, mapSize, maxReaders } = stats
-  // below a title, the process, the thread, and its transaction, or a dash without one
-  const transactions = [...root.readerList().matchAll(/^ *\d+ +[0-9a-f]+ +(\d+|-)$/gm)].map(([, id]) => Number(id))
+  const transactions = readersOf(root).map(({ transaction }) => transaction)
   const oldest = Math.min(lastTxnId, ...transactions.filter((id) => id > 0))
   return {
     bytesMax: mapSize,

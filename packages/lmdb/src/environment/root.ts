@@ -66,6 +66,13 @@ export function closeRoot(root: Root): void {
   void root.close()
 }
 
+/** The slots that threads of all processes take for reading; `transaction` is NaN for one that does not read now. */
+export function readersOf(root: Omit<Root, 'close'>): { pid: number; transaction: number }[] {
+  // below a title, the process, the thread, and its transaction, or a dash without one
+  const readers = root.readerList().matchAll(/^ *(\d+) +[0-9a-f]+ +(\d+|-)$/gm)
+  return Array.from(readers, ([, pid, transaction]) => ({ pid: Number(pid), transaction: Number(transaction) }))
+}
+
 /**
  * Opens all tables that exist, by name. Threads of a process number their tables together, and lmdb guards that with the
  * write lock alone: call it inside the gate, as {@link openTable}.

@@ -83,6 +83,28 @@ t.test('a write releases the snapshots of processes that were killed', async (t)
 })
 
 t.test(
+  'a process releases the snapshots of one that was killed and had the same process id',
+  { skip: noContainer },
+  async (t) => {
+    const directory = t.testdir()
+    // the first process of a container has process id 1
+    const reader = await startStoreProcess(directory, { inContainer: true })
+    // keeps LMDB from starting over with an empty list of readers
+    const { root, close } = await openEnvironment(join(directory, 'events'))
+    await reader.ask('look')
+    const snapshots = () => Array.from(root.readerList().matchAll(/^ *1 +[0-9a-f]+ +(\d+)$/gm), ([, id]) => Number(id))
+    const [held] = snapshots()
+    await reader.kill()
+    t.strictSame(snapshots(), [held], 'a killed reader keeps its snapshot')
+    const next = await startStoreProcess(directory, { inContainer: true })
+    for (let i = 0; i < 3; i++) await next.ask('count')
+    t.notOk(snapshots().includes(held as number))
+    t.equal(await next.end(), 0)
+    await close()
+  },
+)
+
+t.test(
   'a process with the same id in another container cannot open the store until the first has ended',
   { skip: noContainer },
   async (t) => {
