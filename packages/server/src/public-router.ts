@@ -65,6 +65,7 @@ export function createPublicRouter(ingest: EmbeddedIngest, options: HandlerOptio
       if (isDraining) throw serverDraining()
       return runRoute(route, services, call)
     },
+    anonymousTurns: createTurnBudget(turnBudgets.anonymous),
     log,
     logError,
     observer: observeRequests(ingest, { log, metrics: options.metrics }),

@@ -8,7 +8,7 @@ import { type StreamOptions, startStream } from './http/stream.ts'
 import type { ConcurrencyLimit, ConcurrencyLimitName, Slots } from './limits/concurrency.ts'
 import type { Budget, RateLimiter } from './limits/rate-limiter.ts'
 import { readBytesMin } from './limits/rate-limits.ts'
-import type { TurnBudget, turnBudgets } from './limits/turn-budget.ts'
+import type { TurnBudget } from './limits/turn-budget.ts'
 import type { LogError } from './log.ts'
 import type { Operation } from './operation.ts'
 import type { ObservedRequest } from './requests/observe-requests.ts'
@@ -75,7 +75,7 @@ export interface Services {
   limiter: RateLimiter
   concurrency: Readonly<Record<ConcurrencyLimitName, ConcurrencyLimit>>
   /** Of the requests, and of the bytes of uploads. */
-  turnBudgets: Readonly<Record<keyof typeof turnBudgets, TurnBudget>>
+  turnBudgets: Readonly<Record<'requests' | 'uploadBytes', TurnBudget>>
   cancellation: Cancellation
 }
 
@@ -88,12 +88,13 @@ export interface Services {
 export async function runRoute(
   { scope, concurrency, budget, handle }: ProjectRoute,
   services: Services,
-  { request, params, headers, record, onError }: Call,
+  { request, params, headers, record, onAuthenticated, onError }: Call,
 ): Promise<HttpResponse> {
   const { limiter, cancellation } = services
   if (record?.isLogged) setKeyId(record, request)
   const wait = createWait()
   const { projectId, keyId } = await authenticateRequest(services, request.headers, scope, wait)
+  onAuthenticated()
   await services.turnBudgets.requests(projectId, 1)
   if (record) {
     record.projectId = projectId

@@ -2,7 +2,8 @@ import { type ErrorCode, errorTable, IngestError } from '@ingest/core'
 import type { Cors } from './http/cors.ts'
 import { type HttpRequest, parseRawHeaders } from './http/request.ts'
 import { requestIdOf, traceIdOf } from './http/request-record.ts'
-import { type HttpResponse, newRequestId, problemResponse } from './http/response.ts'
+import { type HttpResponse, isStream, newRequestId, problemResponse } from './http/response.ts'
+import type { TurnBudget } from './limits/turn-budget.ts'
 import type { Log, LogError } from './log.ts'
 import type { ObservedRequest, RequestObserver } from './requests/observe-requests.ts'
 
@@ -29,6 +30,8 @@ export interface Call {
   headers: Record<string, string>
   /** Undefined for a request that is not measured, logged or traced. */
   record: ObservedRequest | undefined
+  /** Called when the request is that of a project, whose limits it counts against. */
+  onAuthenticated(): void
   /** Called with an error that ends the body after its start. */
   onError(error: unknown): void
 }
@@ -40,6 +43,8 @@ export interface RouterOptions<Route> {
   logError: LogError
   /** Throws for a request that is refused whatever its path is. */
   check?(request: HttpRequest): void
+  /** For responses to requests of no project, so that they take little of each turn. Default: no limit. */
+  anonymousTurns?: TurnBudget
   /** The detail of a problem document. Default: without what is for the operator alone. */
   detailOf?(error: IngestError): string
   /** Absent: nothing is observed, and request ids of clients are ignored. */
@@ -59,6 +64,12 @@ export interface ConsoleHandler {
   }): { status: number; headers: Record<string, string>; body: Uint8Array } | undefined
 }
 
+/** The bytes of a response that count 1 in a turn. */
+const anonymousTurnBytes = 16_384
+
+/** Responds however busy the server is. */
+const livezPath = '/livez'
+
 /** The route of all files of the console. */
 const consolePath = '/console/'
 
@@ -74,16 +85,32 @@ export function createRouter<Route extends { method: string; path: string }>(opt
       if (record) record.code = refusal.code
       return refusal
     }
-    let response: HttpResponse
-    try {
-      response = await callRoute({ request, params: [], headers, record, onError }, findPath(request.path), options)
-    } catch (error) {
+    function refuse(error: unknown): HttpResponse {
       const refusal = onError(error)
-      response = problemResponse(refusal, requestId, options.detailOf?.(refusal))
+      return problemResponse(refusal, requestId, options.detailOf?.(refusal))
     }
+    let isAnonymous = true
+    function onAuthenticated(): void {
+      isAnonymous = false
+    }
+    const call = { request, params: [], headers, record, onAuthenticated, onError }
+    let response = await callRoute(call, findPath(request.path), options).catch(refuse)
+    if (isAnonymous) response = await waitForTurn(request, response).catch(refuse)
     if (draining?.aborted) headers.Connection = 'close'
     response.headers = { 'Cache-Control': 'no-store', 'X-Request-Id': requestId, ...response.headers, ...headers }
     cors?.addHeaders(request, response.headers)
+    return response
+  }
+
+  /** Of what the client of a request without a valid key sends further, nothing is handled before its response. */
+  async function waitForTurn({ path, socket }: HttpRequest, response: HttpResponse): Promise<HttpResponse> {
+    const bytes = isStream(response.body) ? 0 : response.body.length
+    try {
+      await options.anonymousTurns?.(socket?.remoteAddress ?? '', Math.ceil((bytes + 1) / anonymousTurnBytes))
+    } catch (error) {
+      // a server is not restarted because it is busy
+      if (path !== livezPath) throw error
+    }
     return response
   }
 

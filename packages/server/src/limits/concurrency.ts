@@ -62,7 +62,7 @@ export function createConcurrencyLimit({ what, max }: { what: string; max: numbe
       let own = 0
       function add(more: number): void {
         if (taken + more > max || (takenByProject.get(projectId) ?? 0) + more > projectMax) {
-          throw new IngestError('overloaded', `Too many ${what} in flight: try again later.`, { retryAfterSeconds: 1 })
+          throw tooMany(what)
         }
         own += more
         change(projectId, more)
@@ -83,4 +83,9 @@ export function createConcurrencyLimit({ what, max }: { what: string; max: numbe
 export function createConcurrencyLimits(): Readonly<Record<ConcurrencyLimitName, ConcurrencyLimit>> {
   const limits = Object.entries(concurrencyLimits).map(([name, limit]) => [name, createConcurrencyLimit(limit)])
   return Object.fromEntries(limits)
+}
+
+/** The error for more than a limit. */
+export function tooMany(what: string): IngestError {
+  return new IngestError('overloaded', `Too many ${what} in flight: try again later.`, { retryAfterSeconds: 1 })
 }

@@ -1,23 +1,38 @@
+import { projectMaxOf, tooMany } from './concurrency.ts'
+
 /**
  * What one turn of the event loop does for all projects: each takes a few milliseconds. Node.js otherwise handles all
- * that has arrived in one turn, and accepts one connection in each.
+ * that has arrived in one turn, and accepts one connection in each. `waitingMax` requests wait for a later turn.
  */
 export const turnBudgets = {
   /** Requests with a valid key. */
-  requests: 32,
+  requests: { what: 'requests', max: 32, waitingMax: 1024 },
   /** Bytes of uploads. A connection delivers up to 64 KiB before it is paused. */
-  uploadBytes: 2 ** 21,
+  uploadBytes: { what: 'uploads', max: 2 ** 21, waitingMax: 1024 },
+  /** Responses to requests without a valid key, of which those up to 16 KiB count 1. */
+  anonymous: { what: 'requests', max: 4, waitingMax: 4096 },
 } as const
 
 /**
- * Takes from the budget of this turn. When that is used up, returns a promise that resolves in a later turn: of the
- * projects that wait, each takes in turn.
+ * Takes from the budget of this turn. When that is used up, returns a promise that resolves in a later turn: of those
+ * that wait, the projects, or the addresses of clients without one, take in turn.
+ *
+ * @throws {IngestError} `overloaded` when too many wait, or a quarter of that from one project or address
  */
-export type TurnBudget = (projectId: string, cost: number) => Promise<void> | undefined
+export type TurnBudget = (source: string, cost: number) => Promise<void> | undefined
 
-export function createTurnBudget(max: number): TurnBudget {
-  /** Of each project that waits, the next one first. */
+export function createTurnBudget({
+  what,
+  max,
+  waitingMax,
+}: {
+  what: string
+  max: number
+  waitingMax: number
+}): TurnBudget {
+  /** Of each source that waits, the next one first. */
   const waiting = new Map<string, { cost: number; resolve(): void }[]>()
+  let waitingCount = 0
   let left: number = max
 
   function spend(cost: number): void {
@@ -27,26 +42,30 @@ export function createTurnBudget(max: number): TurnBudget {
 
   function beginTurn(): void {
     left = max
-    for (const [projectId, queue] of waiting) {
-      waiting.delete(projectId)
+    for (const [source, queue] of waiting) {
+      waiting.delete(source)
       const { cost, resolve } = queue.shift() as (typeof queue)[0]
+      waitingCount--
       // behind the others, where this loop finds it again
-      if (queue.length > 0) waiting.set(projectId, queue)
+      if (queue.length > 0) waiting.set(source, queue)
       spend(cost)
       resolve()
       if (left <= 0) return
     }
   }
 
-  return (projectId, cost) => {
-    if (left > 0) {
+  return (source, cost) => {
+    // behind those that wait
+    if (left > 0 && waitingCount === 0) {
       spend(cost)
       return undefined
     }
+    const queue = waiting.get(source) ?? []
+    if (waitingCount >= waitingMax || queue.length >= projectMaxOf({ max: waitingMax })) throw tooMany(what)
+    waitingCount++
     return new Promise((resolve) => {
-      const queue = waiting.get(projectId) ?? []
       queue.push({ cost, resolve })
-      waiting.set(projectId, queue)
+      waiting.set(source, queue)
     })
   }
 }

@@ -6,7 +6,7 @@ import { openapiDocument } from './document.ts'
 
 /** The document of `routes`, which is written on the first request. */
 export function createOpenapiRoute(routes: () => readonly (ProjectRoute | OpenRoute)[]): OpenRoute {
-  let written: { body: string; tag: string } | undefined
+  let written: { body: Uint8Array; tag: string } | undefined
   return {
     method: 'GET',
     path: '/openapi.json',
@@ -27,7 +27,7 @@ export function createOpenapiRoute(routes: () => readonly (ProjectRoute | OpenRo
       const headers = { ETag: tag, 'Cache-Control': 'public, max-age=300' }
       const known = request.headers.values['if-none-match']
       if (known !== undefined && listsTag(known, tag, 'weak')) return { status: 304, headers, body: '' }
-      const length = String(Buffer.byteLength(body))
+      const length = String(body.length)
       return {
         status: 200,
         headers: { ...headers, 'Content-Type': 'application/json', 'Content-Length': length },
@@ -37,7 +37,8 @@ export function createOpenapiRoute(routes: () => readonly (ProjectRoute | OpenRo
   }
 }
 
-function write(routes: readonly (ProjectRoute | OpenRoute)[]): { body: string; tag: string } {
-  const body = JSON.stringify(openapiDocument(routes))
-  return { body, tag: entityTag(digestOf(Buffer.from(body))) }
+function write(routes: readonly (ProjectRoute | OpenRoute)[]): { body: Uint8Array; tag: string } {
+  // in bytes, or each response would encode it again
+  const body = Buffer.from(JSON.stringify(openapiDocument(routes)))
+  return { body, tag: entityTag(digestOf(body)) }
 }

@@ -53,7 +53,7 @@ t.test('bytes are bounded by project and in all, until they are released', async
 })
 
 t.test('a turn of the event loop takes its budget, and the projects that wait take in turn', async (t) => {
-  const take = createTurnBudget(4)
+  const take = createTurnBudget({ what: 'requests', max: 4, waitingMax: 40 })
   t.equal(take('first', 3), undefined)
   t.equal(take('first', 1), undefined)
   const taken: string[] = []
@@ -71,8 +71,19 @@ t.test('a turn of the event loop takes its budget, and the projects that wait ta
 })
 
 t.test('a cost above the budget of a turn is admitted', async (t) => {
-  const take = createTurnBudget(4)
+  const take = createTurnBudget({ what: 'requests', max: 4, waitingMax: 40 })
   t.equal(take('a', 100), undefined)
   await take('a', 100)
   await take('b', 1)
+})
+
+t.test('few requests wait for a turn, and a quarter of them from one source', async (t) => {
+  const take = createTurnBudget({ what: 'requests', max: 1, waitingMax: 8 })
+  t.equal(take('a', 1), undefined)
+  const waiting = [...'aabbccdd'].map((source) => take(source, 1))
+  t.throws(() => take('e', 1), overloaded)
+  await nextTurn()
+  t.throws(() => take('b', 1), overloaded, 'of one source')
+  const last = take('e', 1)
+  await Promise.all([...waiting, last])
 })

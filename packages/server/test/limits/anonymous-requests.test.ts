@@ -1,0 +1,75 @@
+import { createServer } from 'node:http'
+import t from 'tap'
+import { toFetchHandler } from '../../src/fetch-handler.ts'
+import { projectMaxOf } from '../../src/limits/concurrency.ts'
+import { turnBudgets } from '../../src/limits/turn-budget.ts'
+import { createHandler } from '../../src/node-handler.ts'
+import { requestBytes } from '../edges.ts'
+import { listen } from '../open-server.ts'
+import { openRaw, type Sent } from '../raw-connection.ts'
+import { batchOf, headersOf, openTestIngest } from '../test-ingest.ts'
+
+const clientCount = 40
+
+/** Requests that no project pays for, and how many of their responses one turn sends at most. */
+const anonymous: Record<string, [sent: Sent, turnMax: number]> = {
+  'an unknown path': [{ method: 'GET', path: '/nope' }, 4],
+  readiness: [{ method: 'GET', path: '/readyz' }, 4],
+  liveness: [{ method: 'GET', path: '/livez' }, 4],
+  'a large document': [{ method: 'GET', path: '/openapi.json' }, 1],
+  'an unknown project': [{ headers: headersOf('junk', 'unknown'), body: batchOf(1) }, 4],
+}
+
+for (const [name, [sent, turnMax]] of Object.entries(anonymous)) {
+  t.test(
+    `of requests without a key, a turn responds to few, and a batch does not wait for them: ${name}`,
+    async (t) => {
+      const { ingest, headers } = await openTestIngest()
+      const handler = createHandler(ingest)
+      let responses = 0
+      let turns = 0
+      let tick = setImmediate(function next() {
+        turns++
+        tick = setImmediate(next)
+      })
+      t.teardown(() => clearImmediate(tick))
+      const server = createServer((req, res) => {
+        res.once('finish', () => void responses++)
+        handler(req, res)
+      })
+      const port = await listen(t, server)
+      const raws = await Promise.all(Array.from({ length: clientCount }, () => openRaw(port)))
+      const honest = await openRaw(port)
+      honest.write(requestBytes({ headers, body: batchOf(1, 'before') }))
+      await honest.read()
+      const from = turns
+      for (const raw of raws) raw.write(Buffer.alloc(10 * requestBytes(sent).length, requestBytes(sent)))
+      await Promise.all(raws.map((raw) => raw.read()))
+      honest.write(requestBytes({ headers, body: batchOf(1, 'beside') }))
+      t.equal((await honest.read()).status, 202)
+      t.ok(responses < clientCount * 10, 'before the responses to the others')
+      for (const raw of raws) for (let i = 0; i < 9; i++) await raw.read()
+      const took = turns - from
+      t.ok(took * turnMax >= clientCount * 10, `${clientCount * 10} in ${took} turns`)
+      for (const { socket } of [...raws, honest]) socket.destroy()
+    },
+  )
+}
+
+t.test('beyond the requests that may wait for a turn, the response is 503; liveness has no such limit', async (t) => {
+  const { ingest } = await openTestIngest()
+  const handle = toFetchHandler(ingest)
+  const { max, waitingMax } = turnBudgets.anonymous
+  const admitted = max + projectMaxOf({ max: waitingMax })
+  const statuses = async (path: string) => {
+    const responses = Array.from({ length: admitted + 10 }, () => handle(new Request(`http://localhost${path}`)))
+    const counts: Record<number, number> = {}
+    for (const response of await Promise.all(responses)) {
+      counts[response.status] = (counts[response.status] ?? 0) + 1
+      if (response.status === 503) t.equal(response.headers.get('retry-after'), '1')
+    }
+    return counts
+  }
+  t.strictSame(await statuses('/nope'), { 404: admitted, 503: 10 })
+  t.strictSame(await statuses('/livez'), { 200: admitted + 10 })
+})
