@@ -6,7 +6,15 @@ import { type ErrorCode, IngestError } from '@ingest/core'
  */
 export type FailureKind = 'lost' | 'retry' | 'final'
 
-type Meaning = Exclude<FailureKind, 'final'> | 'busy' | 'full' | 'refused' | 'missing' | 'unfit' | 'failed'
+type Meaning =
+  | Exclude<FailureKind, 'final'>
+  | 'busy'
+  | 'full'
+  | 'refused'
+  | 'untrusted'
+  | 'missing'
+  | 'unfit'
+  | 'failed'
 
 /** By SQLSTATE: https://www.postgresql.org/docs/current/errcodes-appendix.html */
 const states: Record<string, Meaning> = {
@@ -51,6 +59,9 @@ const states: Record<string, Meaning> = {
 /** Errors of `pg` itself, which have no code: of connections, and about credentials and TLS. */
 const lostMessages =
   /^(Connection terminated|Client has encountered a connection error|Query read timeout|timeout expired|timeout exceeded)|not queryable/
+/** Errors of TLS, by Node and OpenSSL: of a certificate, and of a file of the URL. */
+const untrustedCodes =
+  /^(CERT_|DEPTH_ZERO_|ERR_OSSL_|ERR_SSL_|ERR_TLS_|HOSTNAME_MISMATCH|INVALID_CA|INVALID_PURPOSE|PATH_LENGTH_|SELF_SIGNED_|UNABLE_TO_)/
 const refusedMessages = /client password must be a string|does not support SSL/
 
 const shown: Record<Meaning, { code: ErrorCode; text: string }> = {
@@ -59,6 +70,8 @@ const shown: Record<Meaning, { code: ErrorCode; text: string }> = {
   busy: { code: 'store-unavailable', text: 'The database is too busy' },
   full: { code: 'disk-full', text: 'The database has no space left' },
   refused: { code: 'store-failed', text: 'The database refuses the role' },
+  // a certificate is renewed, and the next connection trusts it
+  untrusted: { code: 'store-unavailable', text: 'The connection to the database is not secure' },
   missing: { code: 'store-failed', text: 'The schema "ingest" was changed or dropped' },
   unfit: { code: 'store-failed', text: 'A setting of the role or the database does not fit' },
   failed: { code: 'store-failed', text: 'The database has failed' },
@@ -67,6 +80,7 @@ const shown: Record<Meaning, { code: ErrorCode; text: string }> = {
 function meaningOf(error: unknown): Meaning | undefined {
   const { code = '', message = '', syscall } = error as { code?: string; message?: string; syscall?: string }
   if (syscall !== undefined || lostMessages.test(message)) return 'lost'
+  if (untrustedCodes.test(code)) return 'untrusted'
   return states[code] ?? (refusedMessages.test(message) ? 'refused' : undefined)
 }
 
@@ -93,7 +107,7 @@ export function toOpeningError(error: unknown): unknown {
   if (code === notOwner) return new IngestError('invalid-argument', `${message}: ${hint}.`, { cause: error })
   const remedy = remedies.find(({ pattern }) => pattern.test(`${code} ${message}`))?.remedy
   if (error instanceof IngestError || remedy === undefined) return toIngestError(error)
-  const text = `The database refuses the connection: ${message}: ${remedy}.`
+  const text = `The database cannot be connected to: ${message}: ${remedy}.`
   return new IngestError('invalid-argument', text, { cause: error })
 }
 
@@ -103,6 +117,7 @@ const notOwner = 'IG003'
 const remedies = [
   { pattern: /client password must be a string/, remedy: 'put the password into the URL, or set PGPASSWORD' },
   { pattern: /does not support SSL/, remedy: 'enable TLS on the server, or leave out sslmode' },
+  { pattern: untrustedCodes, remedy: 'check the certificate of the server, and sslmode and sslrootcert of the URL' },
   { pattern: /^28/, remedy: 'check the user, its password and pg_hba.conf' },
   { pattern: /^3D000/, remedy: 'create it first, with the encoding UTF8' },
   {

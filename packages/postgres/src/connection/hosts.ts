@@ -34,9 +34,12 @@ export function parseUrl(url: string): Target {
   try {
     // one host at a time: `pg` itself knows no lists of hosts
     parsed = parse(`${scheme}${credentials}${names[0] ?? ''}${rest}`)
-  } catch {
-    throw invalidUrl(
-      'expected postgres://user:password@host:port/database, with special characters of the password percent-encoded',
+  } catch (error) {
+    throw (
+      unreadableFile(error, rest) ??
+      invalidUrl(
+        'expected postgres://user:password@host:port/database, with special characters of the password percent-encoded',
+      )
     )
   }
   const { target_session_attrs: attributes, ...options } = parsed as typeof parsed & { target_session_attrs?: string }
@@ -46,6 +49,17 @@ export function parseUrl(url: string): Target {
   const { host, port, ...config } = toClientConfig(options)
   if (names.length < 2) return { config, hosts: host ? [{ host, port: Number(port ?? portDefault) }] : [] }
   return { config, hosts: names.map(parseHost) }
+}
+
+/** Of a certificate or a key, which `pg-connection-string` reads. */
+function unreadableFile(error: unknown, rest = ''): IngestError | undefined {
+  const { code, path } = error as NodeJS.ErrnoException
+  if (path === undefined) return undefined
+  const [name] = [...new URLSearchParams(rest.split('?')[1])].find(([, value]) => value === path) ?? ['a certificate']
+  return new IngestError(
+    'invalid-argument',
+    `The file of ${name} of the database URL cannot be read (${code}): ${path}.`,
+  )
 }
 
 function parseHost(text: string): Host {

@@ -2,13 +2,16 @@ import { spawnSync } from 'node:child_process'
 import { writeFileSync } from 'node:fs'
 import { connect, createServer, type Server } from 'node:net'
 import { join } from 'node:path'
+import { TLSSocket } from 'node:tls'
 import { IngestError } from '@ingest/core'
 import pg from 'pg'
 import t from 'tap'
+import { certificateA } from '../../../server/test/certificates.ts'
 import { openConnections } from '../../src/connection/connections.ts'
 import { type FailureKind, kindOf, toIngestError, toOpeningError } from '../../src/connection/database-error.ts'
 import { parseUrl } from '../../src/connection/hosts.ts'
 import { openPostgresStore } from '../../src/open-postgres-store.ts'
+import { migratePostgres } from '../../src/schema/migrate.ts'
 import { batchOf } from '../batches.ts'
 import { createDatabase, createForRoles, noPostgres, openTestServer, password, runSql } from '../database.ts'
 import { startPostgres, whyNoServer } from '../postgres-server.ts'
@@ -65,7 +68,6 @@ t.test('an invalid URL is refused without its password', async (t) => {
     'postgres://u:secret#word@h/db',
     'postgres://u:secret?word@h/db',
     'postgres://u:secret@h/db?target_session_attrs=standby',
-    'postgres://u:secret@h/db?sslrootcert=/secret/missing',
   ]
   const refused = { name: 'IngestError', code: 'invalid-argument', message: /^The URL of the PostgreSQL database/ }
   for (const url of urls) {
@@ -73,6 +75,47 @@ t.test('an invalid URL is refused without its password', async (t) => {
     t.match(error, refused, url)
     t.notMatch(`${error.message} ${error.cause ?? ''}`, /secret/, url)
   }
+})
+
+t.test('a file of the URL that cannot be read is named', async (t) => {
+  for (const name of ['sslrootcert', 'sslcert', 'sslkey']) {
+    const url = `postgres://u:secret@h/db?sslmode=verify-full&${name}=/nowhere/ca.crt`
+    const message = `The file of ${name} of the database URL cannot be read (ENOENT): /nowhere/ca.crt.`
+    for (const open of [async () => parseUrl(url), () => openPostgresStore(url), () => migratePostgres(url)]) {
+      t.match(await errorOf(open), { name: 'IngestError', code: 'invalid-argument', message })
+    }
+  }
+})
+
+t.test('a certificate that is not trusted is said in one line, and temporary while a server runs', async (t) => {
+  const { cert, key } = certificateA
+  const server = createServer((socket) => {
+    socket.on('error', () => {})
+    // the answer to an SSLRequest
+    socket.once('data', () => {
+      socket.write('S')
+      const secure = new TLSSocket(socket, { isServer: true, cert, key })
+      secure.on('error', () => {})
+    })
+  })
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+  t.teardown(() => server.close())
+  const url = `postgres://u@127.0.0.1:${(server.address() as { port: number }).port}/db`
+  const untrusted = {
+    code: 'invalid-argument',
+    message: /certificate.*: check the certificate of the server, and sslmode and sslrootcert of the URL\.$/,
+  }
+  const directory = t.testdir({ 'ca.crt': 'not a certificate' })
+  for (const query of ['sslmode=verify-full', `sslmode=verify-full&sslrootcert=${directory}/ca.crt`]) {
+    const error = await errorOf(() => openPostgresStore(`${url}?${query}`))
+    t.match(error, untrusted, query)
+    t.notMatch(error.message, /\n/)
+  }
+  const connections = openConnections(`${url}?sslmode=verify-full`, { connectionsMax: 1, statementTimeoutMs: 1000 })
+  const error = await errorOf(() => connections.connect())
+  t.equal(kindOf(error), 'final')
+  t.match(toIngestError(error), { code: 'store-unavailable', retryable: true })
+  await connections.close()
 })
 
 const states: [FailureKind, code: string | undefined, ...sqlStates: string[]][] = [

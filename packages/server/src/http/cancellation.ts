@@ -44,8 +44,11 @@ export function clientDisconnected(): IngestError {
   return new IngestError('request-timeout', 'The connection was closed before the request was done: send it again.')
 }
 
-/** What a request may wait for its key and the store in all, in milliseconds: with the rest, its response is sent within 15 s. */
-const waitMsMax = 14_000
+/**
+ * What a request may wait for its key and the store in all, in milliseconds: a statement of PostgreSQL and its connection.
+ * With the rest, its response is sent within 15 s, also by a process that is busy, as in a failover.
+ */
+const waitMsMax = 12_000
 
 /**
  * Waits for one step of a request, until all of its steps have taken {@link waitMsMax}.
