@@ -29,6 +29,7 @@ const exceptions: Readonly<Partial<Record<ErrorCode, number>>> = {
   'map-quota-exceeded': exitCode.refused,
   // most often the URL of another service
   'not-found': exitCode.usage,
+  'permission-denied': exitCode.usage,
   'range-not-satisfiable': exitCode.bug,
   'repeated-header': exitCode.bug,
   'source-changed': exitCode.changed,
@@ -63,7 +64,8 @@ export const exitCodeHelp = `
 Exit codes:
   0  done
   1  a bug: please report it
-  2  wrong usage: an option, an argument, a directory without a store, or an unsupported version of Node
+  2  wrong usage: an option, an argument, a directory without a store, a file of another user, or an unsupported version
+     of Node
   3  refused because of the stored data: an unknown key, a frozen build, or a missing project, map or event
   4  missing or invalid credentials
   5  invalid input, rejected events, a damaged or foreign store, or a sender that breaks a rule
@@ -111,8 +113,11 @@ export function toFailure(error: unknown): Failure {
   }
   if (error instanceof CommandFailure) return error.failure
   if (error instanceof IngestError) {
-    const { code, message, retryable } = error
-    return { exitCode: exitCodeOf(code), code, message, retryable }
+    const { code, message, retryable, cause } = error
+    if (code !== 'internal-error') return { exitCode: exitCodeOf(code), code, message, retryable }
+    // of a thread, it is the stack
+    const stack = cause === undefined ? '' : ` ${(cause as Error).stack ?? cause}`
+    return { exitCode: exitCode.bug, code, message: `${message}${stack}`, retryable: false }
   }
   const message = `${(error as Error).stack ?? error}`
   return { exitCode: exitCode.bug, code: 'internal-error', message, retryable: false }

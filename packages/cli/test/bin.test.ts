@@ -1,5 +1,5 @@
 import { spawnSync } from 'node:child_process'
-import { copyFileSync, existsSync, mkdirSync } from 'node:fs'
+import { copyFileSync, existsSync, mkdirSync, readdirSync } from 'node:fs'
 import { join } from 'node:path'
 import { fileURLToPath, pathToFileURL } from 'node:url'
 import t from 'tap'
@@ -128,6 +128,39 @@ t.test(
       const { code, signal, stderr } = await spawnIngest(['export', ...filled], { readBytes })
       t.strictSame({ code, signal, stderr }, { code: 0, signal: null, stderr: '' })
     }
+  },
+)
+
+const noProc = !existsSync('/proc/self') && 'there is no /proc'
+t.test(
+  'a directory that cannot be created is wrong usage, below /proc and behind a link too',
+  { skip: noProc },
+  async (t) => {
+    const directory = t.testdir({ nowhere: t.fixture('symlink', 'not-mounted') })
+    const nowhere = join(directory, 'nowhere')
+    const [store, exported] = [filled.slice(0, 2), ['export', ...filled, '--output']]
+    for (const args of [
+      ['backup', ...store, join(nowhere, 'b')],
+      ['backup', ...store, nowhere],
+      ['backup', ...store, '/proc/x'],
+      ['restore', store[1] as string, '--store', join(nowhere, 'b')],
+      ['restore', store[1] as string, '--store', '/proc/x'],
+      ['repair', ...store, '--to', nowhere],
+      ['stats', '--store', '/proc/x'],
+      ['keys', 'create', '--project', 'p', '--store', '/proc/x/y'],
+      ['keys', 'create', '--project', 'p', '--store', nowhere],
+      [...exported, '/proc/x'],
+      [...exported, join(nowhere, 'b')],
+      [...exported, nowhere],
+      [...exported, join(directory, 'out'), '--cursor-file', '/proc/x/cursor.json'],
+    ]) {
+      // Node's recursive mkdir never returns below /proc, and ignores signals
+      const command = ['timeout', '-s', 'KILL', '30', ...ingestCommand(args)]
+      const { code, stdout, stderr } = await ended(startCommand(command, ownEnvironment()))
+      t.match({ code, stdout, stderr }, { code: 2, stdout: /^$/, stderr: /^ingest: [^\n]*\n$/ }, args.join(' '))
+      t.notMatch(stderr, / at \S+:\d+/, 'no stack')
+    }
+    t.strictSame(readdirSync(directory).sort(), ['nowhere', 'out'])
   },
 )
 

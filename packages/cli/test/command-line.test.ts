@@ -229,7 +229,8 @@ const wrong: [pattern: RegExp, ...lines: string[]][] = [
   [/cannot be read/, `send none ${store}`, `publish-map none --place 1 --build b ${store}`],
   [/is a directory/, `send data ${store}`, `publish-map data --place 1 --build b ${store}`],
   [/is the input file/, `send events.ndjson ${store} --rejected events.ndjson`],
-  [/cannot be written/, `send events.ndjson ${store} --rejected none/x`, `export ${store} --output file`],
+  [/cannot be written/, `send events.ndjson ${store} --rejected none/x`],
+  [/cannot be a directory/, `export ${store} --output file`],
   [/key file cannot be read/, 'export --url http://x --project p --key-file none'],
   [/confirm it with --yes/, `erase ${store} --player 7`],
   [/--player <id>, --where/, `erase ${store} --yes`],
@@ -524,6 +525,10 @@ t.test('every failure has an exit code, a code, a message, and whether it is ret
     ],
     [new IngestError('overloaded', 'Later.'), { exitCode: 6, code: 'overloaded', message: 'Later.', retryable: true }],
     [new CommandFailure(failure), failure],
+    [
+      new IngestError('internal-error', 'Failed.', { cause: 'at openStore' }),
+      { exitCode: 1, code: 'internal-error', message: 'Failed. at openStore', retryable: false },
+    ],
     [bug, { exitCode: 1, code: 'internal-error', message: bug.stack, retryable: false }],
     ['no error at all', { exitCode: 1, code: 'internal-error', message: 'no error at all', retryable: false }],
   ] as const) {

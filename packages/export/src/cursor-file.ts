@@ -1,7 +1,7 @@
 import { open, readFile, rename, rm } from 'node:fs/promises'
 import { basename, dirname, relative } from 'node:path'
 import { type Cursor, type EventFilter, IngestError } from '@ingest/core'
-import { filterNames, filterOf } from '@ingest/core/internal'
+import { filterNames, filterOf, isPermissionDenied, permissionDenied } from '@ingest/core/internal'
 import { withoutPartition } from './hive-partition.ts'
 
 /** The events of a file. */
@@ -54,6 +54,7 @@ export async function readCursorFile(options: CursorFileOptions): Promise<Export
     text = await readFile(cursorFile, 'utf8')
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code === 'ENOENT') return undefined
+    if (isPermissionDenied(error)) throw permissionDenied(cursorFile, error)
     throw error
   }
   const record = parseRecord(text)

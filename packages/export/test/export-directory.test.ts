@@ -250,7 +250,7 @@ t.test('an invalid cursor file is refused, and not changed', async (t) => {
 t.test('an unusable directory is refused', async (t) => {
   const path = t.testdir({ file: 'mine' })
   for (const directory of [join(path, 'file'), join(path, 'file', 'below')]) {
-    await t.rejects(open(directory), { code: 'invalid-argument', message: 'cannot be written' })
+    await t.rejects(open(directory), { code: 'invalid-argument', message: 'cannot be a directory' })
   }
   await t.rejects(open(join(path, 'fine'), join(path, 'none', 'cursor.json')), { code: 'invalid-argument' })
   t.strictSame(readdirSync(join(path, 'fine')), [])

@@ -2,12 +2,13 @@ import { realpathSync } from 'node:fs'
 import { join, resolve } from 'node:path'
 import { isMainThread } from 'node:worker_threads'
 import { IngestError, type Store, type StoreCommit } from '@ingest/core'
-import { createOperations, isDiskFull, makeDirectory } from '@ingest/core/internal'
+import { createOperations } from '@ingest/core/internal'
 import { createActivityStore } from './activity-store.ts'
 import { checkRestoreFinished } from './backup/restore-lmdb-store.ts'
 import { type ChunkBlobs, openChunkBlobs } from './chunks/chunk-blobs.ts'
 import { createConsumerStore } from './consumer-store.ts'
 import { checkDataFile } from './environment/data-file.ts'
+import { makeDirectory } from './environment/directory.ts'
 import { checkFreeSpace } from './environment/disk-space.ts'
 import {
   checkFileDescriptors,
@@ -41,7 +42,7 @@ import { openMapTables } from './tables/maps.ts'
 import { ensureNewestBuilds } from './tables/newest-builds.ts'
 import { openProjects } from './tables/projects.ts'
 import { createCommitState } from './threads/commit-state.ts'
-import { asDamage, deserializeError, serializeError } from './threads/error-transfer.ts'
+import { asDamage, deserializeError, serializeError, toRequestError } from './threads/error-transfer.ts'
 import { type ExitGuards, openExitGuards } from './threads/exit-guard.ts'
 import { startWriter, type Writer } from './writer/writer-client.ts'
 
@@ -88,7 +89,8 @@ const openDirectories = new Set<string>()
  *
  * @throws {IngestError} `store-incompatible` for files that are damaged, foreign, of another version, or missing beside
  *   others; `store-missing`; `disk-full`; `store-locked` and `overloaded`, which are temporary; `store-damaged` for a
- *   log or an identity that cannot be read; `invalid-argument` for a directory that cannot be created, or that this
+ *   log or an identity that cannot be read; `permission-denied` for files of another user; `internal-error` for a bug;
+ *   `invalid-argument` for a directory that cannot be created, or that this
  *   process has open already, and in a worker thread.
  */
 export function openLmdbStore(directory: string, options: LmdbStoreOptions = {}): Promise<Store> {
@@ -135,17 +137,12 @@ export async function openLmdbStoreWith(
     })
   } catch (error) {
     release()
-    throw deserializeError(serializeError(asDamage(error)))
+    throw deserializeError(serializeError(toRequestError(asDamage(error))))
   }
 }
 
 function claim(directory: string): () => void {
-  try {
-    makeDirectory(directory)
-  } catch (cause) {
-    const message = `${directory} cannot be a directory: ${(cause as Error).message}`
-    throw new IngestError(isDiskFull(cause) ? 'disk-full' : 'invalid-argument', message, { cause })
-  }
+  makeDirectory(directory)
   const path = realpathSync(directory)
   if (openDirectories.has(path)) {
     throw new IngestError('invalid-argument', `${directory} is open in this process already: share that store.`)

@@ -8,7 +8,7 @@ import { createIngest } from '@ingest/core'
 import t from 'tap'
 import { openLmdbStore, openLmdbStoreWith } from '../src/open-lmdb-store.ts'
 import { changeRows } from './backup/damaged-store.ts'
-import { builtStore } from './built-store.ts'
+import { builtStore, openLmdbStore as openBuiltStore } from './built-store.ts'
 import { noStrace, type StoreProcess, startStoreProcess } from './store-process.ts'
 
 const ids = (name: string, count = 20) => Array.from({ length: count }, (_, i) => `${name}-${i}`)
@@ -51,6 +51,18 @@ t.test('a process that changes its working directory keeps its store', async (t)
 t.test('a directory that cannot be created is refused', async (t) => {
   const directory = t.testdir({ file: '' })
   await t.rejects(openLmdbStore(join(directory, 'file', 'data')), { code: 'invalid-argument' })
+})
+
+t.test('a bug while opening is an internal error, not a store that has failed', async (t) => {
+  const directory = join(t.testdir(), 'data')
+  // of a thread, and of this one, which cannot send it
+  for (const entriesPerFlush of [2 ** 60, (() => 1) as unknown as number]) {
+    await t.rejects(openBuiltStore(directory, { internals: { entriesPerFlush } }), {
+      code: 'internal-error',
+      cause: /^(RangeError|DataCloneError)/,
+    })
+  }
+  await (await openBuiltStore(directory)).close()
 })
 
 t.test('a process can have a directory open only once', async (t) => {

@@ -60,7 +60,7 @@ const refusals: Record<string, { code: string; spoil: Spoil }> = {
     spoil: (directory) => truncateSync(join(directory, 'chunks', 'data.mdb'), 8192),
   },
   'with a file in place of its ids': {
-    code: 'store-failed',
+    code: 'invalid-argument',
     spoil(directory) {
       rmSync(join(directory, 'ids'), { recursive: true })
       writeFileSync(join(directory, 'ids'), 'a file')

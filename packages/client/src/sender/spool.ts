@@ -12,7 +12,15 @@ import {
   writeSync,
 } from 'node:fs'
 import { IngestError } from '@ingest/core'
-import { isDiskFull, lockDirectory, makeDirectory, syncDirectory, syncDirectoryNow } from '@ingest/core/internal'
+import {
+  isDiskFull,
+  isPermissionDenied,
+  lockDirectory,
+  makeDirectory,
+  permissionDenied,
+  syncDirectory,
+  syncDirectoryNow,
+} from '@ingest/core/internal'
 import { eventBytesMax } from '../batch/fill-batch.ts'
 import {
   damagedPath,
@@ -86,7 +94,7 @@ export const damagedSegmentsMax = 16
  *
  * On a full disk nothing is read or written, and the process gets a warning.
  *
- * @throws {IngestError} `invalid-argument` if another process uses the spool, for events of another project, and for files
+ * @throws {IngestError} `permission-denied`; `invalid-argument` if another process uses the spool, for events of another project, and for files
  *   that cannot be used, such as a directory in place of a segment
  */
 export function openSpool(options: SpoolOptions): Spool {
@@ -125,7 +133,8 @@ const noSpool: Spool = {
 /** Names the file in an error of the file system. */
 function toIngestError(error: unknown, directory: string): unknown {
   const { path = directory, code, message } = error as NodeJS.ErrnoException
-  return error instanceof IngestError || code === undefined ? error : foreignFile(path, message, error)
+  if (error instanceof IngestError || code === undefined) return error
+  return isPermissionDenied(error) ? permissionDenied(path, error) : foreignFile(path, message, error)
 }
 
 function openLocked(

@@ -682,6 +682,25 @@ t.test(
   },
 )
 
+const noProc = !existsSync('/proc/self') && 'there is no /proc'
+t.test('a spool below /proc is refused at once', { skip: noProc }, async (t) => {
+  const program = `
+    import { createClient } from '@ingest/client'
+    const client = createClient({ url: 'http://127.0.0.1:9', projectId: 'p', key: 'k' })
+    await client.close()
+    const { createSender } = await import('@ingest/client')
+    try { createSender(client, { spool: '/proc/x/spool' }) } catch ({ code, message }) { console.log(code, message) }`
+  // Node's recursive mkdir never returns there
+  const { status, stdout } = spawnSync(process.execPath, ['--input-type=module', '-e', program], {
+    encoding: 'utf8',
+    cwd: import.meta.dirname,
+    env: { ...process.env, NODE_OPTIONS: '' },
+    timeout: 30_000,
+    killSignal: 'SIGKILL',
+  })
+  t.match({ status, stdout }, { status: 0, stdout: /^invalid-argument \/proc\/x cannot be a directory: ENOENT/ })
+})
+
 const noLimit = spawnSync('prlimit', ['--version']).status !== 0 && 'prlimit(1) is not installed'
 t.test('a file size limit at the start is a full disk', { skip: noLimit }, async (t) => {
   const { spool } = await leaveSpool(t, 3)

@@ -13,6 +13,7 @@ import {
 } from 'node:fs'
 import { join } from 'node:path'
 import { IngestError } from '../error.ts'
+import { isPermissionDenied, permissionDenied } from './permission.ts'
 
 /** How often a holder writes its lock again. */
 const beatMs = 2000
@@ -29,7 +30,7 @@ const staleMs = 10_000
  * longer may lose its directory to one of another container. Files of processes that were killed while they locked are
  * removed.
  *
- * @throws {IngestError} `invalid-argument` while another process, or this one, holds the lock, and for a foreign file in
+ * @throws {IngestError} `permission-denied`; `invalid-argument` while another process, or this one, holds the lock, and for a foreign file in
  *   its place
  */
 export function lockDirectory(directory: string, name = 'lock'): () => void {
@@ -39,7 +40,7 @@ export function lockDirectory(directory: string, name = 'lock'): () => void {
   const text = `${process.pid} ${startTime(process.pid)} ${namespace}\n`
   // of a killed process with this id: what is written there would be written to the lock that it left
   if ((lstatSync(own, { throwIfNoEntry: false })?.nlink ?? 1) > 1) rmSync(own)
-  const fd = openSync(own, 'w', 0o600)
+  const fd = openIn(directory, own)
   try {
     // link an existing file, so that no process reads an empty lock
     writeSync(fd, text, 0)
@@ -60,6 +61,14 @@ export function lockDirectory(directory: string, name = 'lock'): () => void {
     const isOwn = fstatSync(fd).nlink > 0
     closeSync(fd)
     if (isOwn) rmSync(path, { force: true })
+  }
+}
+
+function openIn(directory: string, own: string): number {
+  try {
+    return openSync(own, 'w', 0o600)
+  } catch (error) {
+    throw isPermissionDenied(error) ? permissionDenied(directory, error) : error
   }
 }
 
@@ -127,6 +136,7 @@ function readHolder(path: string): string | undefined {
   } catch (error) {
     const { code, message } = error as NodeJS.ErrnoException
     if (code === 'ENOENT') return undefined
+    if (isPermissionDenied(error)) throw permissionDenied(path, error)
     throw notALock(path, message)
   }
 }

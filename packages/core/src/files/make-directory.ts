@@ -1,16 +1,34 @@
-import { closeSync, fsyncSync, mkdirSync, openSync, statSync } from 'node:fs'
+import { closeSync, fsyncSync, lstatSync, mkdirSync, openSync, statSync } from 'node:fs'
 import { dirname } from 'node:path'
+import { IngestError } from '../error.ts'
+import { isPermissionDenied, permissionDenied } from './permission.ts'
+import { isDiskFull, reasonOf } from './write-file.ts'
 
 /**
  * Creates a directory and its missing parents, durably. `recursive` of Node never returns where the system responds with
  * ENOENT, as below /proc.
  *
  * @param mode Default: only its owner may access it
+ * @param onCreated called with each directory that was created, from the top
+ * @throws {IngestError} `disk-full`, `permission-denied`, or `invalid-argument` for a path that cannot be a directory
  */
-export function makeDirectory(path: string, mode = 0o700): void {
+export function makeDirectory(path: string, mode = 0o700, onCreated: (path: string) => void = () => {}): void {
+  try {
+    make(path, mode, onCreated)
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).syscall === undefined) throw error
+    if (isPermissionDenied(error)) throw permissionDenied(path, error)
+    const reason = isDangling(path) ? 'it is a symbolic link to nothing' : reasonOf(error as Error)
+    const code = isDiskFull(error) ? 'disk-full' : 'invalid-argument'
+    throw new IngestError(code, `${path} cannot be a directory: ${reason}`, { cause: error })
+  }
+}
+
+function make(path: string, mode: number, onCreated: (path: string) => void): void {
   const existing = statSync(path, { throwIfNoEntry: false })
   if (existing?.isDirectory()) return
-  if (!existing) makeDirectory(dirname(path), mode)
+  const parent = dirname(path)
+  if (!existing) makeDirectory(parent, mode, onCreated)
   try {
     mkdirSync(path, { mode })
   } catch (error) {
@@ -18,7 +36,17 @@ export function makeDirectory(path: string, mode = 0o700): void {
     if (statSync(path, { throwIfNoEntry: false })?.isDirectory()) return
     throw error
   }
-  syncDirectoryNow(dirname(path))
+  onCreated(path)
+  syncDirectoryNow(parent)
+}
+
+/** Whether a path is a symbolic link to a file that is missing. */
+export function isDangling(path: string): boolean {
+  try {
+    return lstatSync(path).isSymbolicLink() && statSync(path, { throwIfNoEntry: false }) === undefined
+  } catch {
+    return false
+  }
 }
 
 /** Makes the names in a directory durable, and blocks until they are. */

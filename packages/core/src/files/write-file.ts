@@ -2,6 +2,7 @@ import { randomBytes } from 'node:crypto'
 import { type FileHandle, open, rename, rm, stat } from 'node:fs/promises'
 import { basename, dirname, join } from 'node:path'
 import { IngestError } from '../error.ts'
+import { isPermissionDenied, permissionDenied } from './permission.ts'
 
 /** Writes bytes; resolves to false when the reader wants no more of them. */
 export type Write = (bytes: Uint8Array) => Promise<boolean>
@@ -23,7 +24,8 @@ export async function syncDirectory(path: string): Promise<void> {
  * power loss leaves it as it was or complete. The bytes go to a temporary file beside it. A pipe or a device is written
  * directly.
  *
- * @throws {IngestError} `disk-full`, `invalid-argument` for an unwritable path, and everything that `fill` throws.
+ * @throws {IngestError} `disk-full`, `permission-denied`, `invalid-argument` for another unwritable path, and everything
+ *   that `fill` throws.
  */
 export async function writeFile(path: string, fill: (write: Write) => Promise<void>): Promise<void> {
   const temporary = join(dirname(path), `.${basename(path)}.${randomBytes(4).toString('hex')}.part`)
@@ -56,13 +58,17 @@ export async function writeAll(file: FileHandle, bytes: Uint8Array): Promise<tru
 /** Converts a file system error of a write to `path` into an `IngestError`; returns any other error unchanged. */
 export function toWriteError(error: NodeJS.ErrnoException, path: string): Error {
   if (error instanceof IngestError || error.syscall === undefined) return error
+  if (isPermissionDenied(error)) return permissionDenied(path, error)
   const code = isDiskFull(error) ? 'disk-full' : 'invalid-argument'
-  // Node appends the names of temporary files after a comma
-  const reason = error.message.replace(/, \w+( '.*')?$/, '')
-  return new IngestError(code, `${path} cannot be written: ${reason}`, { cause: error })
+  return new IngestError(code, `${path} cannot be written: ${reasonOf(error)}`, { cause: error })
 }
 
-const diskFullCodes: readonly unknown[] = ['ENOSPC', 'EDQUOT', 'EFBIG']
+/** The message of an error of the file system without the system call and the paths, which Node appends after a comma. */
+export function reasonOf({ message }: Error): string {
+  return message.replace(/, \w+( '.*')?$/, '')
+}
+
+const diskFullCodes: readonly unknown[] = ['ENOSPC', 'EDQUOT', 'EFBIG', 'disk-full']
 
 /** Whether an error of the file system says that the disk, a quota, or the file size limit of the process (ulimit -f) is used up. */
 export function isDiskFull(error: unknown): boolean {

@@ -1,4 +1,4 @@
-import { existsSync, statSync } from 'node:fs'
+import { existsSync, statSync, symlinkSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
 import { makeDirectory } from '../../src/files/make-directory.ts'
@@ -11,8 +11,11 @@ t.test('a directory is created with its parents, once', async (t) => {
 })
 
 t.test('a directory that cannot be created is an error, and not an endless loop', async (t) => {
-  // Node 24 sees that there is no such file where Node 20 sees that it is below no directory
-  t.throws(() => makeDirectory(join(t.testdir({ file: '' }), 'file', 'below')), { code: /^(ENOTDIR|EEXIST)$/ })
-  t.throws(() => makeDirectory(join(t.testdirName, 'file')), { code: 'EEXIST' })
-  if (existsSync('/proc')) t.throws(() => makeDirectory('/proc/x/y'))
+  const refused = { code: 'invalid-argument', message: /cannot be a directory: / }
+  t.throws(() => makeDirectory(join(t.testdir({ file: '' }), 'file', 'below')), refused)
+  t.throws(() => makeDirectory(join(t.testdirName, 'file')), refused)
+  if (existsSync('/proc')) t.throws(() => makeDirectory('/proc/x/y'), refused)
+  symlinkSync('nothing', join(t.testdirName, 'link'))
+  const dangling = { code: 'invalid-argument', message: /link cannot be a directory: it is a symbolic link to nothing/ }
+  t.throws(() => makeDirectory(join(t.testdirName, 'link', 'below')), dangling)
 })

@@ -1,6 +1,6 @@
 import { readdirSync } from 'node:fs'
 import { setPriority } from 'node:os'
-import { asDamage, serializeError } from '../threads/error-transfer.ts'
+import { asDamage, serializeError, toRequestError } from '../threads/error-transfer.ts'
 import { copyDirectory } from './copy-directory.ts'
 import type { Job, JobMessage } from './run-job.ts'
 import { verifyDirectory } from './verify-directory.ts'
@@ -17,7 +17,11 @@ process.once('message', (job: Job) => void run(job))
 
 async function run(job: Job): Promise<void> {
   lowerPriority()
-  send(await resultOf(job).catch((error): JobMessage => ({ type: 'failed', error: serializeError(asDamage(error)) })))
+  send(
+    await resultOf(job).catch(
+      (error): JobMessage => ({ type: 'failed', error: serializeError(toRequestError(asDamage(error))) }),
+    ),
+  )
 }
 
 async function resultOf(job: Job): Promise<JobMessage> {

@@ -1,9 +1,10 @@
-import { constants, existsSync, readdirSync } from 'node:fs'
+import { constants, existsSync, readdirSync, statSync } from 'node:fs'
 import { copyFile, open, rename, rm } from 'node:fs/promises'
 import { join } from 'node:path'
 import { IngestError } from '@ingest/core'
-import { makeDirectory } from '@ingest/core/internal'
+import { makeDirectory as makePath, toWriteError } from '@ingest/core/internal'
 import { checkDataFile } from '../environment/data-file.ts'
+import { giveAll, makeDirectory } from '../environment/directory.ts'
 import { openEnvironment } from '../environment/environment.ts'
 import { beginEpoch, checkEventsPresent, findSiblings, openChunks, openIdentity } from '../environment/identity.ts'
 import { asDiskFull } from '../threads/error-transfer.ts'
@@ -42,7 +43,7 @@ export async function restoreLmdbStore(backup: string, directory: string, option
   const staging = join(directory, stagingName)
   if (existsSync(staging)) await removeUnfinished(directory)
   makeDirectory(directory)
-  if (readdirSync(directory).length > 0) {
+  if (namesIn(directory).length > 0) {
     throw new IngestError('invalid-argument', `${directory} is not empty: move it away first.`)
   }
   try {
@@ -53,12 +54,15 @@ export async function restoreLmdbStore(backup: string, directory: string, option
 }
 
 async function restoreInto(backup: string, directory: string, staging: string, options: JobOptions): Promise<void> {
-  for (const path of [staging, join(staging, 'events'), join(staging, 'chunks')]) makeDirectory(path)
+  const owner = statSync(directory)
+  // given away when they are filled: until then, only this user may change what is in them
+  for (const path of [staging, join(staging, 'events'), join(staging, 'chunks')]) makePath(path)
   await copyData(join(backup, 'events'), join(staging, 'events'))
   // a store without maps may lack it; opening the copy checks it
   if (checkDataFile(join(backup, 'chunks', 'data.mdb'))) await copyData(join(backup, 'chunks'), join(staging, 'chunks'))
   checkReport(backup, await runJob({ directory: staging }, options))
   await startEpoch(staging)
+  for (const name of ['chunks', 'events']) giveAll(join(staging, name), owner)
   for (const name of ['chunks', 'events']) await rename(join(staging, name), join(directory, name))
   await syncPath(directory)
   await rm(staging, { recursive: true })
@@ -88,8 +92,20 @@ async function copyData(from: string, to: string): Promise<void> {
 /** Removes an unfinished restore. */
 async function removeUnfinished(directory: string): Promise<void> {
   // the staging directory last, because it marks the rest as unfinished
-  const names = readdirSync(directory).filter((name) => name !== stagingName)
-  for (const name of [...names, stagingName]) await rm(join(directory, name), { recursive: true, force: true })
+  const names = namesIn(directory).filter((name) => name !== stagingName)
+  try {
+    for (const name of [...names, stagingName]) await rm(join(directory, name), { recursive: true, force: true })
+  } catch (error) {
+    throw toWriteError(error as NodeJS.ErrnoException, directory)
+  }
+}
+
+function namesIn(directory: string): string[] {
+  try {
+    return readdirSync(directory)
+  } catch (error) {
+    throw toWriteError(error as NodeJS.ErrnoException, directory)
+  }
 }
 
 /** Makes a file, or the names in a directory, durable. */

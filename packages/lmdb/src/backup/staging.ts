@@ -1,9 +1,10 @@
 import { randomBytes } from 'node:crypto'
 import { existsSync, readdirSync, realpathSync, rmSync, statSync } from 'node:fs'
-import { mkdir, rename, rm } from 'node:fs/promises'
+import { rename, rm } from 'node:fs/promises'
 import { basename, dirname, join, relative, resolve, sep } from 'node:path'
 import { IngestError } from '@ingest/core'
-import { makeDirectory } from '@ingest/core/internal'
+import { isDangling, makeDirectory as makePath, toWriteError } from '@ingest/core/internal'
+import { giveAll, makeDirectory, ownerAt } from '../environment/directory.ts'
 import { syncPath } from './restore-lmdb-store.ts'
 
 /**
@@ -18,13 +19,18 @@ export async function fillDirectory<T>(
   fill: (staging: string) => Promise<T>,
 ): Promise<T & { fileBytes: number }> {
   checkTarget(source, target)
-  const staging = `${resolve(target)}.unfinished-${randomBytes(4).toString('hex')}`
+  // a rename replaces a symbolic link, and not the directory that it names
+  const path = realPath(target)
+  const staging = `${path}.unfinished-${randomBytes(4).toString('hex')}`
   makeDirectory(dirname(staging))
-  await mkdir(staging, { mode: 0o700 })
+  // it is given away when it is filled: until then, only this user may change what is in it
+  makePath(staging)
+  const owner = ownerAt(path)
   try {
     const result = await fill(staging)
+    giveAll(staging, owner)
     const fileBytes = await syncFiles(staging)
-    await giveName(staging, target)
+    await giveName(staging, path)
     return { ...result, fileBytes }
   } catch (error) {
     await rm(staging, { recursive: true, force: true })
@@ -33,12 +39,20 @@ export async function fillDirectory<T>(
 }
 
 function checkTarget(source: string, target: string): void {
-  if (existsSync(target) && !(statSync(target).isDirectory() && readdirSync(target).length === 0)) {
+  if (isDangling(target) || (existsSync(target) && !isEmptyDirectory(target))) {
     throw new IngestError('invalid-argument', `${target} is not an empty directory: name another one.`)
   }
   const path = relative(realpathSync(source), realPath(target))
   if (path === '' || !(path === '..' || path.startsWith(`..${sep}`) || resolve(path) === path)) {
     throw new IngestError('invalid-argument', `${target} is inside of the store: name a directory elsewhere.`)
+  }
+}
+
+function isEmptyDirectory(path: string): boolean {
+  try {
+    return statSync(path).isDirectory() && readdirSync(path).length === 0
+  } catch (error) {
+    throw toWriteError(error as NodeJS.ErrnoException, path)
   }
 }
 

@@ -1,5 +1,6 @@
 import { accessSync, closeSync, constants, fstatSync, openSync, readSync, type Stats, statSync } from 'node:fs'
 import { IngestError } from '@ingest/core'
+import { isPermissionDenied, permissionDenied } from '@ingest/core/internal'
 import { openPageFile, pageSize, readFreeRuns, rowsOf } from './page-file.ts'
 
 // the layout of a meta page in LMDB's data format 2, which lmdb 3.5 writes: a page header of 24 bytes, then MDB_meta
@@ -16,7 +17,7 @@ const dataVersion = 2
  * Checks an LMDB data file before LMDB opens it, which would crash the process over a damaged one (SIGSEGV, SIGBUS).
  * Returns whether the file exists and is not empty.
  *
- * @throws {IngestError} `store-incompatible` for a file that was not written by LMDB as used here, or is truncated
+ * @throws {IngestError} `permission-denied`; `store-incompatible` for a file that was not written by LMDB as used here, or is truncated
  */
 export function checkDataFile(path: string): boolean {
   return withDataFile(path, (file) => checkContent(path, file)) ?? false
@@ -25,7 +26,7 @@ export function checkDataFile(path: string): boolean {
 /**
  * What {@link checkDataFile} finds; an empty file is a missing one.
  *
- * @throws {IngestError} `store-incompatible` if it is not a file, or cannot be opened
+ * @throws {IngestError} `permission-denied`; `store-incompatible` if it is not a file, or cannot be opened
  */
 export function inspectDataFile(path: string): 'missing' | 'damaged' | 'whole' {
   return withDataFile(path, inspect) ?? 'missing'
@@ -49,6 +50,7 @@ function withDataFile<T>(path: string, use: (file: number) => T): T | undefined 
   } catch (cause) {
     const { code } = cause as NodeJS.ErrnoException
     if (code === 'ENOENT' || code === 'ENOTDIR') return undefined
+    if (isPermissionDenied(cause)) throw permissionDenied(path, cause)
     throw new IngestError('store-incompatible', `${path} cannot be opened: ${(cause as Error).message}`, { cause })
   }
   try {
@@ -84,7 +86,7 @@ export function openHeaders(path: string): Headers {
  * exists and has blocks on the disk. The file is not opened here: closing it would release the locks of this process on
  * it.
  *
- * @throws {IngestError} `store-incompatible` if it is not a file, or not writable
+ * @throws {IngestError} `permission-denied`; `store-incompatible` if it is not a file
  */
 export function checkLockFile(path: string): boolean {
   let stat: Stats | undefined
@@ -93,6 +95,7 @@ export function checkLockFile(path: string): boolean {
     if (stat) accessSync(path, constants.R_OK | constants.W_OK)
   } catch (cause) {
     if ((cause as NodeJS.ErrnoException).code === 'ENOTDIR') return false
+    if (isPermissionDenied(cause)) throw permissionDenied(path, cause)
     throw new IngestError('store-incompatible', `${path} cannot be opened: ${(cause as Error).message}`, { cause })
   }
   if (!stat) return false

@@ -2,8 +2,9 @@ import { closeSync, openSync, readFileSync, statSync } from 'node:fs'
 import { devNull } from 'node:os'
 import { dirname, join } from 'node:path'
 import { IngestError } from '@ingest/core'
-import { makeDirectory, syncDirectoryNow } from '@ingest/core/internal'
+import { syncDirectoryNow } from '@ingest/core/internal'
 import { checkDataFile, checkLockFile, type Headers, openHeaders } from './data-file.ts'
+import { createFiles } from './directory.ts'
 import { checkFreeSpace, isDiskFull } from './disk-space.ts'
 import { checkBegun, type Gate, gateDirectory, openGate } from './gate.ts'
 import { closeRoot, openRoot, openTable, openTables, type Root, readersOf, type Table } from './root.ts'
@@ -264,10 +265,10 @@ function checkBeforeOpening(
   const exists = checkDataFile(path)
   const [hasLockFile] = lockPaths.map(checkLockFile)
   checkAddressSpace()
-  makeDirectory(directory)
-  if (!exists || !hasLockFile) checkFreeSpace(directory)
   // of the lock file of the gate too, which is created before the data file
   if (exists) for (const each of lockPaths) checkNotInUse(path, each)
+  createFiles(directory)
+  if (!exists || !hasLockFile) checkFreeSpace(directory)
   return exists
 }
 

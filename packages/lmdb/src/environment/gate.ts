@@ -2,8 +2,9 @@ import { closeSync, fsyncSync, mkdtempSync, openSync, readFileSync, rmSync, writ
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { IngestError } from '@ingest/core'
-import { makeDirectory, syncDirectoryNow } from '@ingest/core/internal'
+import { syncDirectoryNow } from '@ingest/core/internal'
 import { checkLockFile, inspectDataFile } from './data-file.ts'
+import { createInnerFiles } from './directory.ts'
 import { checkFreeSpace } from './disk-space.ts'
 import { closeRoot, openRoot } from './root.ts'
 import { type LockHolder, lockedError, lockTimeoutMs, openLockProbe } from './write-lock.ts'
@@ -52,7 +53,7 @@ export function openGate(directory: string): Gate {
   const [dataPath, lockPath] = [join(path, 'data.mdb'), join(path, 'lock.mdb')] as const
   const hasLockFile = checkLockFile(lockPath)
   const dataFile = inspectDataFile(dataPath)
-  makeDirectory(path)
+  createInnerFiles(path)
   if (!hasLockFile || dataFile !== 'whole') checkFreeSpace(path)
   if (dataFile === 'damaged') writeAndSync(dataPath, newContent(path))
   const root = openRoot(path, gateBytes)

@@ -1,7 +1,8 @@
-import { existsSync, rmSync, writeFileSync } from 'node:fs'
+import { existsSync, rmSync, statSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import { IngestError } from '@ingest/core'
+import { createFile } from '../environment/directory.ts'
 import { type Environment, openEnvironment } from '../environment/environment.ts'
 import { createIdLookup, type IdLookup, type IndexSize } from './id-lookup.ts'
 import type { IndexWorkerData } from './index-worker.ts'
@@ -194,7 +195,9 @@ function createDamageMark(directory: string) {
   let damage: IngestError | undefined
 
   function mark(message: string): IngestError {
-    writeFileSync(join(directory, damagedMark), message)
+    const path = join(directory, damagedMark)
+    createFile(path, statSync(directory))
+    writeFileSync(path, message)
     damage ??= new IngestError('store-failed', `${message} The next opening of the store rebuilds the index.`)
     return damage
   }

@@ -2,7 +2,7 @@ import { type MessagePort, parentPort, receiveMessageOnPort, workerData } from '
 import type { StoreCommit } from '@ingest/core'
 import { type Environment, openEnvironment } from '../environment/environment.ts'
 import type { CommitState } from './commit-state.ts'
-import { type SerializedError, serializeError } from './error-transfer.ts'
+import { type SerializedError, serializeError, toRequestError } from './error-transfer.ts'
 import { type ExitGuard, type ExitGuards, exitGuardAt } from './exit-guard.ts'
 import type { CloseMessage } from './worker-thread.ts'
 
@@ -66,7 +66,7 @@ export async function runWriteThread<Data extends WriteThreadData>(
       await environment.close()
     }
   } catch (error) {
-    port.postMessage({ type: 'failed', error: serializeError(error) } satisfies ThreadMessage)
+    port.postMessage({ type: 'failed', error: serializeError(toRequestError(error)) } satisfies ThreadMessage)
   }
   guard.leaveNative()
   port.close()
@@ -86,13 +86,11 @@ export async function runRequestLoop<Request extends { type: string }>(
   open: () => Promise<RequestHandler<Request>>,
 ): Promise<void> {
   const post = (message: ThreadMessage) => port.postMessage(message)
-  try {
-    const handler = await open()
-    post({ type: 'ready' })
-    await listen(port, handler, guard, post)
-  } catch (error) {
-    post({ type: 'failed', error: serializeError(error) })
-  }
+  const fail = (error: unknown) => post({ type: 'failed', error: serializeError(error) })
+  const handler = await open().catch((error) => void fail(toRequestError(error)))
+  if (!handler) return
+  post({ type: 'ready' })
+  await listen(port, handler, guard, post).catch(fail)
 }
 
 function listen<Request extends { type: string }>(

@@ -34,12 +34,7 @@ export function startWorkerThread<Incoming, Outgoing>(options: WorkerThreadOptio
   const guard = exitGuardAt(data.guards, slot)
   // before it starts, because it begins by loading LMDB
   guard.enterNative()
-  const worker = new Worker(module, {
-    workerData: data,
-    // a loader of the host program, which NODE_OPTIONS may name too, must not run in this thread
-    execArgv: [],
-    env: {},
-  })
+  const worker = start()
   let reason = 'no reason is known'
   // without a listener, an error would end the process
   worker.on('error', ({ message }) => {
@@ -52,6 +47,17 @@ export function startWorkerThread<Incoming, Outgoing>(options: WorkerThreadOptio
     })
   })
   worker.on('message', onMessage)
+
+  function start(): Worker {
+    try {
+      // a loader of the host program, which NODE_OPTIONS may name too, must not run in this thread
+      return new Worker(module, { workerData: data, execArgv: [], env: {} })
+    } catch (error) {
+      guard.leaveNative()
+      throw error
+    }
+  }
+
   return {
     post: (message, transfer = []) => worker.postMessage(message, transfer),
     ended,

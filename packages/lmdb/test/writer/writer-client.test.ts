@@ -245,6 +245,6 @@ for (const [what, message, end] of ends) {
 
 t.test('a thread that cannot start refuses the store', async (t) => {
   const directory = t.testdir({ ids: 'a file' })
-  await t.rejects(openLmdbStore(directory), { code: 'store-failed' })
-  await t.rejects(openFromSource(directory), { code: 'store-failed' })
+  await t.rejects(openLmdbStore(directory), { code: 'invalid-argument' })
+  await t.rejects(openFromSource(directory), { code: 'invalid-argument' })
 })

@@ -41,6 +41,7 @@ const internalCodes: ReadonlySet<ErrorCode> = new Set([
   'store-failed',
   'store-incompatible',
   'store-locked',
+  'permission-denied',
   'store-missing',
   'store-unavailable',
 ])
