@@ -46,3 +46,29 @@ t.test('no file contains a path of the machine it was written on', async (t) => 
   })
   t.strictSame(found, [])
 })
+
+t.test('only these modules create files: what another one creates belongs into the table of files', async (t) => {
+  const calls =
+    /\b(writeFile|mkdir|mkdtemp|rename|link|symlink|copyFile|cp|appendFile|createWriteStream)(Sync)?\(|'[aw]x?\+?'|O_CREAT/
+  const modules = files.filter(
+    (file) => /^packages\/(?!bench)[^/]+\/src\/.*\.ts$/.test(file) && !file.includes('/page/'),
+  )
+  const found = modules.filter((file) => /from 'node:fs/.test(textOf(file)) && calls.test(textOf(file)))
+  t.strictSame(
+    found.map((file) => file.replace('packages/', '')),
+    [
+      'checks/src/sender/play.ts',
+      'client/src/sender/spool.ts',
+      'client/src/upload/map-source.ts',
+      'core/src/files/lock-directory.ts',
+      'core/src/files/make-directory.ts',
+      'core/src/files/write-file.ts',
+      'export/src/cursor-file.ts',
+      'export/src/export-directory.ts',
+      'lmdb/src/backup/restore-lmdb-store.ts',
+      'lmdb/src/backup/staging.ts',
+      'lmdb/src/environment/gate.ts',
+      'lmdb/src/ids/id-index.ts',
+    ],
+  )
+})

@@ -11,6 +11,7 @@ const below: Record<string, string[]> = {
     '@ingest/lmdb',
     '@ingest/postgres',
     '@ingest/core',
+    '@ingest/export',
   ],
   '@ingest/bench-peers': ['@ingest/bench'],
   '@ingest/cli': [

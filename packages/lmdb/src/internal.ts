@@ -1,2 +1,3 @@
 export { openEnvironment } from './environment/environment.ts'
 export { type LmdbStoreInternals, openLmdbStoreWith } from './open-lmdb-store.ts'
+export { verifyDirectory } from './backup/verify-directory.ts'
