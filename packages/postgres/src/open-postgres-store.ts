@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises'
-import { IngestError, type Store } from '@ingest/core'
+import { type ClockDoubt, IngestError, type Store } from '@ingest/core'
 import { createOperations } from '@ingest/core/internal'
 import type { ClientBase, PoolClient, PoolConfig } from 'pg'
 import { createActivityStore } from './activity/activity-store.ts'
@@ -161,6 +161,20 @@ async function inspect(
   }
 }
 
+/** By how much the clock of this machine may be ahead of that of the database. */
+const clockAheadMsMax = 60_000
+
+/** Compares the clock of this machine with that of the database, which bounds the times of receipt. */
+async function findClockDoubt(database: Database, now: number): Promise<ClockDoubt | undefined> {
+  const [row] = await database.query<{ now: number }>('clock', [])
+  if (!row || now - row.now <= clockAheadMsMax) return undefined
+  const [own, other] = [now, row.now].map((time) => new Date(time).toISOString())
+  return {
+    message: `The clock of this machine is at ${own}, and that of the database at ${other}, so nothing is erased by age: set the one right that is wrong.`,
+    mayBeAhead: true,
+  }
+}
+
 function createStore(
   database: Database,
   { storeId, epoch }: SchemaState,
@@ -184,6 +198,8 @@ function createStore(
     ...createConsumerStore(database, numbers),
     ...activityWrites,
     measure: createMeasure(database, { queue, servers, survivesPrimaryLoss }),
+
+    findClockDoubt: (_since: number, now: number) => findClockDoubt(database, now),
 
     async check() {
       await database.query('check', [], performance.now() + checkTimeoutMs)

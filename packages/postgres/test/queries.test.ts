@@ -31,6 +31,7 @@ const start = Math.floor(Date.now() / 60_000) * 60_000
 /** Values as a store sends them; a query that calls a function has none, its statements are seen in the counters. */
 const values: Record<string, unknown[]> = {
   check: [],
+  clock: [],
   size: [],
   projects: [],
   'project-id': [project],

@@ -3,6 +3,7 @@ import { join } from 'node:path'
 import { createIngest } from '@ingest/core'
 import { openLmdbStore } from '@ingest/lmdb'
 import t, { type Test } from 'tap'
+import { startServe } from '../ingest-process.ts'
 import { ingest } from '../run-ingest.ts'
 
 const day = 86_400_000
@@ -58,6 +59,10 @@ t.test('the times of a clock that was ahead are found, and a copy has earlier on
   const env = { INGEST_STORE: data }
   const warned = await ingest(['erase', '--older-than', '90d', '--yes'], { env })
   t.match(warned, { code: 0, stderr: /which is in the future.*`ingest copy --latest`/ })
+  const server = await startServe(t, ['--store', data])
+  while (!/in the future.*ingest copy --latest/.test(server.stderr() + server.stdout())) await server.nextError()
+  server.signal('SIGTERM')
+  t.match(await server.exited, { code: 0 })
   const run = (...args: string[]) => ingest(['copy', '--from', data, '--to', copy, ...args])
   t.match(await run(), { code: 3, stderr: /in the future.*--latest/ })
   const latest = new Date(Date.now() - 3_600_000).toISOString()

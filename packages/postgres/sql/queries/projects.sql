@@ -33,3 +33,6 @@ WHERE c.relnamespace = 'ingest'::regnamespace AND c.relkind = 'r'
 
 -- name: check
 SELECT 1 AS ok
+
+-- name: clock
+SELECT floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint AS now

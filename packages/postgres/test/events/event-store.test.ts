@@ -36,6 +36,17 @@ async function inFlight(store: Store): Promise<number> {
   return metrics.find(({ name }) => name === 'ingest_store_appends_in_flight')?.values[0]?.value ?? 0
 }
 
+t.test('a clock that is ahead of the one of the database is doubted', { skip }, async (t) => {
+  const { store } = await open(t)
+  const doubtAt = (now: number) => store.findClockDoubt?.(0, now)
+  t.equal(await doubtAt(Date.now()), undefined)
+  t.equal(await doubtAt(0), undefined, 'nothing is too old by a clock that is behind')
+  t.match(await doubtAt(Date.parse('2099-01-01T00:00:00Z')), {
+    mayBeAhead: true,
+    message: /this machine is at 2099-01-01T00:00:00.000Z, and that of the database at 20/,
+  })
+})
+
 t.test('batches that wait share a commit up to 1000 events or 1 MiB', { skip }, async (t) => {
   const { url, store, commits } = await open(t)
   const cases: [what: string, batches: AppendBatch[], shared: number][] = [
