@@ -12,12 +12,12 @@ const help = `pnpm soak   everything at once against two built "ingest serve" on
                    postgres://user@host/database, in which projects of the run's own are created
 
 Senders, repeats, invalid events, maps, freezes, erasures, retention, backups, exports, copies and other commands, of
-which some are slowed; SIGKILL, SIGTERM and SIGSTOP of servers and commands, a full disk, ended connections of the
-database. What was sent and acknowledged is in a ledger outside of the store, with which the store is compared.
+which some are slowed; SIGKILL, SIGTERM and SIGSTOP of servers and commands, a full disk, disks as a power loss leaves them,
+ended connections of the database. What was sent and acknowledged is in a ledger outside of the store, with which the store is compared.
 
 The load ends at the first violation. The exit code is then 1, and the directory of the run has the ledger, the logs, the
 store at the violation and the report; otherwise only the report is left. A full disk needs root and loop devices, slowed
-commands need strace: what a machine does not have is skipped, and the report says so.`
+commands need strace, power losses Linux and a C compiler: what a machine does not have is skipped, and the report says so.`
 
 const options = /** @type {const} */ ({
   help: { type: 'boolean' },

@@ -50,6 +50,8 @@ export async function checkPowerLoss(options) {
   const expectations = createExpectations(acknowledgesEarly)
   const isInMemory = existsSync(memory) && freeDiskBytes(memory) > memoryBytesMin
   const scratch = mkdtempSync(join(isInMemory ? memory : tmpdir(), 'ingest-images-'))
+  const remove = () => rmSync(scratch, { recursive: true, force: true })
+  process.once('exit', remove)
   /** @type {Record<string, Counts>} */
   const counts = {}
   /** @type {Problem[]} */
@@ -77,7 +79,8 @@ export async function checkPowerLoss(options) {
     problems.push({ image, phase, at, mode, problem })
   }
   checker.stop()
-  rmSync(scratch, { recursive: true })
+  process.off('exit', remove)
+  remove()
   return { problems, counts }
 }
 

@@ -8,6 +8,7 @@ import { runFinalChecks } from './final-checks.js'
 import { runMaintenance } from './maintenance.js'
 import { runMaps } from './maps.js'
 import { runOpeners } from './openers.js'
+import { runPowerLosses } from './power-losses.js'
 import { createReport, formatReport } from './report.js'
 import { createRun } from './run.js'
 import { runRechecks, runSender } from './senders.js'
@@ -110,6 +111,7 @@ async function runLoad(site, { hours, database }) {
     ...Array.from({ length: publishers }, (_, i) => runMaps(site, `publisher-${i}`)),
     runRechecks(site),
     runFaults(site, database),
+    site.canLosePower && runPowerLosses(site),
   ])
   clearTimeout(end)
   for (const timer of timers) clearInterval(timer)

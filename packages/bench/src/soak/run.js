@@ -43,9 +43,9 @@ export function createRun({ seed, directory, print = console.error }) {
     /** By group and name. */
     counts,
     /** @param {string} group @param {string | number} name */
-    count(group, name) {
+    count(group, name, more = 1) {
       counts[group] ??= {}
-      counts[group][name] = (counts[group][name] ?? 0) + 1
+      counts[group][name] = (counts[group][name] ?? 0) + more
     },
     maxima,
     /** @param {string} name @param {number} value */

@@ -1,5 +1,6 @@
 import { execFileSync } from 'node:child_process'
 import { join } from 'node:path'
+import { whyNotRecorded } from '../power-loss/record.js'
 import { openLedger } from './ledger.js'
 import { createProcesses } from './processes.js'
 import { createServerSlot } from './servers.js'
@@ -43,6 +44,8 @@ export function createSite(run, { hours, databaseUrl }) {
     isPostgres: databaseUrl !== undefined,
     /** Whether strace works here. */
     canSlow: hasStrace(skipped),
+    /** Whether disks after a power loss are looked at. */
+    canLosePower: databaseUrl === undefined && canRecord(skipped),
     disk,
     projects,
     /** By project; all of them are valid. @type {Map<string, string[]>} */
@@ -86,4 +89,11 @@ function hasStrace(skipped) {
     skipped.push('slowed openings, which need strace')
     return false
   }
+}
+
+/** @param {string[]} skipped */
+function canRecord(skipped) {
+  const reason = whyNotRecorded()
+  if (reason !== undefined) skipped.push(`power losses: ${reason}`)
+  return reason === undefined
 }
