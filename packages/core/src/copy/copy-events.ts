@@ -160,28 +160,19 @@ interface Missing {
 const togetherGroupsMax = 4096
 const togetherBytesMax = 2 ** 20
 
-/**
- * Groups that may be appended at once. A store with one order appends in the order of the calls, unless a call has to
- * create its project first: so the first groups of new projects, one of each, are not appended beside others.
- */
+/** Groups that may be appended at once: a store with one order appends in the order of the calls. */
 async function* collectGroups(groups: AsyncIterable<Missing>, hasOneOrder: boolean): AsyncGenerator<Missing[]> {
-  const existing = new Set<EventCopy>()
   let together: Missing[] = []
-  let creates = false
   let bytes = 0
   for await (const missing of groups) {
-    const { copy, group } = missing
-    const isNew = copy.begin === 0 && !existing.has(copy)
     const isFull = together.length === togetherGroupsMax || bytes > togetherBytesMax
-    if (together.length > 0 && (!hasOneOrder || isFull || isNew !== creates)) {
+    if (together.length > 0 && (!hasOneOrder || isFull)) {
       yield together
       together = []
       bytes = 0
     }
-    creates = isNew
-    existing.add(copy)
     together.push(missing)
-    bytes += group.reduce((sum, event) => sum + event.bytes.length, 0)
+    bytes += missing.group.reduce((sum, event) => sum + event.bytes.length, 0)
   }
   if (together.length > 0) yield together
 }
