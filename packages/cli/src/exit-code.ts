@@ -1,4 +1,5 @@
 import { type ErrorCode, errorTable, IngestError } from '@ingest/core'
+import { asPermissionDenied } from '@ingest/core/internal'
 import { CommanderError } from 'commander'
 
 /** The exit codes of all commands. */
@@ -105,7 +106,8 @@ export function refusal(code: string, message: string): CommandFailure {
 }
 
 /** Describes any error that a command threw. An unknown one is a bug, with its stack as the message. */
-export function toFailure(error: unknown): Failure {
+export function toFailure(thrown: unknown): Failure {
+  const error = asPermissionDenied(thrown)
   if (error instanceof CommanderError) {
     const hint = error.code === 'commander.unknownCommand' ? ': `ingest --help` lists the commands' : ''
     const message = `${error.message.replace(/^error: /, '')}${hint}`

@@ -79,6 +79,7 @@ t.test('a file of another user is exit code 2, with its path and its owner', { s
   for (const [args, path] of [
     [['keys', 'create', '--project', 'p', '--store', join(rootOnly, 'new')], join(rootOnly, 'new')],
     [['backup', '--store', store, join(rootOnly, 'backup')], rootOnly],
+    [['repair', '--store', rootOnly, '--to', join(directory, 'repaired')], rootOnly],
     [['restore', store, '--store', join(rootOnly, 'restored')], rootOnly],
     [['export', '--project', 'p', '--store', store, '--output', rootOnly], rootOnly],
     [['export', '--project', 'p', '--store', store, '--output', join(rootOnly, 'below')], rootOnly],

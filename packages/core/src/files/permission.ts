@@ -21,6 +21,12 @@ export function permissionDenied(path: string, cause?: unknown): IngestError {
   return new IngestError('permission-denied', message, { cause })
 }
 
+/** The `permission-denied` for an error of the file system that says so and names a path; any other error as it is. */
+export function asPermissionDenied(error: unknown): unknown {
+  const { path } = (error ?? {}) as NodeJS.ErrnoException
+  return isPermissionDenied(error) && path !== undefined ? permissionDenied(path, error) : error
+}
+
 /** The path, or the nearest directory above it, that this process may look at. */
 function nearest(path: string): [path: string, stats: Stats] {
   try {

@@ -2,6 +2,7 @@ import { statSync } from 'node:fs'
 import { join } from 'node:path'
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import { IngestError, type Project, type Totals } from '@ingest/core'
+import { asPermissionDenied } from '@ingest/core/internal'
 import { type Environment, openEnvironment } from '../environment/environment.ts'
 import { adoptIdentity, type LmdbIdentity, openChunks, parseIdentity } from '../environment/identity.ts'
 import { pageSize } from '../environment/page-file.ts'
@@ -30,13 +31,21 @@ const unlistedTables = ['projects', 'freezes', 'maps']
  * are refused. It is verified and durable before it gets its name.
  *
  * @throws {IngestError} `store-missing`; `store-locked` while a process has the store open; `store-damaged` if its
- *   identity is lost; `invalid-argument` for a target that is not empty or inside the store; `disk-full`
+ *   identity is lost; `permission-denied`; `invalid-argument` for a target that is not empty or inside the store; `disk-full`
  */
 export async function repairLmdbStore(
   directory: string,
   target: string,
   options: JobOptions = {},
 ): Promise<RepairReport> {
+  try {
+    return await repair(directory, target, options)
+  } catch (error) {
+    throw asPermissionDenied(error)
+  }
+}
+
+async function repair(directory: string, target: string, options: JobOptions): Promise<RepairReport> {
   const path = join(directory, 'events', 'data.mdb')
   if (!statSync(path, { throwIfNoEntry: false })?.size) {
     throw new IngestError('store-missing', `There is no ${path} with anything in it.`)

@@ -1,6 +1,6 @@
 import { constants } from 'node:os'
 import { type ErrorCode, type ErrorDetails, IngestError } from '@ingest/core'
-import { isDiskFull as isFull, isPermissionDenied, permissionDenied } from '@ingest/core/internal'
+import { asPermissionDenied, isDiskFull as isFull } from '@ingest/core/internal'
 
 /** An {@link IngestError} as it is sent from one thread to another. */
 export interface SerializedError {
@@ -35,13 +35,12 @@ export function serializeError(error: unknown, isDiskFull: () => boolean = () =>
 }
 
 /**
- * The error of a request, or of an opening, that has thrown. An error of LMDB or of the system is the store's, and is returned as it
- * is; one of a process that has too many files open is `overloaded`, that of a file of another user `permission-denied`; any other one that is not expected becomes an
- * `internal-error`.
+ * The error of a request, or of an opening, that has thrown. An error of LMDB or of the system is the store's, and is
+ * returned as it is; one of a process that has too many files open is `overloaded`, that of a file of another user
+ * `permission-denied`; any other one that is not expected becomes an `internal-error`.
  */
 export function toRequestError(error: unknown): unknown {
-  const { code, syscall, message, path } = (error ?? {}) as Partial<Record<'code' | 'syscall', unknown>> &
-    Partial<NodeJS.ErrnoException>
+  const { code, syscall, message } = (error ?? {}) as Partial<NodeJS.ErrnoException>
   if (code === 'EMFILE' || code === 'ENFILE') {
     return new IngestError('overloaded', `The store cannot open a file: ${message}. Raise the limit (ulimit -n).`, {
       cause: error,
@@ -50,8 +49,8 @@ export function toRequestError(error: unknown): unknown {
   }
   const refusal = readersFull(error)
   if (refusal) return refusal
-  if (isPermissionDenied(error) && path !== undefined) return permissionDenied(path, error)
-  if (error instanceof IngestError || isOfLmdb(error) || syscall !== undefined) return error
+  const named = asPermissionDenied(error)
+  if (named instanceof IngestError || isOfLmdb(error) || syscall !== undefined) return named
   // its message may quote stored events
   return new IngestError('internal-error', 'The store failed unexpectedly, which is a bug.', { cause: error })
 }
