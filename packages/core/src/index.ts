@@ -156,6 +156,7 @@ export type {
   PendingMap,
   PendingTotals,
   PutChunkOutcome,
+  UpdatedSlot,
 } from './maps/map-store.ts'
 export { buildsSearchedMax, foldBuildId, readyMapsMax } from './maps/map-store.ts'
 export { contentsAfterExpiry, digestsOf, isExpired, isPendingVoid } from './maps/pending-map.ts'

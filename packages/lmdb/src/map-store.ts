@@ -2,15 +2,18 @@ import { setImmediate as nextTurn } from 'node:timers/promises'
 import {
   type Digest,
   digestOf,
+  digestsOf,
   type Manifest,
   type MapChunks,
   type MapContents,
   type MapDecision,
   type MapEntry,
+  type MapId,
   type MapKey,
   type MapSlot,
   type MapStore,
   readyMapsMax,
+  type UpdatedSlot,
 } from '@ingest/core'
 import { createTurns } from '@ingest/core/internal'
 import { type ChunkUploads, createChunkUploads } from './chunk-uploads.ts'
@@ -23,8 +26,8 @@ import type { SnapshotReader } from './read-snapshot.ts'
 import { releaseChunks, sweepMaps } from './sweep-maps.ts'
 import { listBuilds } from './tables/builds.ts'
 import type { BlobKey, WrittenChunk } from './tables/chunks.ts'
-import { versionOfNone } from './tables/map-reader.ts'
-import { encodeChunks, encodeDigests } from './tables/map-records.ts'
+import { type FoundMap, versionOfNone } from './tables/map-reader.ts'
+import { digestBytes, encodeChunks, encodeDigests } from './tables/map-records.ts'
 import type { MapTables } from './tables/maps.ts'
 import { listNewestBuilds } from './tables/newest-builds.ts'
 import type { PutMap } from './writer/commands.ts'
@@ -42,9 +45,10 @@ export interface MapStoreOptions {
 /** The most maps that are read in one turn of the event loop. */
 const turnMapsMax = 1000
 
-/** A decision about more chunks gets a turn of the event loop of its own: it takes milliseconds. */
-const quickDigestsMax = 256
+/** The most chunks that are looked up in one turn of the event loop; a decision about more gets a turn of its own. */
+const turnDigestsMax = 1024
 
+const noMap: FoundMap = { row: {}, contents: {}, frozenAt: undefined, version: versionOfNone }
 const noUploads: ReadonlyMap<Digest, WrittenChunk> = new Map()
 
 export function createMapStore({ maps, blobs, writer, reader, table, slicedReads }: MapStoreOptions): MapStore {
@@ -59,20 +63,68 @@ export function createMapStore({ maps, blobs, writer, reader, table, slicedReads
     return lastTurn
   }
 
+  /** Looks up a bounded number of chunks in each turn of the event loop, and resolves in one that has time for more. */
+  async function areStored(projectId: string, encoded: Buffer): Promise<Buffer> {
+    const stored = Buffer.alloc(encoded.length / digestBytes)
+    const isLarge = stored.length > turnDigestsMax
+    for (let at = 0; at < stored.length; at += turnDigestsMax) {
+      if (isLarge) await takeTurn()
+      const part = encoded.subarray(at * digestBytes, (at + turnDigestsMax) * digestBytes)
+      readProject<unknown>(projectId, undefined, (project) => maps.chunks.areStored(project, part).copy(stored, at))
+    }
+    if (isLarge) await takeTurn()
+    return stored
+  }
+
+  async function readSlot(projectId: string, id: MapId): Promise<MapSlot> {
+    const found = readProject(projectId, noMap, (project) => maps.find(project, id))
+    const { frozenAt, contents } = found
+    const { complete, pending } = contents
+    return {
+      ...(frozenAt !== undefined && { frozenAt }),
+      ...(complete && { complete }),
+      ...(pending && { pending: { ...pending, missing: await readMissing(projectId, found, pending.manifest) } }),
+    }
+  }
+
+  async function readMissing(projectId: string, found: FoundMap, manifest: Manifest): Promise<readonly Digest[]> {
+    if (found.missing?.digests) return found.missing.digests
+    const digests = digestsOf(manifest)
+    const stored = await areStored(projectId, encodeDigests(digests))
+    const missing = digests.filter((_, i) => stored[i] === 0)
+    maps.noteMissing(found, missing)
+    return missing
+  }
+
+  /** Those of the maps that are still there. */
+  async function readEntries(projectId: string, ids: readonly MapId[]): Promise<MapEntry[]> {
+    const entries: MapEntry[] = []
+    let chunks = 0
+    for (const id of ids) {
+      const slot = await readSlot(projectId, id)
+      if (slot.complete || slot.pending) entries.push({ ...id, slot })
+      chunks += (slot.complete?.manifest.chunks.length ?? 0) + (slot.pending?.manifest.chunks.length ?? 0)
+      if (chunks < turnDigestsMax) continue
+      chunks = 0
+      await takeTurn()
+    }
+    return entries
+  }
+
   return {
     async map({ projectId, ...id }) {
       // decoding a large manifest, and the response that lists what it misses, take milliseconds
       await takeTurn()
-      return readProject<MapSlot>(projectId, {}, (project) => maps.slot(project, maps.find(project, id)))
+      return readSlot(projectId, id)
     },
 
     async maps(projectId, { limit, ...selection }) {
       const entries: MapEntry[] = []
       for (let after = selection.after; ; ) {
         const part = { ...selection, ...(after && { after }), limit: limit - entries.length }
-        const none: ReturnType<MapTables['list']> = { entries: [] }
+        const none: ReturnType<MapTables['list']> = { ids: [] }
         const page = readProject(projectId, none, (project) => maps.list(project, part, turnMapsMax))
-        entries.push(...page.entries)
+        entries.push(...(await readEntries(projectId, page.ids)))
         if (!page.last || entries.length === limit) return entries
         after = page.last
         await nextTurn()
@@ -92,7 +144,7 @@ export function createMapStore({ maps, blobs, writer, reader, table, slicedReads
 
     updateMap(key, chunks, decide) {
       const { projectId, placeId, buildId } = key
-      const context = { maps, writer, reader, uploads, takeTurn }
+      const context = { maps, writer, reader, uploads, areStored }
       return inTurn(JSON.stringify([projectId, placeId, buildId]), () => updateMap(context, key, chunks, decide))
     },
 
@@ -137,18 +189,17 @@ function readChunk(
 
 interface UpdateContext extends Pick<MapStoreOptions, 'maps' | 'writer' | 'reader'> {
   uploads: ChunkUploads
-  takeTurn(): Promise<unknown>
+  areStored(projectId: string, encoded: Buffer): Promise<Buffer>
 }
 
 /** Reads, decides and writes until nothing has changed in between. */
 async function updateMap<T>(
-  { maps, writer, reader, uploads, takeTurn }: UpdateContext,
+  { maps, writer, reader, uploads, areStored }: UpdateContext,
   { projectId, ...map }: MapKey,
   { digests = [], uploads: chunks = [] }: MapChunks,
-  decide: (slot: MapSlot, present: ReadonlySet<Digest>) => MapDecision<T>,
+  decide: (slot: UpdatedSlot, present: ReadonlySet<Digest>) => MapDecision<T>,
 ): Promise<T> {
   const encoded = encodeDigests(digests)
-  const none = { slot: {} as MapSlot, version: versionOfNone, stored: Buffer.alloc(digests.length) }
   let written = noUploads
   let writtenFor: number | undefined
 
@@ -160,16 +211,14 @@ async function updateMap<T>(
 
   try {
     for (;;) {
-      if (digests.length > quickDigestsMax) await takeTurn()
-      const { slot, version, stored } = reader.readProject(projectId, none, (project) => {
-        const found = maps.find(project, map)
-        const stored = maps.chunks.areStored(project, encoded)
-        // a manifest that is published again has the chunks of the pending one, in the same order: each is looked up once
-        let at = 0
-        const isStored = (digest: Digest) =>
-          digest === digests[at] ? stored[at++] === 1 : maps.chunks.isStored(project, digest)
-        return { slot: maps.slot(project, found, isStored), version: found.version, stored }
-      })
+      // the writer checks that it is the same then
+      const stored = await areStored(projectId, encoded)
+      const {
+        contents: before,
+        frozenAt,
+        version,
+      } = reader.readProject(projectId, noMap, (project) => maps.find(project, map))
+      const slot: UpdatedSlot = { ...before, ...(frozenAt !== undefined && { frozenAt }) }
       const present = new Set(digests.filter((_, i) => stored[i] === 1))
       const { contents, result } = decide(slot, present)
       if (!contents) return result
@@ -207,7 +256,7 @@ async function updateMap<T>(
 }
 
 /** The contents as the writer needs them: a manifest that stays is not sent. */
-function manifestsToPut(slot: MapSlot, { complete, pending }: MapContents): Pick<PutMap, 'complete' | 'pending'> {
+function manifestsToPut(slot: UpdatedSlot, { complete, pending }: MapContents): Pick<PutMap, 'complete' | 'pending'> {
   const roleOf = (manifest: Manifest) => {
     if (manifest === slot.complete?.manifest) return 'complete'
     if (manifest === slot.pending?.manifest) return 'pending'

@@ -1,6 +1,6 @@
 import { IngestError } from '../error.ts'
 import type { Digest, Manifest, MapId, PublishOptions, PublishOutcome } from './map.ts'
-import type { MapContents, MapSlot } from './map-store.ts'
+import type { MapContents, UpdatedSlot } from './map-store.ts'
 import { digestsOf } from './pending-map.ts'
 
 /** Whether the first map for a place of a build that is frozen already is accepted. */
@@ -38,7 +38,11 @@ export interface DecidedPublication {
  *
  * @throws {IngestError} `precondition-failed`, `map-frozen`
  */
-export function decidePublication(slot: MapSlot, present: ReadonlySet<Digest>, proposal: Proposal): DecidedPublication {
+export function decidePublication(
+  slot: UpdatedSlot,
+  present: ReadonlySet<Digest>,
+  proposal: Proposal,
+): DecidedPublication {
   const { manifest, isWhole, at } = proposal
   const { complete, pending } = slot
   checkPreconditions(slot, proposal)
@@ -63,7 +67,7 @@ export function decidePublication(slot: MapSlot, present: ReadonlySet<Digest>, p
 
 /** Decides the completion of a verified manifest; undefined if it is no longer pending, or a chunk is missing again. */
 export function decideCompletion(
-  slot: MapSlot,
+  slot: UpdatedSlot,
   present: ReadonlySet<Digest>,
   manifest: Manifest,
   at: number,
@@ -97,7 +101,7 @@ export function isSameCut(a: Manifest, b: Manifest): boolean {
   )
 }
 
-function checkPreconditions({ complete }: MapSlot, { id, ifNoneMatch, ifMatch }: Proposal): void {
+function checkPreconditions({ complete }: UpdatedSlot, { id, ifNoneMatch, ifMatch }: Proposal): void {
   const is = complete ? `is ${complete.manifest.digest}` : 'is not published'
   const of = `The map of place "${id.placeId}" in build "${id.buildId}" ${is}`
   if (ifNoneMatch === '*' && complete) {
@@ -108,7 +112,7 @@ function checkPreconditions({ complete }: MapSlot, { id, ifNoneMatch, ifMatch }:
   }
 }
 
-function checkFrozen({ frozenAt, complete, pending }: MapSlot, { id, manifest, latePublish }: Proposal): void {
+function checkFrozen({ frozenAt, complete, pending }: UpdatedSlot, { id, manifest, latePublish }: Proposal): void {
   if (frozenAt === undefined) return
   const pinned = (complete ?? pending)?.manifest
   if (pinned ? isSameMap(pinned, manifest) : latePublish === 'accept') return

@@ -1,6 +1,6 @@
 import { IngestError } from '../error.ts'
 import type { Manifest } from './map.ts'
-import type { MapContents, MapSlot, PendingTotals } from './map-store.ts'
+import type { MapContents, PendingTotals, UpdatedSlot } from './map-store.ts'
 
 /** The default limit of a project's pending bytes: more than the largest map. */
 export const pendingBytesMaxDefault = 16 * 2 ** 30
@@ -28,7 +28,7 @@ export function pendingBytesOf({ pending }: MapContents, frozenAt: number | unde
  */
 export function checkPendingQuota(
   totals: PendingTotals,
-  slot: MapSlot,
+  slot: UpdatedSlot,
   contents: MapContents,
   pendingBytesMax: number,
 ): void {

@@ -28,8 +28,12 @@ export interface MapContents {
 }
 
 /** What a store has of one map. */
-export interface MapSlot extends MapContents {
+export interface MapSlot extends UpdatedSlot {
   pending?: PendingMap
+}
+
+/** What `updateMap` shows of a slot. */
+export interface UpdatedSlot extends MapContents {
   /** When the first event that references the build was stored, in milliseconds since 1970; undefined while it is open. */
   frozenAt?: number
 }
@@ -157,7 +161,7 @@ export interface MapStore {
   updateMap<T>(
     key: MapKey,
     chunks: MapChunks,
-    decide: (slot: MapSlot, present: ReadonlySet<Digest>) => MapDecision<T>,
+    decide: (slot: UpdatedSlot, present: ReadonlySet<Digest>) => MapDecision<T>,
   ): Promise<T>
   /** Stores a chunk that a map of the project names, complete or pending. */
   putChunk(projectId: string, chunk: NewChunk): Promise<PutChunkOutcome>

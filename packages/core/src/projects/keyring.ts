@@ -47,10 +47,10 @@ export interface Keyring {
   /** Notes the use of a valid key in `lastUsedAt` afterwards, at most once an hour. */
   authenticate: Authenticate
   /**
-   * Creates a key, and the project if it is new. The key is returned once; only its hash is stored. Beyond 10,000 keys of
+   * Creates a key, and the project if it is new. The key is returned once; only its hash is stored. Beyond 1,000 keys of
    * a project, the oldest one that is expired or revoked is forgotten.
    *
-   * @throws {IngestError} `invalid-argument` for an invalid project id, scope or time, and for a project with 10,000
+   * @throws {IngestError} `invalid-argument` for an invalid project id, scope or time, and for a project with 1,000
    *   active keys, as `rotate` does
    */
   create(projectId: string, options?: KeyOptions): Promise<{ key: string; record: KeyRecord }>
@@ -80,8 +80,11 @@ export interface Keyring {
   ): Promise<{ key: string; record: KeyRecord }>
 }
 
-/** The most keys of a project, which are written together. Beyond it, the oldest that has ended is forgotten. */
-export const keysMax = 10_000
+/**
+ * The most keys of a project, which are read and written together: more would take long turns of the event loop. Beyond it,
+ * the oldest that has ended is forgotten.
+ */
+export const keysMax = 1_000
 
 const overlapMsDefault = 48 * 3600 * 1000
 

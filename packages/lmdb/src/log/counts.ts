@@ -91,6 +91,8 @@ export async function countAfter(
     return { ...record, receivedAt: header.receivedAt, events: header.count - read }
   }
 
+  // others may count at the same time, as for all consumers
+  await nextStep()
   let next = after.sequence
   let left = batchesMax
   const counted: EventsAfter = { events: 0, batchesLeft: 0 }

@@ -5,7 +5,7 @@ import type { TableName } from '../environment/schema.ts'
 import { readFrozenAt, type SlicedReads } from '../log/event-log.ts'
 
 /** The most keys that one step reads. */
-const keysAtOnce = 1024
+const keysAtOnce = 256
 const projectBytes = 4
 
 /** The builds of a project, in the order of their UTF-8: those that are frozen, and those that have maps. */

@@ -1,15 +1,12 @@
 import {
   type Digest,
-  digestsOf,
   IngestError,
   isExpired,
   isPendingVoid,
   type Manifest,
   type MapContents,
-  type MapEntry,
   type MapId,
   type MapSelection,
-  type MapSlot,
   type PendingTotals,
 } from '@ingest/core'
 
@@ -28,6 +25,8 @@ export interface FoundMap {
   /** Without the pending manifest of the row if a freeze has made that void. */
   contents: MapContents
   frozenAt: number | undefined
+  /** The chunks that the pending manifest misses: how many, and which where that is known. */
+  missing?: { count: number; digests?: readonly Digest[] }
   /** Differs between any two states of the slot. */
   version: string
 }
@@ -35,10 +34,10 @@ export interface FoundMap {
 /** The maps as they are stored. Projects are identified by number. */
 export interface MapReader {
   find(project: number, id: MapId): FoundMap
-  /** The slot of the contract. */
-  slot(project: number, found: FoundMap, isStored?: (digest: Digest) => boolean): MapSlot
+  /** Remembers which chunks of a pending manifest were missing, if they are as many as when the map was found. */
+  noteMissing(found: FoundMap, digests: readonly Digest[]): void
   /** The selected maps among the next `keysMax` maps; `last` is the last of these if more may follow. */
-  list(project: number, selection: MapSelection, keysMax: number): { entries: MapEntry[]; last?: MapId }
+  list(project: number, selection: MapSelection, keysMax: number): { ids: MapId[]; last?: MapId }
   /** Whether a pending map of the project names a chunk, with at least this size. */
   isDeclared(project: number, digest: Digest, size: number): boolean
   /** The pending maps that miss no chunk, at most `limit`: those that name this chunk first. */
@@ -94,6 +93,7 @@ export function createMapReader(
     const row: MapRow = bytes ? JSON.parse(bytes.toString()) : {}
     const frozenAt = readFrozenAt(freezes, project, id.buildId)
     const contents: MapContents = {}
+    const found: Omit<FoundMap, 'version'> = { row, contents, frozenAt }
     const version: unknown[] = [bytes?.toString(), frozenAt]
     if (row.complete) {
       const { publishedAt } = row.complete
@@ -101,49 +101,19 @@ export function createMapReader(
     }
     if (row.pending && !isPendingVoid(row, frozenAt)) {
       const { touchedAt, missing } = pending.get(project, row.pending.number)
-      contents.pending = { manifest: readManifest(row.pending).manifest, touchedAt }
+      const entry = readManifest(row.pending)
+      contents.pending = { manifest: entry.manifest, touchedAt }
       version.push(touchedAt, missing)
+      const known = entry.missing?.count === missing ? entry.missing : undefined
+      found.missing = missing === 0 ? { count: 0, digests: [] } : (known ?? { count: missing })
     }
-    return { row, contents, frozenAt, version: version.join() }
-  }
-
-  function slot(
-    project: number,
-    { row, contents, frozenAt }: FoundMap,
-    isStored?: (digest: Digest) => boolean,
-  ): MapSlot {
-    return {
-      ...(frozenAt !== undefined && { frozenAt }),
-      ...(contents.complete && { complete: contents.complete }),
-      ...(contents.pending && {
-        pending: {
-          ...contents.pending,
-          missing: missingOf(project, row.pending as NonNullable<MapRow['pending']>, isStored),
-        },
-      }),
-    }
+    return { ...found, version: version.join() }
   }
 
   /** Whether the pending manifest of a map is not void. */
   function isLive(project: number, id: MapId): boolean {
     const row = maps.getBinary(projectKey(project, encodeMapName(id)))
     return row !== undefined && !isPendingVoid(JSON.parse(row.toString()), readFrozenAt(freezes, project, id.buildId))
-  }
-
-  function missingOf(
-    project: number,
-    row: NonNullable<MapRow['pending']>,
-    isStored?: (digest: Digest) => boolean,
-  ): readonly Digest[] {
-    const count = pending.get(project, row.number).missing
-    if (count === 0) return []
-    const entry = readManifest(row)
-    if (isStored) return digestsOf(entry.manifest).filter((digest) => !isStored(digest))
-    if (entry.missing?.count !== count) {
-      const digests = digestsOf(entry.manifest).filter((digest) => !chunks.isStored(project, digest))
-      entry.missing = { count, digests }
-    }
-    return entry.missing.digests
   }
 
   function keysOf(project: number, buildId?: string, after?: MapId) {
@@ -155,7 +125,12 @@ export function createMapReader(
 
   return {
     find,
-    slot,
+
+    noteMissing({ row, contents, missing }, digests) {
+      if (!row.pending || !contents.pending || missing?.count !== digests.length) return
+      const { manifest } = contents.pending
+      cache.get(row.pending.number, () => manifest).missing = { count: digests.length, digests }
+    },
 
     list(project, { placeId, buildId, after, limit }, keysMax) {
       const ids: MapId[] = []
@@ -168,7 +143,7 @@ export function createMapReader(
         if (placeId === undefined || id.placeId === placeId) ids.push(id)
         if (left === 0 || ids.length === limit) break
       }
-      return { entries: ids.map((id) => ({ ...id, slot: slot(project, find(project, id)) })), ...(last && { last }) }
+      return { ids, ...(last && { last }) }
     },
 
     isDeclared(project, digest, size) {

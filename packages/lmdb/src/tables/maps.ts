@@ -18,7 +18,7 @@ import { type ChunkTables, openChunkTables, type WrittenChunk } from './chunks.t
 import { noManifestCache } from './manifest-cache.ts'
 import { createMapReader, type FoundMap, type MapReader, type MapRow } from './map-reader.ts'
 import { chunkRefBytes, decodeChunks, encodeChunks, encodeMapName } from './map-records.ts'
-import { addOpenBuild, countMaps, removeOpenBuild } from './newest-builds.ts'
+import { addOpenBuild, hasMaps, removeOpenBuild } from './newest-builds.ts'
 import { openPendingTables, type PendingTables } from './pending-manifests.ts'
 
 export interface PutOptions {
@@ -147,7 +147,7 @@ export function openMapTables(
     else maps.remove(key)
     if (frozenAt !== undefined) return
     if (isKept) addOpenBuild(newest, project, id.buildId)
-    else if (countMaps(maps, project, id.buildId) === 0) removeOpenBuild(newest, project, id.buildId)
+    else if (!hasMaps(maps, project, id.buildId)) removeOpenBuild(newest, project, id.buildId)
   }
 
   return {

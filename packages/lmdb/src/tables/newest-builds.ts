@@ -13,6 +13,8 @@ import type { SlicedReads } from '../log/event-log.ts'
 
 /** The most keys that one step reads. */
 const keysAtOnce = 1024
+/** The most builds whose maps one step counts. */
+const countsPerStep = 128
 const nameOffset = 4
 const timeBytes = 8
 /** After every time: no positive double has these bits. */
@@ -80,10 +82,11 @@ export function ensureNewestBuilds(table: (name: TableName) => Rows, write: (wor
 /** As `newestBuilds` of the contract. */
 export async function listNewestBuilds(
   table: (name: TableName) => Rows,
-  { readSnapshot, nextStep }: SlicedReads,
+  reads: SlicedReads,
   project: number,
   { search = '', after, limit }: NewestBuildSelection,
 ): Promise<NewestBuilds> {
+  const { readSnapshot, nextStep } = reads
   const newest = table('newest-builds')
   const maps = table('maps')
   const keysPerStep = search === '' ? Math.min(limit, keysAtOnce) : keysAtOnce
@@ -104,10 +107,12 @@ export async function listNewestBuilds(
 
   const builds: BuildEntry[] = []
   let searched = 0
+  let counted = 0
   for await (const build of following()) {
     searched++
     if (foldBuildId(build.buildId).includes(search)) {
-      const count = readSnapshot(() => countMaps(maps, project, build.buildId))
+      if (++counted % countsPerStep === 0) await nextStep()
+      const count = await countMaps(maps, reads, project, build.buildId)
       // the last map of an open build may have gone since it was listed
       if (count > 0 || build.frozenAt !== undefined) builds.push({ ...build, maps: count })
     }
@@ -117,8 +122,30 @@ export async function listNewestBuilds(
   return { builds }
 }
 
-export function countMaps(maps: Rows, project: number, buildId: string): number {
-  // no build id has a U+0000 in it
+/** A build has any number of maps. */
+async function countMaps(
+  maps: Rows,
+  { readSnapshot, nextStep }: SlicedReads,
+  project: number,
+  buildId: string,
+): Promise<number> {
+  const { start, end } = mapsOf(project, buildId)
+  for (let count = 0, from = start; ; ) {
+    const keys = readSnapshot(() => [...maps.getKeys({ start: from, end, limit: keysAtOnce })])
+    count += keys.length
+    const last = keys.at(-1)
+    if (!last || keys.length < keysAtOnce) return count
+    from = Buffer.concat([last, Buffer.of(0)])
+    await nextStep()
+  }
+}
+
+export function hasMaps(maps: Rows, project: number, buildId: string): boolean {
+  return [...maps.getKeys({ ...mapsOf(project, buildId), limit: 1 })].length > 0
+}
+
+/** The range of the maps of a build: no build id has a U+0000 in it. */
+function mapsOf(project: number, buildId: string): { start: Buffer; end: Buffer } {
   const keyOf = (end: string) => projectKey(project, Buffer.from(buildId + end))
-  return maps.getKeysCount({ start: keyOf('\0'), end: keyOf('\u0001') })
+  return { start: keyOf('\0'), end: keyOf('\u0001') }
 }

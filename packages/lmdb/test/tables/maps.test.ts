@@ -200,14 +200,14 @@ t.test('a page reads a bounded number of maps in one turn, however few match', a
   const seen: string[][] = []
   for (let after: MapId | undefined, isOver = false; !isOver; ) {
     const page = parts.readSnapshot(() => parts.maps.list(1, { placeId: '1', limit: 9, ...(after && { after }) }, 2))
-    seen.push(page.entries.map(({ buildId }) => buildId))
+    seen.push(page.ids.map(({ buildId }) => buildId))
     after = page.last
     isOver = after === undefined
   }
   t.strictSame(seen, [['b'], ['d'], []])
   t.match(
     parts.readSnapshot(() => parts.maps.list(1, { limit: 1 }, 2)),
-    { entries: [{ buildId: 'a' }] },
+    { ids: [{ buildId: 'a' }] },
   )
   await parts.close()
 })
