@@ -25,6 +25,19 @@ WHERE a.datname = current_database() AND a.state = 'active' AND a.backend_type =
 GROUP BY a.wait_event_type, a.wait_event
 ORDER BY statements DESC;
 
+-- The sessions, prepared transactions and replication slots that keep old versions of rows from being removed, by how many
+-- transactions ago they began: a forgotten transaction, a long report, a standby that is gone.
+SELECT s.kind, s.name, s.transactions
+FROM (
+  SELECT 'session' AS kind, a.pid::text AS name, age(a.backend_xmin) AS transactions
+  FROM pg_stat_activity a WHERE a.pid <> pg_backend_pid()
+  UNION ALL SELECT 'prepared', p.gid, age(p.transaction) FROM pg_prepared_xacts p
+  UNION ALL SELECT 'slot', r.slot_name, age(r.xmin) FROM pg_replication_slots r
+) s
+WHERE s.transactions IS NOT NULL
+ORDER BY s.transactions DESC
+LIMIT 10;
+
 -- How full the pages of the index of ids are, in percent: some 70 for random ids, 90 for UUIDv7. This reads the whole index.
 -- Rebuild one that is far below: REINDEX INDEX CONCURRENTLY.
 CREATE EXTENSION IF NOT EXISTS pgstattuple;

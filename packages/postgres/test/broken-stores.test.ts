@@ -19,7 +19,8 @@ interface Promised {
 }
 
 const project = numberOf('p', 0)
-const headUpdate = / {2}UPDATE ingest\.heads h\n[^;]*;\n {2}IF NOT FOUND THEN\n[^;]*;\n {2}END IF;\n/
+const headUpdate =
+  / {2}SELECT h\.ctid INTO head [^;]*;\n {2}IF NOT FOUND THEN\n[^;]*;\n {2}END IF;\n {2}UPDATE ingest\.heads h\n[^;]*;\n/
 const freeze = '      SELECT array_agg(f.build_id) INTO frozen FROM frozen_builds f;\n'
 const voided = '\n    AND (b.frozen_at IS NULL OR m.complete IS NULL)'
 const buildLock =

@@ -60,11 +60,15 @@ END $$;
 -- The same for a transaction that has locked nothing of the project: while the standby is away, one session of a project
 -- waits for it, and the others for the lock.
 CREATE FUNCTION ingest.await_project_1(project int) RETURNS void
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '5s' AS $$
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '5s' SET enable_seqscan = off AS $$
 #variable_conflict use_variable
 BEGIN
   PERFORM ingest.require_durability_1();
-  IF ingest.has_standby_1() THEN PERFORM FROM ingest.heads h WHERE h.project = project FOR NO KEY UPDATE; END IF;
+  IF ingest.has_standby_1() THEN
+    -- as append_1 finds it
+    PERFORM FROM ingest.heads h
+      WHERE h.project BETWEEN project AND project ORDER BY h.project DESC LIMIT 1 FOR NO KEY UPDATE;
+  END IF;
   PERFORM ingest.await_standby_1();
 END $$;
 

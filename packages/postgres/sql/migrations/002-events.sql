@@ -59,7 +59,7 @@ CREATE FUNCTION ingest.append_1(
   project int, first_id bigint, expect_new boolean, received bigint[], counts int[], bodies text[],
   keys bytea[], batch_nos int[], idxs smallint[], build_nos int[], builds text[],
   OUT fresh int[], OUT conflicts int[], OUT frozen text[], OUT keys_ms float8, OUT head_ms float8)
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '5s' AS $$
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '5s' SET enable_seqscan = off AS $$
 #variable_conflict use_variable
 DECLARE
   started timestamptz := clock_timestamp();
@@ -69,6 +69,7 @@ DECLARE
   stored_idxs smallint[];
   is_fresh boolean[];
   batch_count int;
+  head tid;
   base bigint;
   now_ms bigint := (extract(epoch FROM clock_timestamp()) * 1000)::bigint + 1000;
   last bigint;
@@ -125,6 +126,14 @@ BEGIN
 
   SELECT count(*) INTO batch_count FROM unnest(counts) AS c(events) WHERE c.events > 0;
   keys_ms := extract(epoch FROM clock_timestamp() - started) * 1000;
+  -- An open snapshot, as of a pg_dump, keeps the versions of the head of all commits since. An index has those of one key in
+  -- the order of the table: read backwards, the newest comes first.
+  SELECT h.ctid INTO head FROM ingest.heads h
+    WHERE h.project BETWEEN project AND project ORDER BY h.project DESC LIMIT 1 FOR NO KEY UPDATE;
+  IF NOT FOUND THEN
+    -- the store creates the project and repeats the call
+    RAISE EXCEPTION 'the project does not exist' USING ERRCODE = 'IG001';
+  END IF;
   UPDATE ingest.heads h
     SET seq = h.seq + batch_count,
       first_at = coalesce(h.first_at, (SELECT least(r.at, now_ms)
@@ -133,12 +142,8 @@ BEGIN
         FROM unnest(received, counts) AS r(at, events) WHERE r.events > 0)),
       events = h.events + inserted,
       bytes = h.bytes + (SELECT sum(ingest.counted_bytes_1(b.body)) FROM unnest(bodies, counts) AS b(body, events) WHERE b.events > 0)
-    WHERE h.project = project
-    RETURNING h.seq - batch_count INTO base;
-  IF NOT FOUND THEN
-    -- the store creates the project and repeats the call
-    RAISE EXCEPTION 'the project does not exist' USING ERRCODE = 'IG001';
-  END IF;
+    WHERE h.ctid = head
+    RETURNING h.seq - batch_count INTO STRICT base;
   head_ms := extract(epoch FROM clock_timestamp() - started) * 1000 - keys_ms;
   -- the head is locked: the newest batch is the one before
   SELECT b.received_at INTO last FROM ingest.batches b WHERE b.project = project AND b.seq = base;

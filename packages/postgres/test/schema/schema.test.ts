@@ -345,20 +345,24 @@ t.test('the queries for operators find what they are about', { skip }, async (t)
   for (const keyPartitions of [1, 2]) {
     const url = await createDatabase()
     await migratePostgres(url, { keyPartitions })
-    const [waiting, client] = [new pg.Client(url), new pg.Client(url)]
-    await Promise.all([waiting.connect(), client.connect()])
+    const [waiting, client, reader] = [new pg.Client(url), new pg.Client(url), new pg.Client(url)]
+    await Promise.all([waiting.connect(), client.connect(), reader.connect()])
+    await reader.query('BEGIN ISOLATION LEVEL REPEATABLE READ')
+    const [{ pid }] = (await reader.query('SELECT pg_backend_pid() AS pid')).rows
+    await client.query('CREATE TABLE later (a int)')
     await client.query('SELECT pg_advisory_lock(1)')
     const locking = waiting.query('SELECT pg_advisory_lock(1)')
     await waitsForLock(url, locking)
     const results = (await client.query(text)) as unknown as pg.QueryResult[]
-    const [ages, hits, waits, , density] = results.map(({ rows }) => rows)
+    const [ages, hits, waits, snapshots, , density] = results.map(({ rows }) => rows)
     t.ok(ages?.some(({ relname, transactions }) => relname.startsWith('event_keys') && transactions >= 0))
     t.equal(hits?.length, keyPartitions)
     t.match(waits, [{ wait_event_type: 'Lock', wait_event: 'advisory', statements: '1' }])
+    t.match(snapshots?.[0], { kind: 'session', name: String(pid), transactions: Number })
     t.equal(density?.length, keyPartitions)
     await client.end()
     await locking
-    await waiting.end()
+    await Promise.all([waiting.end(), reader.end()])
   }
 })
 
