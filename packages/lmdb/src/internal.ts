@@ -1,3 +1,3 @@
+export { verifyDirectory } from './backup/verify-directory.ts'
 export { openEnvironment } from './environment/environment.ts'
 export { type LmdbStoreInternals, openLmdbStoreWith } from './open-lmdb-store.ts'
-export { verifyDirectory } from './backup/verify-directory.ts'
