@@ -4,9 +4,10 @@ import { setImmediate as nextTurn } from 'node:timers/promises'
 import { type EmbeddedIngest, IngestError } from '@ingest/core'
 import { readBody } from './http/body.ts'
 import { clientSignal } from './http/client-signal.ts'
-import { handleInTurn } from './http/pipelining.ts'
+import { handleInTurn, isHttp1 } from './http/pipelining.ts'
 import { type HttpRequest, parseRawHeaders } from './http/request.ts'
 import { hasUnreadBody, sendResponse } from './http/send-response.ts'
+import { mayHaveDropped } from './http/upgrade.ts'
 import { createPublicRouter, type HandlerOptions } from './public-router.ts'
 import type { Router } from './router.ts'
 
@@ -58,6 +59,12 @@ function respond(router: Router, req: IncomingMessage, res: ServerResponse, awai
     sendResponse(req, res, router.refuse(error, req))
     return
   }
+  // llhttp takes any version in the request line
+  if (isHttp1(req) && req.httpVersionMajor !== 1) {
+    const error = new IngestError('malformed-request', 'Send HTTP/1.1 or HTTP/1.0.')
+    sendResponse(req, res, router.refuse(error, req), { hasRest: true })
+    return
+  }
   let signal: AbortSignal | undefined
   const request: HttpRequest = {
     method: req.method ?? '',
@@ -80,6 +87,7 @@ function respond(router: Router, req: IncomingMessage, res: ServerResponse, awai
     .then(async (response) => {
       // a refusal comes before the parser has seen the body that arrived with the headers: its connection can stay open
       if (req.headers['content-length'] !== undefined && hasUnreadBody(req)) await nextTurn()
+      if (req.headers.upgrade !== undefined && mayHaveDropped(req)) res.shouldKeepAlive = false
       sendResponse(req, res, response)
     })
     .catch(() => res.destroy())

@@ -1,6 +1,7 @@
 import { type EmbeddedIngest, IngestError } from '@ingest/core'
 import { createCancellation, serverDraining } from './http/cancellation.ts'
 import { createCors } from './http/cors.ts'
+import { checkRepeated } from './http/request.ts'
 import { createConcurrencyLimits } from './limits/concurrency.ts'
 import { createRateLimiter, guardRateLimiter, type RateLimiter, unlimited } from './limits/rate-limiter.ts'
 import type { RateLimits } from './limits/rate-limits.ts'
@@ -61,7 +62,10 @@ export function createPublicRouter(ingest: EmbeddedIngest, options: HandlerOptio
     routes,
     async run(route, call) {
       const isDraining = draining?.aborted ?? false
-      if (!('scope' in route)) return route.handle({ ingest, isDraining, request: call.request })
+      if (!('scope' in route)) {
+        checkRepeated(call.request.headers)
+        return route.handle({ ingest, isDraining, request: call.request })
+      }
       if (isDraining) throw serverDraining()
       return runRoute(route, services, call)
     },

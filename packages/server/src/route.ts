@@ -22,7 +22,7 @@ export interface RouteContext extends Pick<Call, 'request' | 'params' | 'headers
   limiter: RateLimiter
   /** The body of an upload: what it holds is released with the slot of the request. */
   upload: UploadBody
-  /** For what follows a complete body. */
+  /** For what follows a complete body; the whole handler of a route without a body is waited for. */
   wait: Wait
   /** Calls `cancel` when the client disconnects or the server drains. Returns a function that stops watching. */
   onCancel(cancel: (reason: IngestError) => void): () => void
@@ -86,7 +86,7 @@ export interface Services {
  * @throws {IngestError}
  */
 export async function runRoute(
-  { scope, concurrency, budget, handle }: ProjectRoute,
+  { scope, concurrency, budget, operation, handle }: ProjectRoute,
   services: Services,
   { request, params, headers, record, onAuthenticated, onError }: Call,
 ): Promise<HttpResponse> {
@@ -115,7 +115,7 @@ export async function runRoute(
     const onCancel: RouteContext['onCancel'] = (cancel) => cancellation.watch(request, cancel)
     const upload = holdUpload(services, projectId, held)
     const context = { request, params, ingest, keyId, limiter, headers, upload, wait, record, onCancel }
-    const response = await (budget === 'reads' ? wait(handle(context)) : handle(context))
+    const response = await (operation.body ? handle(context) : wait(handle(context)))
     if (record) record.handledAt = performance.now()
     // a HEAD only saves the work of a stream
     const isRead = request.method !== 'HEAD' || !isStream(response.body)

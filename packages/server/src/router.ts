@@ -19,6 +19,10 @@ export interface Router {
 /** What is known of a request whose head cannot be parsed. */
 export interface UnreadableHead extends Pick<HttpRequest, 'socket'> {
   method?: string | undefined
+  /** Names and values in turn. */
+  rawHeaders?: readonly string[]
+  /** Whether the request was routed, which measures it with its response. */
+  isRouted?: boolean
 }
 
 /** One request of a route. */
@@ -134,11 +138,14 @@ export function createRouter<Route extends { method: string; path: string }>(opt
         return response
       })
     },
-    refuse(error, { method = 'unknown', socket }) {
+    refuse(error, { method = 'unknown', socket, rawHeaders = [], isRouted = false }) {
       const requestId = newRequestId()
-      const request = { method, path: '', query: '', headers: parseRawHeaders([]), ...(socket && { socket }) }
-      const record = observer?.begin(request, requestId, 'unknown')
+      const { origin } = parseRawHeaders(rawHeaders).values
+      const headers = parseRawHeaders(origin === undefined ? [] : ['Origin', origin])
+      const request = { method, path: '', query: '', headers, ...(socket && { socket }) }
+      const record = isRouted ? undefined : observer?.begin(request, requestId, 'unknown')
       const response = problemResponse(error, requestId)
+      cors?.addHeaders(request, response.headers)
       if (record) {
         record.code = error.code
         observer?.end(record, response)

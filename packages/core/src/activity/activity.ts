@@ -129,16 +129,14 @@ export interface StepRange {
 /** @throws {IngestError} `invalid-argument` */
 export function parseActivityRange({ from, to }: ActivityRangeOptions, now: () => number): StepRange {
   // the range has what is received now
-  const end = to ?? now() + 1
-  const start = from ?? end - hourMs
-  for (const [name, time] of [
-    ['from', start],
-    ['to', end],
-  ] as const) {
-    if (!Number.isFinite(time) || Math.abs(time) > timeMax) {
+  const latest = to ?? now() + 1
+  const earliest = from ?? latest - hourMs
+  for (const [name, time] of Object.entries({ from: earliest, to: latest })) {
+    if (!Number.isFinite(time)) {
       throw new IngestError('invalid-argument', `${name} must be a time in milliseconds since 1970.`)
     }
   }
+  const [start, end] = [Math.max(earliest, timeMin), Math.min(latest, timeMax)]
   if (start >= end) throw new IngestError('invalid-argument', 'from must be before to.')
   if (end - start > activityRangeMsMax + hourMs) {
     throw new IngestError('invalid-argument', 'A range is at most 31 days: choose a later from or an earlier to.')
@@ -147,8 +145,8 @@ export function parseActivityRange({ from, to }: ActivityRangeOptions, now: () =
   return { from: Math.floor(start / stepMs) * stepMs, to: Math.ceil(end / stepMs) * stepMs, stepMs }
 }
 
-/** Near the last time of a `Date`, so that the end of its step is one too. */
-const timeMax = 8.64e15 - hourMs
+/** The first and the last whole hour that RFC 3339 can write: nothing was counted before or after. */
+const [timeMin, timeMax] = [Date.parse('0000-01-01T00:00:00Z'), Date.parse('9999-12-31T23:00:00Z')]
 
 /** A range up to now is a little longer when it arrives, as `to` is later. */
 function stepMsOf(rangeMs: number): number {

@@ -7,6 +7,7 @@ const maxAgeSeconds = 7200
 
 const allowedHeaders = [
   'Authorization',
+  'Baggage',
   'Content-Encoding',
   'Content-Type',
   'If-Match',
@@ -14,6 +15,7 @@ const allowedHeaders = [
   'If-Range',
   'Range',
   'Traceparent',
+  'Tracestate',
   'X-Ingestion-Key',
   'X-Project-Id',
   'X-Request-Id',
@@ -35,7 +37,7 @@ export interface Cors {
   /** The response to a preflight for a path with these methods. */
   preflightResponse(methods: string): HttpResponse
   /** Adds what the page may read of a response, whatever its status. */
-  addHeaders(request: HttpRequest, headers: Record<string, string>): void
+  addHeaders(request: Pick<HttpRequest, 'headers'>, headers: Record<string, string>): void
 }
 
 /** @throws {IngestError} `invalid-argument` for what is not an origin */

@@ -34,7 +34,7 @@ const pipelines = new WeakMap<Socket, Pipeline>()
 export function handleInTurn(req: IncomingMessage, res: ServerResponse, handle: () => void): void {
   const { socket } = req
   // HTTP/2 has limits of its own; an ended response emits no further 'close' to start the next request
-  if (req.httpVersionMajor !== 1 || res.destroyed || res.writableFinished) {
+  if (!isHttp1(req) || res.destroyed || res.writableFinished) {
     handle()
     return
   }
@@ -49,6 +49,11 @@ export function handleInTurn(req: IncomingMessage, res: ServerResponse, handle: 
   }
   pipeline.queue ??= createQueue(socket, pipeline)
   if (mayQueue(socket, pipeline)) pipeline.queue.push({ req, res, handle })
+}
+
+/** Whether a request is one of node:http, whatever version it names, and not of node:http2. */
+export function isHttp1(req: IncomingMessage): boolean {
+  return !('stream' in req)
 }
 
 /** Whether the end of a connection is not seen because nothing is read: a queued request has a body, or too many follow. */

@@ -22,7 +22,6 @@ const lists = {
   traceparent: true,
   tracestate: true,
   'transfer-encoding': false,
-  'x-forwarded-for': true,
   'x-ingestion-key': false,
   'x-project-id': false,
   'x-request-id': true,

@@ -2,7 +2,6 @@ import { type Server, STATUS_CODES } from 'node:http'
 import type { Socket } from 'node:net'
 import type { Duplex } from 'node:stream'
 import { IngestError } from '@ingest/core'
-import { newRequestId, problemResponse } from '../http/response.ts'
 import { discardMs, sendResponse } from '../http/send-response.ts'
 import { headersMax, tooManyHeaders } from '../node-handler.ts'
 import type { Router } from '../router.ts'
@@ -16,17 +15,17 @@ export function refuseMalformedRequests(server: Server, traffic: Traffic, router
     refused.add(socket)
     socket.destroy()
   })
-  server.on('clientError', (error: NodeJS.ErrnoException, socket: Duplex) => {
+  server.on('clientError', (error: ParserError, socket: Duplex) => {
     if (refused.has(socket)) return
     refused.add(socket)
     const refusal = toRefusal(error)
     const last = traffic.lastOf(socket)
     if (!refusal) socket.destroy()
-    else if (!last) refuseConnection(router, socket, refusal)
-    else if (last.req.complete) last.res.once('close', () => refuseConnection(router, socket, refusal))
+    else if (!last) refuseConnection(router, socket, refusal, error)
+    else if (last.req.complete) last.res.once('close', () => refuseConnection(router, socket, refusal, error))
     else {
       // the request is measured and logged with the error of its body
-      sendResponse(last.req, last.res, problemResponse(refusal, newRequestId()))
+      sendResponse(last.req, last.res, router.refuse(refusal, { rawHeaders: last.req.rawHeaders, isRouted: true }))
       // after the response, Node does not end a body that is still being read
       socket.once('close', () => last.req.destroy())
     }
@@ -36,6 +35,16 @@ export function refuseMalformedRequests(server: Server, traffic: Traffic, router
     socket.on('error', () => socket.destroy()).resume()
     refuseConnection(router, socket, new IngestError('malformed-request', 'This server is not a proxy.'))
   })
+}
+
+/** An error of Node's parser, with the bytes that it was given last. */
+type ParserError = NodeJS.ErrnoException & { rawPacket?: Uint8Array }
+
+/** The `Origin` of a head that cannot be parsed, so that a web page can read the response. */
+function originIn(head: Uint8Array = new Uint8Array()): string[] {
+  const text = Buffer.from(head.buffer, head.byteOffset, head.length).toString('latin1')
+  const origin = /^origin:[ \t]*(\S{1,1024})[ \t]*\r?$/im.exec(text)?.[1]
+  return origin === undefined ? [] : ['Origin', origin]
 }
 
 /** Undefined for a lost connection: a 400 for a truncated request would make its client drop a valid batch. */
@@ -54,9 +63,11 @@ function toRefusal({ code }: NodeJS.ErrnoException): IngestError | undefined {
   }
 }
 
-function refuseConnection(router: Router, socket: Duplex, error: IngestError): void {
+/** `cause` has what arrived of the head. */
+function refuseConnection(router: Router, socket: Duplex, error: IngestError, cause?: ParserError): void {
   if (!socket.writable) return
-  const { status, headers, body } = router.refuse(error, { socket: socket as Socket })
+  const head = { socket: socket as Socket, rawHeaders: originIn(cause?.rawPacket) }
+  const { status, headers, body } = router.refuse(error, head)
   const lines = Object.entries({ ...headers, Connection: 'close' }).map(([name, value]) => `${name}: ${value}\r\n`)
   socket.end(`HTTP/1.1 ${status} ${STATUS_CODES[status]}\r\n${lines.join('')}\r\n${body}`)
   // further bytes are discarded: closing the connection now would reset it, and lose the response

@@ -93,11 +93,11 @@ export const putConsumer: ProjectRoute = {
     },
     codes: ['invalid-cursor', 'consumer-conflict', 'consumer-quota-exceeded', 'body-too-large'],
   },
-  async handle({ request, ingest, params: [name = ''] }) {
+  async handle({ request, ingest, wait, params: [name = ''] }) {
     parseQuery(request.query, [])
     const members = await readMembers(request, Object.keys(PutConsumer.properties))
     // the Ingest checks them
-    const result = await ingest.putConsumer(name, members as unknown as PutConsumerOptions)
+    const result = await wait(ingest.putConsumer(name, members as unknown as PutConsumerOptions))
     return jsonResponse(result.outcome === 'created' ? 201 : 200, toWire(PutConsumerResult, result))
   },
 }

@@ -166,6 +166,7 @@ t.test('a store that hangs is a 503 in time, whichever step hangs', async (t) =>
     ['/v1/stats', 'totals', undefined],
     ['/v1/events?eventId=a', 'find', undefined],
     ['/v1/builds', 'project', undefined],
+    ['/v1/consumers/c', 'countAfter', '{"cursor":"","replaces":null}'],
   ] as const) {
     await t.test(`${path}, ${step}`, async (t) => {
       const store: Store = openMemoryStore()
@@ -179,7 +180,7 @@ t.test('a store that hangs is a 503 in time, whichever step hangs', async (t) =>
         log: { error() {}, warn() {}, info() {}, debug() {} } as never,
       })
       mockTimers(t)
-      const options = body === undefined ? {} : { method: 'POST', body }
+      const options = body === undefined ? {} : { method: path.startsWith('/v1/consumers') ? 'PUT' : 'POST', body }
       const request = new Request(`http://localhost${path}`, { headers: headersOf(key), ...options })
       const answered = handle(request) as Promise<Response>
       while (!isAsked) await nextTurn()
@@ -192,6 +193,26 @@ t.test('a store that hangs is a 503 in time, whichever step hangs', async (t) =>
       t.match(await response.json(), { code })
     })
   }
+})
+
+t.test('the time that a body takes does not count against the store', async (t) => {
+  const { ingest, key } = await openTestIngest()
+  const cursor = await ingest.project(projectId).lastCursor()
+  let send: ReadableStreamDefaultController<Uint8Array> | undefined
+  const body = new ReadableStream<Uint8Array>({
+    start(controller) {
+      send = controller
+    },
+  })
+  const url = 'http://localhost/v1/consumers/slow'
+  const request = new Request(url, { method: 'PUT', headers: headersOf(key), body, duplex: 'half' } as RequestInit)
+  mockTimers(t)
+  const responding = toFetchHandler(ingest)(request)
+  while (!body.locked) await nextTurn()
+  mock.timers.tick(29_000)
+  send?.enqueue(Buffer.from(JSON.stringify({ cursor, replaces: null })))
+  send?.close()
+  t.equal((await responding).status, 201)
 })
 
 t.test('the steps of a request share its time', async (t) => {

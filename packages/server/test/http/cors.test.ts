@@ -27,7 +27,8 @@ byEachEdge('a page of an allowed origin may send and read', async (t, open) => {
   t.match(corsOf(allowed.headers), {
     'access-control-allow-origin': origin,
     'access-control-allow-methods': 'POST',
-    'access-control-allow-headers': /Authorization, .*Content-Type, .*X-Ingestion-Key, X-Project-Id/,
+    'access-control-allow-headers':
+      /Authorization, Baggage, .*Content-Type, .*Traceparent, Tracestate, X-Ingestion-Key, X-Project-Id/,
     'access-control-max-age': '7200',
     vary: 'Origin',
   })

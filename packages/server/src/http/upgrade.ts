@@ -1,0 +1,26 @@
+import type { IncomingMessage } from 'node:http'
+import type { Socket } from 'node:net'
+
+/** Where the last request with an `Upgrade` ended in the bytes of its connection. */
+const ends = new WeakMap<Socket, number>()
+
+/**
+ * Whether bytes behind a request with an `Upgrade`, which no handler takes, may be lost: Node's parser drops what the same
+ * read holds. Java clients send `Upgrade: h2c` with every request, so the connection is kept otherwise. To be called
+ * once for each such request, when its body has arrived.
+ */
+export function mayHaveDropped(req: IncomingMessage): boolean {
+  const { socket, headers } = req
+  const length = Number(headers['content-length'] ?? 0)
+  const end = (ends.get(socket) ?? 0) + headBytes(req) + length
+  ends.set(socket, end)
+  return headers['transfer-encoding'] !== undefined || socket.bytesRead > end
+}
+
+/** At least: a client may send more spaces. */
+function headBytes({ method = '', url = '', rawHeaders }: IncomingMessage): number {
+  const separatorBytes = rawHeaders.length * 2
+  return (
+    rawHeaders.reduce((sum, text) => sum + text.length, `${method} ${url} HTTP/1.1\r\n\r\n`.length) + separatorBytes
+  )
+}
