@@ -53,7 +53,7 @@ const floors: Record<string, string[][]> = {
   'packages/core/src': [
     ['error.ts'],
     ['validation.ts', 'operations.ts', 'thread-priority.ts', 'files'],
-    ['json', 'projects'],
+    ['json', 'projects', 'schemas'],
     ['events', 'maps'],
     ['consumers', 'activity'],
     ['store.ts'],

@@ -8,6 +8,7 @@ export const issueCodes = [
   'out_of_range',
   'project_mismatch',
   'required',
+  'too_complex',
   'too_deep',
   'too_long',
   'too_short',

@@ -173,7 +173,7 @@ t.test('a process is announced once as a server; a store that counts none has on
 t.test('any batch has one outcome for each of its events', async (t) => {
   const issueCodes: IssueCode[] = [
     ...(['invalid_format', 'invalid_type', 'not_allowed', 'not_object', 'out_of_range'] as const),
-    ...(['project_mismatch', 'required', 'too_deep', 'too_long', 'too_short'] as const),
+    ...(['project_mismatch', 'required', 'too_complex', 'too_deep', 'too_long', 'too_short'] as const),
   ]
   const field = fc.oneof(
     fc.string(),

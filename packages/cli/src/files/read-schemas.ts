@@ -28,6 +28,19 @@ export async function readSchemas(file: string): Promise<EventSchemas> {
   }
 }
 
+/**
+ * Calls what compiles the schemas of a file.
+ *
+ * @throws {IngestError} `invalid-argument` for a mistake in one of them, with the name of the file
+ */
+export function compileSchemasOf<Result>(file: string | undefined, compile: () => Result): Result {
+  try {
+    return compile()
+  } catch (cause) {
+    throw new IngestError('invalid-argument', `${file}: ${(cause as IngestError).message}`, { cause })
+  }
+}
+
 function isObject(value: unknown): value is object {
   return typeof value === 'object' && value !== null && !Array.isArray(value)
 }

@@ -5,7 +5,7 @@ import type { DurabilityReport } from '@ingest/postgres'
 import type { ServedWithAdmin, TlsMaterial } from '@ingest/server'
 import { type OpenOptions, withIngest } from '../connect.ts'
 import { CommandFailure, toFailure } from '../exit-code.ts'
-import { readSchemas } from '../files/read-schemas.ts'
+import { compileSchemasOf, readSchemas } from '../files/read-schemas.ts'
 import { type Io, type StopSignal, signalExitCodes } from '../io.ts'
 import { describeStore, migrateHint } from '../store.ts'
 import { announce } from './announce.ts'
@@ -104,11 +104,7 @@ async function readFiles({ schemas, tlsCert, tlsKey }: ServeSettings) {
 
 /** @throws {IngestError} `invalid-argument` for a schema that cannot be compiled */
 function applySchemas(ingest: EmbeddedIngest, { schemas: file }: ServeSettings, schemas: EventSchemas): void {
-  try {
-    ingest.setSchemas(schemas)
-  } catch (cause) {
-    throw new IngestError('invalid-argument', `${file}: ${(cause as IngestError).message}`)
-  }
+  compileSchemasOf(file, () => ingest.setSchemas(schemas))
 }
 
 function readPem(flag: string, path: string): Promise<string> {

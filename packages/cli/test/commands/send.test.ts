@@ -268,5 +268,10 @@ t.test('--dry-run validates like an empty store, without a server and a store', 
     rejected: 4,
     error: { code: 'events-rejected' },
   })
+  writeFileSync(schemas, '{"kill":{"required":"n"}}')
+  t.match(await validate('--schemas', schemas), {
+    code: 2,
+    stderr: /^ingest: \S+schemas.json: The schema for events of type "kill": #\/required expects a list of names\.\n$/,
+  })
   t.match(await ingest(['send', fileOf('{"eventId":"a"}'), '--dry-run', '--project', 'p']), { code: 0, stderr: /^$/ })
 })

@@ -55,7 +55,7 @@ export function classifyEvents(
     const issues = eventIssues(event, tooDeepAt)
     // a recursive schema would exhaust the stack on a deep event
     if (!issues.some(({ code }) => code === 'too_deep')) {
-      issues.push(...checkBySchema(event, parseWhole && (() => parseWhole(parsed))))
+      issues.push(...checkBySchema(event, end - start, parseWhole && (() => parseWhole(parsed))))
     }
     if (issues.length === 0) valid.push(toAppendEvent(event, parsed))
     else {

@@ -6,7 +6,6 @@ import {
   isTimestamp,
   type JsonObject,
   nameIssue,
-  pointer,
   projectIdPattern,
   textIssue,
 } from '../validation.ts'
@@ -114,7 +113,8 @@ export function eventIssues(event: JsonObject, tooDeepAt: string | undefined): I
 }
 
 function fieldIssue({ name, text, bytesMin, bytesMax, integerMin }: KnownField, value: unknown): Issue | undefined {
-  const path = pointer('', name)
+  // no name needs an escape
+  const path = `/${name}`
   if (typeof value === 'number' && integerMin !== undefined) return integerIssue(value, path, integerMin)
   if (text === 'timestamp') return timestampIssue(value, path)
   if (typeof value !== 'string' && integerMin !== undefined) {

@@ -9,8 +9,12 @@ import {
 } from '../../src/events/event-schemas.ts'
 import { createIngest } from '../../src/ingest.ts'
 import { openMemoryStore } from '../../src/memory/memory-store.ts'
+import type { JsonObject } from '../../src/validation.ts'
 
-const compileEventSchemas = (schemas: EventSchemas) => compile(schemas) as CheckBySchema
+function compileEventSchemas(schemas: EventSchemas) {
+  const check = compile(schemas) as CheckBySchema
+  return (event: JsonObject) => check(event, JSON.stringify(event).length)
+}
 const issuesOf = (schema: TSchema, event: object) =>
   compileEventSchemas({ t: schema })({ type: 't', ...event }).map(({ code, path }) => `${code} ${path}`)
 
@@ -133,18 +137,143 @@ t.test('a schema without mistakes compiles', async () => {
   }
 })
 
-t.test('a typo that TypeBox would ignore is an invalid argument, wherever it is', async (t) => {
+t.test('a mistake in a schema is an invalid argument that names the type and the place', async (t) => {
   const mistakes: [unknown, RegExp][] = [
-    [{ type: 'strnig' }, /unknown type "strnig" at \//],
-    [{ properties: { a: { items: { type: ['string', 'nul'] } } } }, /"nul" at \/properties\/a\/items/],
-    [{ anyOf: [{}, { format: 'emial' }] }, /unknown format "emial" at \/anyOf\/1/],
-    [{ properties: { a: { $ref: '#/nope' } } }, /\$ref without a target at \/properties\/a/],
-    [{ $ref: 'nowhere' }, /\$ref without a target/],
-    ...[undefined, null, 'x', 7, true].map((schema): [unknown, RegExp] => [schema, /not an object/]),
+    [
+      { properties: { a: { items: { type: ['string', 'nul'] } } } },
+      /"t": #\/properties\/a\/items\/type is the unknown type "nul"/,
+    ],
+    [{ required: 'x' }, /"t": #\/required expects a list of names/],
+    [{ $defs: { a: { $ref: '#/$defs/a' } } }, /"t": #\/\$defs\/a\/\$ref is a loop of references/],
+    ...[undefined, null, 'x', 7, true].map((schema): [unknown, RegExp] => [schema, /"t" is not an object/]),
   ]
   for (const [schema, message] of mistakes) {
     t.throws(() => compile({ t: schema as TSchema }), { code: 'invalid-argument', message })
   }
+})
+
+/** Schemas of people who meant well, and events that make each of them expensive. */
+const hostile: [name: string, schema: TSchema, member: unknown, issue: string | RegExp][] = [
+  ['equal items', { uniqueItems: true }, Array(30_000).fill(1), 'not_allowed /x'],
+  ['different items', { uniqueItems: true }, range(30_000), ''],
+  ['wrong items', { items: { type: 'string' } }, Array(100_000).fill(1), /^invalid_type \/x\/0$/],
+  [
+    'a pattern with nested repetition',
+    { pattern: '^([A-Za-z0-9]+[ _-]?)+$' },
+    `${'a'.repeat(27)}!`,
+    'invalid_format /x',
+  ],
+  ['a pattern with many states', { pattern: '(a|b)*a(a|b){200}c' }, 'ab'.repeat(50_000), 'too_complex /x'],
+  ['patterns of names', { patternProperties: { '(k+)+$': { type: 'string' } } }, { [`${'k'.repeat(40)}!`]: 1 }, ''],
+  ['names', { propertyNames: { pattern: '^(a+)+$' } }, { [`${'a'.repeat(40)}!`]: 1 }, /^not_allowed/],
+  ['unions in each other', { $ref: '#/$defs/node' }, nested(28), /^too_complex \/x\/of\/of/],
+  [
+    'many unions of items',
+    { items: { anyOf: range(50).map((n) => ({ const: `${n}` })) } },
+    Array(50_000).fill('49'),
+    /^too_complex \/x\/\d+$/,
+  ],
+  [
+    'one object for many counts',
+    { allOf: range(30).map(() => ({ minProperties: 1 })) },
+    Object.fromEntries(range(20_000).map((n) => [`k${n}`, 1])),
+    'too_complex /x',
+  ],
+  ['a long text of a format', { format: 'idn-hostname' }, 'a.'.repeat(100_000), 'too_complex /x'],
+  ['lengths', { allOf: range(50).map(() => ({ minLength: 150_000 })) }, 'a'.repeat(200_000), 'too_complex /x'],
+  [
+    'lists in contains',
+    { allOf: range(30).map(() => ({ not: { contains: { const: 'x' } } })) },
+    Array(100_000).fill(1),
+    'too_complex /x',
+  ],
+  [
+    'comparisons with a large value',
+    { allOf: range(30).map(() => ({ not: { const: [] } })) },
+    range(20_000).map((n) => [n]),
+    'too_complex /x',
+  ],
+  [
+    'unevaluated members',
+    { allOf: [{ patternProperties: { '^k': true } }], unevaluatedProperties: false },
+    Object.fromEntries(range(20_000).map((n) => [`k${n}`, 1])),
+    'too_complex /x',
+  ],
+]
+
+function range(count: number): number[] {
+  return Array.from({ length: count }, (_, i) => i)
+}
+
+function nested(levels: number): unknown {
+  return levels === 0 ? 1 : { of: nested(levels - 1) }
+}
+
+const kinds = ['and', 'or'].map((kind) => ({
+  type: 'object',
+  properties: { kind: { const: kind }, of: { $ref: '#/$defs/node' } },
+}))
+
+t.test('an expensive event is rejected before its cost is paid', async (t) => {
+  for (const [name, schema, x, issue] of hostile) {
+    const $defs = { node: { anyOf: [...kinds, { type: 'string' }] } }
+    const issues = issuesOf({ $defs, properties: { x: schema } }, { x })
+    t.ok(issues.length <= 20, name)
+    t.match(issues[0] ?? '', issue, name)
+  }
+})
+
+t.test('an event of ordinary size is not too complex for ordinary schemas', async (t) => {
+  const kinds = range(20).map((n) => ({
+    properties: { kind: { const: `kind ${n}` }, n: { type: 'integer' } },
+    required: ['kind', 'n'],
+  }))
+  const cases: [schema: TSchema, member: unknown][] = [
+    [{ items: { type: 'number' } }, range(40_000)],
+    [
+      { items: { anyOf: kinds } },
+      range(100).map((n) => ({ kind: `kind ${n % 20}`, n, more: 'something else to say of it' })),
+    ],
+    [
+      { uniqueItems: true, items: { type: 'string', pattern: '^[a-z0-9-]{1,64}$' } },
+      range(10_000).map((n) => `item-${n}`),
+    ],
+    [
+      { additionalProperties: { type: 'integer', minimum: 0 } },
+      Object.fromEntries(range(10_000).map((n) => [`player-${n}`, n])),
+    ],
+    [{ items: { format: 'uuid' } }, range(5000).map(() => '3f9c2ab0-0000-4000-8000-0123456789ab')],
+    [{ items: { format: 'uri' } }, range(2000).map((n) => `https://cdn.example/assets/textures/${n}.png?size=large`)],
+    [{ items: { enum: range(500).map((n) => `weapon ${n}`) } }, range(10_000).map((n) => `weapon ${n % 500}`)],
+    [{ type: 'string', maxLength: 200_000, pattern: '^[\\p{L} ]+$' }, 'ab é '.repeat(30_000)],
+  ]
+  for (const [schema, x] of cases)
+    t.strictSame(issuesOf({ properties: { x: schema } }, { x }), [], JSON.stringify(schema))
+})
+
+t.test('a recursive schema of any allowed depth does not exhaust the stack', async (t) => {
+  // each level of the event goes through 31 references
+  const $defs = Object.fromEntries(range(31).map((n) => [`d${n}`, { allOf: [{ $ref: `#/$defs/d${n + 1}` }] }]))
+  const steps = Object.fromEntries(range(15).map((n) => [`d${n}`, $defs[`d${n}`]]))
+  const last = { type: 'object', properties: { of: { $ref: '#/$defs/d0' } } }
+  const schema = { $defs: { ...steps, d15: last }, properties: { x: { $ref: '#/$defs/d0' } } }
+  t.strictSame(issuesOf(schema, { x: nested(31) }), [`invalid_type /x${'/of'.repeat(31)}`])
+})
+
+t.test('a function of a schema that throws fails the batch with an error that names the type', async (t) => {
+  const schema = Type.Object({
+    x: Type.Refine(
+      Type.String(),
+      () => {
+        throw new TypeError('a bug')
+      },
+      () => '',
+    ),
+  })
+  const ingest = createIngest({ store: openMemoryStore(), schemas: { kill: schema } })
+  const batch = { events: [{ projectId: 'p', eventId: 'a', type: 'kill' as const, x: 'y' }] }
+  const message = 'A function in the schema for events of type "kill" threw an error: TypeError: a bug'
+  await t.rejects(ingest.project('p').submitBatch(batch), { code: 'internal-error', message })
 })
 
 t.test('TypeBox schemas type the events of submitBatch', async (t) => {
