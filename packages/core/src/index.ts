@@ -20,11 +20,11 @@ export { errorCodes, errorTable, IngestError } from './error.ts'
 
 // Events
 
-export type { EndableRead } from './cancellation.ts'
 export type { BatchInput, BatchResult, RejectedEvent } from './events/batch.ts'
 export { batchBytesMax, batchEventsMax } from './events/batch.ts'
 export type { CheckedEvent } from './events/classify-events.ts'
 export { checkEvent } from './events/classify-events.ts'
+export type { EndableRead } from './events/endable-read.ts'
 export type { ErasedTotals, EraseSelection, ErasureOptions } from './events/erase-events.ts'
 export type { IngestEvent } from './events/event.ts'
 export { EventSchema, eventDepthMax } from './events/event.ts'

@@ -3,7 +3,7 @@ import { hostname } from 'node:os'
 import { type ActivityReader, hourMs } from './activity/activity.ts'
 import { createActivityCounter } from './activity/activity-counter.ts'
 import { createActivityReader } from './activity/read-activity.ts'
-import { cancellableStore, endableRead } from './cancellation.ts'
+import { cancellableStore } from './cancellable-store.ts'
 import {
   type AllConsumers,
   type Consumers,
@@ -13,6 +13,7 @@ import {
 } from './consumers/consumers.ts'
 import { IngestError } from './error.ts'
 import type { BatchInput, BatchResult } from './events/batch.ts'
+import { endableRead } from './events/endable-read.ts'
 import {
   type ErasedTotals,
   type EraseSelection,

@@ -1,9 +1,9 @@
 // What only the other packages of Ingest need: it may change with any version.
 
-export { endableRead } from './cancellation.ts'
 export { checkConsumerName, checkPutConsumer } from './consumers/consumers.ts'
 export { batchBody, batchTooLarge, parseEvents } from './events/batch.ts'
 export { column, countEvents, encodeEvents, noName, wordsPerEvent } from './events/batch-events.ts'
+export { endableRead } from './events/endable-read.ts'
 export { describeSelection } from './events/erase-events.ts'
 export { eventIdIssue } from './events/event.ts'
 export { filterOf } from './events/event-filter.ts'

@@ -1,6 +1,6 @@
 import { setTimeout } from 'node:timers/promises'
-import { type EndableRead, endableRead } from '../cancellation.ts'
 import { IngestError } from '../error.ts'
+import { type EndableRead, endableRead } from './endable-read.ts'
 import { type EventFilter, filterOf } from './event-filter.ts'
 import type { Cursor, StoredEvent } from './event-store.ts'
 import { checkReadEventsOptions, type ReadEventsOptions } from './read-events.ts'

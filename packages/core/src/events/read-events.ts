@@ -1,7 +1,7 @@
 import { setImmediate as nextTurn } from 'node:timers/promises'
-import { type EndableRead, endableRead } from '../cancellation.ts'
 import { IngestError } from '../error.ts'
 import { carriageReturn, lineFeed, space } from '../json/bytes.ts'
+import { type EndableRead, endableRead } from './endable-read.ts'
 import { checkEventFilter, compileEventFilter, type EventFilter } from './event-filter.ts'
 import type { EventNotifier } from './event-notifier.ts'
 import type { Cursor, EventStore, StoredEvent } from './event-store.ts'
