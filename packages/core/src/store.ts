@@ -24,8 +24,8 @@ export function storeGauge(name: string, help: string, value: number | StoreMetr
  *
  * Arguments are valid: core checks them before it calls a store. An operation that rejects has changed nothing and will
  * not be completed later, unless the outcome of its code is unknown ({@link IngestError.isOutcomeUnknown}): then it may
- * have been completed, and repeating it is safe. `erase`, `expire`, `expireActivity` and `sweepMaps` take several
- * steps: what was done before the rejected step stays. One operation's error is not that of others.
+ * have been completed, and repeating it is safe. `erase`, `expire`, `putActivity`, `expireActivity` and `sweepMaps`
+ * may take several steps: what was done before the rejected step stays. One operation's error is not that of others.
  *
  * It rejects with an {@link IngestError}: `store-closed` after `close`, `disk-full` while there is no space, `overloaded`
  * when too many requests are queued, `store-locked` while another process blocks writes, `store-damaged` when it needs

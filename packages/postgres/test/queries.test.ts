@@ -47,6 +47,7 @@ const values: Record<string, unknown[]> = {
   'count-after': [project, 3, 10],
   consumers: [project],
   activity: [project, 'minute', start + 60_000, Buffer.alloc(0), start + 600_000, 10],
+  'activity-projects': [0, start + 60_000, 10],
   'consumer-projects': [],
   heads: [int4Array([project, 1, 2, 3])],
   maps: [project, null, null, null, null, 10],

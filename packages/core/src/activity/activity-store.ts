@@ -32,8 +32,9 @@ export const activityBodyBytesMax = 65_536
 /** The part of a store that keeps what each process counted; {@link Store} says what holds for all of its operations. */
 export interface ActivityStore {
   /**
-   * Writes at most {@link activityRowsMax} rows in one transaction; one with the same project, span, time and writer is
-   * replaced. No two of them have the same. Rows alone make no project: `projects` does not list it.
+   * Writes at most {@link activityRowsMax} rows, those of each project in one transaction; one with the same project,
+   * span, time and writer is replaced. No two of them have the same. Rows alone make no project: `projects` does not list
+   * it.
    */
   putActivity(rows: readonly ActivityToPut[]): Promise<void>
   /** The rows of a range, in the order of `at`, then `writer`. Those that are written or expire meanwhile may be missing. */

@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { ActivityRow, ActivityStore, ActivityToPut } from '@ingest/core'
 import { mapProjects } from '@ingest/core/internal'
-import { byteaArray, int4Array, int8Array, textArray } from '../connection/binary-arrays.ts'
+import { byteaArray, int8Array, textArray } from '../connection/binary-arrays.ts'
 import type { Database } from '../connection/database.ts'
 import { createProjectQuery, type ProjectNumbers } from '../projects/project-numbers.ts'
 
@@ -9,21 +9,48 @@ import { createProjectQuery, type ProjectNumbers } from '../projects/project-num
 const pageRowsMax = 200
 /** Rows that one statement deletes. */
 const expiryRowsMax = 500
+/** Projects that one statement looks at for rows to delete. */
+const expiryProjectsMax = 1_000
+/** Below the number of every project. */
+const beforeProjects = -(2 ** 31) - 1
 
 /** `checkOpen` throws once the store is closed. */
 export function createActivityStore(database: Database, numbers: ProjectNumbers, checkOpen: () => void): ActivityStore {
   const query = createProjectQuery(database, numbers)
 
+  /** Writes rows of a project in one transaction. */
+  async function putRows(projectId: string, rows: readonly ActivityToPut[]): Promise<void> {
+    for (;;) {
+      const project = await numbers.create(projectId)
+      const [row] = await database.query<{ written: boolean }>('put-activity', [project, ...valuesOf(rows)])
+      if (row?.written) return
+      numbers.forget(projectId)
+    }
+  }
+
+  /** Resolves to the number of rows that it deleted, a bounded part of them with each statement. */
+  async function expireRows(project: number, before: number): Promise<number> {
+    for (let erased = 0; ; ) {
+      checkOpen()
+      const startedAt = performance.now()
+      const [row] = await database.query<{ expired: number }>('expire-activity', [project, before, expiryRowsMax])
+      const expired = row?.expired ?? 0
+      erased += expired
+      // other statements wait for a step
+      await sleep(performance.now() - startedAt)
+      if (expired < expiryRowsMax) return erased
+    }
+  }
+
   return {
     async putActivity(rows) {
-      const projectIds = [...new Set(rows.map(({ projectId }) => projectId))]
-      for (let isWritten = rows.length === 0; !isWritten; ) {
-        const found = await mapProjects(projectIds, (projectId) => numbers.create(projectId))
-        const projects = new Map(projectIds.map((projectId, i) => [projectId, found[i] as number]))
-        const [row] = await database.query<{ written: boolean }>('put-activity', valuesOf(rows, projects))
-        isWritten = row?.written ?? false
-        if (!isWritten) for (const projectId of projectIds) numbers.forget(projectId)
+      const byProject = new Map<string, ActivityToPut[]>()
+      for (const row of rows) {
+        const together = byProject.get(row.projectId)
+        if (together) together.push(row)
+        else byProject.set(row.projectId, [row])
       }
+      await mapProjects([...byProject], ([projectId, together]) => putRows(projectId, together))
     },
 
     async *activity(projectId, { span, from, to }) {
@@ -43,23 +70,28 @@ export function createActivityStore(database: Database, numbers: ProjectNumbers,
     },
 
     async expireActivity(before) {
-      for (let erased = 0; ; ) {
+      let erased = 0
+      for (let last: number | undefined = beforeProjects; last !== undefined; ) {
         checkOpen()
-        const startedAt = performance.now()
-        const [row] = await database.query<{ expired: number }>('expire-activity', [before, expiryRowsMax])
-        const expired = row?.expired ?? 0
-        erased += expired
-        if (expired < expiryRowsMax) return erased
-        // other statements wait for a step
-        await sleep(performance.now() - startedAt)
+        const values = [last, before, expiryProjectsMax]
+        const page: ExpiryProject[] = await database.query('activity-projects', values)
+        const expiring = page.filter(({ expires }) => expires)
+        const counts = await mapProjects(expiring, ({ project }) => expireRows(project, before))
+        for (const count of counts) erased += count
+        last = page.at(-1)?.project
       }
+      return erased
     },
   }
 }
 
-function valuesOf(rows: readonly ActivityToPut[], projects: ReadonlyMap<string, number>): Buffer[] {
+interface ExpiryProject {
+  project: number
+  expires: boolean
+}
+
+function valuesOf(rows: readonly ActivityToPut[]): Buffer[] {
   return [
-    int4Array(rows.map(({ projectId }) => projects.get(projectId) as number)),
     textArray(rows.map(({ span }) => span)),
     int8Array(rows.map(({ at }) => at)),
     byteaArray(rows.map(({ writer }) => Buffer.from(writer, 'hex'))),

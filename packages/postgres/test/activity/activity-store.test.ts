@@ -25,3 +25,36 @@ t.test('activity of a project that a failover lost is written again', { skip }, 
     { project_id: 'q', body: '{"accepted":2}' },
   ])
 })
+
+t.test('each transaction writes activity of one project', { skip }, async (t) => {
+  const url = await createDatabase()
+  const store = await openPostgresStore(url)
+  t.teardown(() => store.close())
+  const rowsOf = (projectId: string) => [0, 1, 2].map((at) => ({ ...row, projectId, at }))
+  await store.putActivity(['p', 'q', 'r', 's'].flatMap(rowsOf))
+  const transactions = await runSql(
+    url,
+    `SELECT count(DISTINCT a.project)::int AS projects, count(*)::int AS rows FROM ingest.activity a
+    GROUP BY a.xmin::text`,
+  )
+  t.strictSame(transactions, Array(4).fill({ projects: 1, rows: 3 }))
+})
+
+t.test('an expiry finds rows of every project, over several pages of projects', { skip }, async (t) => {
+  const url = await createDatabase()
+  const store = await openPostgresStore(url)
+  t.teardown(() => store.close())
+  for (const projectId of ['p', 'q']) await store.putActivity([0, 1, 2].map((at) => ({ ...row, projectId, at })))
+  // the first and the last number, and more in between than one page has
+  await runSql(
+    url,
+    `WITH copies(project) AS (SELECT generate_series(1, 2500) UNION SELECT unnest('{-2147483648,2147483647}'::int[])),
+    added AS (INSERT INTO ingest.projects (project, project_id) SELECT c.project, c.project::text FROM copies c)
+    INSERT INTO ingest.activity (project, span, at, writer, body)
+      SELECT c.project, 'hour', c.project % 2, '', '' FROM copies c`,
+  )
+  t.equal(await store.expireActivity(1), 2 + 1250 + 1)
+  t.equal(await store.expireActivity(2), 2 + 1251 + 0)
+  t.equal(await store.expireActivity(2), 0)
+  t.strictSame(await runSql(url, 'SELECT DISTINCT a.at::int AS at FROM ingest.activity a'), [{ at: 2 }])
+})

@@ -25,6 +25,7 @@ const skip = noPostgres
 
 interface Routine {
   name: string
+  firstArgument: string | null
   mayWrite: boolean
   isDefiner: boolean
   settings: string
@@ -186,19 +187,22 @@ t.test('functions that servers call run as their owner, durably, with a time lim
   await migratePostgres(url)
   const routines = await runSql<Routine>(
     url,
-    `SELECT p.proname AS name, p.provolatile = 'v' AS "mayWrite", p.prosecdef AS "isDefiner",
+    `SELECT p.proname AS name, p.proargnames[1] AS "firstArgument", p.provolatile = 'v' AS "mayWrite", p.prosecdef AS "isDefiner",
       coalesce(p.proconfig::text, '') AS settings, p.prosrc AS body
     FROM pg_proc p WHERE p.pronamespace = 'ingest'::regnamespace`,
   )
   const called = [...queries.values(), confirmed('')].join()
   const ofServers = ['register_server_1', 'unregister_server_1']
-  for (const { name, mayWrite, isDefiner, settings, body } of routines) {
+  for (const { name, firstArgument, mayWrite, isDefiner, settings, body } of routines) {
     // only other functions call another one: for a server, it has the rights of the server
     if (mayWrite) t.equal(isDefiner, called.includes(`ingest.${name}(`), name)
     // otherwise it finds a type of its caller first
     if (isDefiner || settings !== '') t.match(settings, '"search_path=pg_catalog, pg_temp"', name)
     if (isDefiner && name !== 'unregister_server_1') t.match(settings, 'lock_timeout=5s', name)
-    if (isDefiner && !ofServers.includes(name)) t.match(body, 'ingest.require_durability_1()', name)
+    if (!isDefiner || ofServers.includes(name)) continue
+    t.match(body, 'ingest.require_durability_1()', name)
+    // a statement that writes is about one project
+    t.equal(firstArgument, 'project', name)
   }
   t.ok(routines.length > 10)
 })
