@@ -19,6 +19,9 @@ const perProject = 60
 const rowsMax = 20
 /** Of tables with one row for each project. */
 const headCopies = 20_000
+/** Tables that grow with each event have so many rows: a database of 10 million needs 4 GB and some minutes. */
+const eventRows = Number(process.env.INGEST_TEST_ROWS ?? 0)
+const eventTables = ['ingest.event_keys', 'ingest.batches']
 
 /** Queries of all projects, which may read whole tables: a list for people, and what is run once in a while. */
 const administration = ['projects', 'consumer-projects', 'maps-to-sweep', 'size']
@@ -63,10 +66,14 @@ const values: Record<string, unknown[]> = {
 interface Plan {
   'Node Type': string
   'Relation Name'?: string
+  'Index Name'?: string
   'Index Cond'?: string
   'Rows Removed by Filter'?: number
   'Actual Rows': number
   'Actual Loops': number
+  'Actual Total Time': number
+  'Shared Hit Blocks': number
+  'Shared Read Blocks': number
   Plans?: Plan[]
 }
 
@@ -85,8 +92,9 @@ t.test('every query uses an index, of a database with many projects', { skip: no
         t.fail(`values for ${name}`)
         continue
       }
-      const explained = `EXPLAIN (ANALYZE, FORMAT JSON) ${sql}`
+      const explained = `EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) ${sql}`
       const [row] = await runSql<{ 'QUERY PLAN': [{ Plan: Plan }] }>(url, explained, given)
+      if (eventRows > 0 && row) t.comment(`${name}: ${summaryOf(row['QUERY PLAN'][0].Plan)}`)
       if (administration.includes(name)) continue
       for (const scan of row === undefined ? [] : scansOf(row['QUERY PLAN'][0].Plan)) {
         t.not(scan['Node Type'], 'Seq Scan', name)
@@ -138,6 +146,13 @@ function scansOf(plan: Plan): Plan[] {
   return isScan ? [plan, ...below] : below
 }
 
+/** The scans of a plan, the pages that it reads and its milliseconds. */
+function summaryOf(plan: Plan): string {
+  const scans = scansOf(plan).map((scan) => scan['Index Name'] ?? `${scan['Node Type']} of ${scan['Relation Name']}`)
+  const { 'Shared Hit Blocks': hits, 'Shared Read Blocks': reads, 'Actual Total Time': ms } = plan
+  return `${[...new Set(scans)].join(', ')}: ${hits + reads} pages, ${ms} ms`
+}
+
 /** Stores some of everything in one project, and copies its rows to other projects. */
 async function fill(url: string, store: Store): Promise<void> {
   for (let i = 0; i < perProject; i++) await store.append(projectId, batchOf(`e-${i}`, `f-${i}`))
@@ -177,11 +192,17 @@ async function copyProject(url: string): Promise<void> {
     const [row] = await runSql<{ count: number }>(url, `SELECT count(*)::int AS count FROM ${name}`)
     t.ok(row && row.count > 0, `${name} has rows to copy`)
     const others = names.filter((each) => each !== 'project').map((each) => `, ${each}`)
+    const last = copiesOf(name, row?.count ?? 1)
     await runSql(
       url,
       `INSERT INTO ${name} (project${others.join('')})
-      SELECT n${others.join('')} FROM ${name}, generate_series(1, ${row?.count === 1 ? headCopies : copies}) AS n`,
+      SELECT n${others.join('')} FROM generate_series(1, ${last}) AS n, ${name}`,
     )
   }
   await runSql(url, 'VACUUM ANALYZE')
+}
+
+function copiesOf(table: string, rows: number): number {
+  if (rows === 1) return Math.max(headCopies, Math.ceil(eventRows / perProject))
+  return eventTables.includes(table) ? Math.max(copies, Math.ceil(eventRows / rows)) : copies
 }
