@@ -82,7 +82,8 @@ export function slowOpenings(directories: string[]): string[] {
   return ['strace', '-f', '-qq', '-o', '/dev/null', ...paths, '-e', 'trace=mmap', '-e', 'inject=mmap:delay_exit=20000']
 }
 
-const container = ['unshare', '--pid', '--fork', '--mount-proc', '--kill-child']
+/** What runs a program as process 1 of a PID namespace of its own, as in a container. */
+export const container = ['unshare', '--pid', '--fork', '--mount-proc', '--kill-child']
 
 /** Why a process cannot be given a PID namespace here, as a container has one; false if it can. */
 export const noContainer =

@@ -139,7 +139,8 @@ export async function openEnvironment(directory: string, options: EnvironmentOpt
  * environment open, whose readers are alive.
  */
 function releaseReused(root: Root, reopen: () => Root): Root {
-  if (readersOf(root).filter(({ pid }) => pid === process.pid).length <= 1) return root
+  // this opening has given back its own slot
+  if (!readersOf(root).some(({ pid }) => pid === process.pid)) return root
   closeRoot(root)
   return reopen()
 }

@@ -1,3 +1,5 @@
+import { type ChildProcess, spawn } from 'node:child_process'
+import { once } from 'node:events'
 import {
   closeSync,
   copyFileSync,
@@ -10,9 +12,13 @@ import {
   writeSync,
 } from 'node:fs'
 import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
 import t from 'tap'
 import { openEnvironment } from '../../src/environment/environment.ts'
-import { noContainer, startStoreProcess } from '../store-process.ts'
+import { readersOf } from '../../src/environment/root.ts'
+import { container, noContainer, startStoreProcess } from '../store-process.ts'
+
+const program = fileURLToPath(new URL('reading-program.js', import.meta.url))
 
 t.test('a directory with a dot in its name is a directory', async (t) => {
   const directory = join(t.testdir(), 'v1.2')
@@ -100,6 +106,35 @@ t.test(
     for (let i = 0; i < 3; i++) await next.ask('count')
     t.notOk(snapshots().includes(held as number))
     t.equal(await next.end(), 0)
+    await close()
+  },
+)
+
+t.test(
+  'a process releases the only snapshot of one that was killed and had the same process id',
+  { skip: noContainer },
+  async (t) => {
+    const directory = join(t.testdir(), 'events')
+    // keeps LMDB from starting over with an empty list of readers
+    const { root, close } = await openEnvironment(directory)
+    const read = async () => {
+      const [command = '', ...args] = ['env', '-u', 'NODE_OPTIONS', ...container, process.execPath, program, directory]
+      const reader = spawn(command, args, { stdio: ['ignore', 'pipe', 'inherit'] })
+      await once(reader.stdout, 'data')
+      return reader
+    }
+    const kill = async (reader: ChildProcess) => {
+      reader.kill('SIGKILL')
+      await once(reader, 'close')
+    }
+    const snapshots = () => readersOf(root).filter(({ pid }) => pid === 1).length
+    const first = await read()
+    t.equal(snapshots(), 1)
+    await kill(first)
+    t.equal(snapshots(), 1, 'a killed reader keeps its snapshot')
+    const next = await read()
+    t.equal(snapshots(), 1, 'the next one has its own only')
+    await kill(next)
     await close()
   },
 )
