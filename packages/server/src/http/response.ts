@@ -36,12 +36,12 @@ const unavailableRetryAfterSeconds = 1
 /** Their messages name paths and are for the operator: a client can only retry. */
 const internalCodes: ReadonlySet<ErrorCode> = new Set([
   'disk-full',
+  'permission-denied',
   'store-closed',
   'store-damaged',
   'store-failed',
   'store-incompatible',
   'store-locked',
-  'permission-denied',
   'store-missing',
   'store-unavailable',
 ])

@@ -30,7 +30,9 @@ t.test('every error is a problem document, with a Retry-After if it is a 429 or 
       type: `urn:ingest:problem:${code}`,
       title: error.title,
       status,
-      detail: /^(disk-full|store-.*)$/.test(code) ? 'The store cannot do this now: try again later.' : 'What happened.',
+      detail: /^(disk-full|permission-denied|store-.*)$/.test(code)
+        ? 'The store cannot do this now: try again later.'
+        : 'What happened.',
       code,
       requestId: 'id-1',
       retryable: status >= 500 || error.retryable,
