@@ -14,7 +14,7 @@ export function createConsumerMetrics(
   const labels = ['project', 'consumer'] as const
   const events = gauge(
     'ingest_consumer_lag_events',
-    'Unread events of a consumer; at least as many beyond 1,000 batches, or 100,000 of all consumers.',
+    'Unread events of a consumer; a lower bound beyond 1,000 batches, or 100,000 for all consumers.',
     ...labels,
   )
   const seconds = gauge(
@@ -24,7 +24,7 @@ export function createConsumerMetrics(
   )
   const hidden = gauge(
     'ingest_consumers_hidden',
-    'Consumers beyond the 1,000 whose lag is shown; one of each project beyond 1,000.',
+    'Consumers beyond the 1,000 whose lag is measured; each project beyond 1,000 counts as one.',
   )
   let reading: Promise<AllConsumers> | undefined
 
