@@ -117,7 +117,7 @@ export function toFailure(thrown: unknown): Failure {
   if (error instanceof IngestError) {
     const { code, message, retryable, cause } = error
     if (code !== 'internal-error') return { exitCode: exitCodeOf(code), code, message, retryable }
-    // of a thread, it is the stack
+    // an error of a thread has its stack as the cause
     const stack = cause === undefined ? '' : ` ${(cause as Error).stack ?? cause}`
     return { exitCode: exitCode.bug, code, message: `${message}${stack}`, retryable: false }
   }

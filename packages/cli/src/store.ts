@@ -104,7 +104,7 @@ export interface OpenStoreOptions {
 
 const rebuildReportIntervalMs = 1000
 
-/** Of an upgrade that begins. */
+/** The end of a message about a schema upgrade. */
 export const migrateHint = 'it may take minutes, and `ingest migrate` does it before servers start'
 
 /**

@@ -126,7 +126,7 @@ t.test('what root creates in a store belongs to the owner of the store, whose se
   }
 })
 
-t.test('who is neither root nor the owner creates nothing in a store', { skip }, async (t) => {
+t.test('a user who is neither root nor the owner creates nothing in a store', { skip }, async (t) => {
   const { store } = await openUserStore(t)
   for (const name of ['', ...readdirSync(store, { recursive: true, encoding: 'utf8' })]) {
     chmodSync(join(store, name), 0o777)

@@ -80,7 +80,7 @@ t.test('pool_max_conns of the URL bounds the connections of a server', options, 
   t.ok((await runSql(url, open)).length <= 2)
 })
 
-t.test('what upgrades the schema says so, and what else does', options, async (t) => {
+t.test('a schema upgrade is announced with a hint at `ingest migrate`', options, async (t) => {
   const { env, url } = await openEmpty()
   const first = await run(['keys', 'create'], env)
   t.notMatch(first.stderr, /upgrading/, 'a new schema takes no time')

@@ -1,8 +1,8 @@
 import type { Store } from './store.ts'
 
 /**
- * The store, for a caller that may lose interest: once the signal has aborted, no operation begins and no row is read,
- * and the attempt throws the reason of the signal. An operation in flight ends as it would.
+ * The store for a caller that may cancel: after the signal has aborted, a new operation, or the next row of activity,
+ * throws the reason of the signal. Operations in flight complete.
  */
 export function cancellableStore(store: Store, signal: AbortSignal): Store {
   async function* activity(...args: Parameters<Store['activity']>): ReturnType<Store['activity']> {

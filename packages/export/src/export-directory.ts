@@ -36,7 +36,7 @@ export interface NewFile {
 /** The default cursor file of a directory. */
 export const cursorFileName = '.ingest-export.json'
 const lockName = '.ingest-export.lock'
-/** Less what the umask of the process takes. */
+/** Before the umask of the process. */
 const directoryMode = 0o777
 
 /**

@@ -58,8 +58,7 @@ const checkTimeoutMs = 1500
  * @param target a connection URL, which may name several hosts, or options of a pool of `pg`
  * @throws {IngestError} `store-unavailable`, which is temporary; `store-incompatible` for a database that is not durable
  *   (`fsync` or `full_page_writes` off), not UTF8, has a setting that the store cannot work with, or the schema of a newer
- *   version; `store-missing` and
- *   `invalid-argument`
+ *   version; `store-missing` and `invalid-argument`
  */
 export async function openPostgresStore(
   target: string | PoolConfig,
@@ -124,11 +123,11 @@ async function prepareSchema(
   return undefined
 }
 
-/** Cursors and schema of a store that goes on in another cluster are those it was opened with. */
+/** @throws {IngestError} `store-incompatible` if another cluster has another store, schema or epoch of cursors */
 function checkSameStore(opened: SchemaState, found: SchemaState | undefined): void {
   const [name, remedy] =
     found?.storeId !== opened.storeId
-      ? ['has not the store that this server has opened', 'lead the address back to it, or restart the servers']
+      ? ['has another store than this server opened', 'point the address back to that one, or restart the servers']
       : found.epoch !== opened.epoch
         ? ['has another epoch of cursors', 'restart the servers']
         : found.version < schemaVersion
@@ -161,7 +160,7 @@ async function inspect(
   }
 }
 
-/** By how much the clock of this machine may be ahead of that of the database. */
+/** How far the clock of this machine may be ahead of that of the database without a doubt. */
 const clockAheadMsMax = 60_000
 
 /** Compares the clock of this machine with that of the database, which bounds the times of receipt. */

@@ -22,7 +22,7 @@ export interface RouteContext extends Pick<Call, 'request' | 'params' | 'headers
   limiter: RateLimiter
   /** The body of an upload: what it holds is released with the slot of the request. */
   upload: UploadBody
-  /** For what follows a complete body; the whole handler of a route without a body is waited for. */
+  /** Bounds a wait after a complete body. `runRoute` bounds the whole handler of a route without a body. */
   wait: Wait
   /** Calls `cancel` when the client disconnects or the server drains. Returns a function that stops watching. */
   onCancel(cancel: (reason: IngestError) => void): () => void
@@ -110,7 +110,7 @@ export async function runRoute(
   try {
     checkRepeated(request.headers)
     if (budget === 'reads') await limiter.admit(projectId, { readRequests: 1, readBytes: readBytesMin })
-    // a batch is one step: nothing of it is left to cancel
+    // a batch is stored in one step, which cannot be cancelled
     const ingest = services.ingest.project(projectId, budget === 'batches' ? {} : { signal: request.signal })
     const onCancel: RouteContext['onCancel'] = (cancel) => cancellation.watch(request, cancel)
     const upload = holdUpload(services, projectId, held)

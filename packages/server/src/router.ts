@@ -19,9 +19,9 @@ export interface Router {
 /** What is known of a request whose head cannot be parsed. */
 export interface UnreadableHead extends Pick<HttpRequest, 'socket'> {
   method?: string | undefined
-  /** Names and values in turn. */
+  /** Alternating names and values. */
   rawHeaders?: readonly string[]
-  /** Whether the request was routed, which measures it with its response. */
+  /** Whether the request was routed: the router then measures it with its response. */
   isRouted?: boolean
 }
 
@@ -34,7 +34,7 @@ export interface Call {
   headers: Record<string, string>
   /** Undefined for a request that is not measured, logged or traced. */
   record: ObservedRequest | undefined
-  /** Called when the request is that of a project, whose limits it counts against. */
+  /** Called once the request counts against the limits of a project. */
   onAuthenticated(): void
   /** Called with an error that ends the body after its start. */
   onError(error: unknown): void
@@ -47,7 +47,7 @@ export interface RouterOptions<Route> {
   logError: LogError
   /** Throws for a request that is refused whatever its path is. */
   check?(request: HttpRequest): void
-  /** For responses to requests of no project, so that they take little of each turn. Default: no limit. */
+  /** Bounds the responses to requests without a valid key in each turn of the event loop. Default: no limit. */
   anonymousTurns?: TurnBudget
   /** The detail of a problem document. Default: without what is for the operator alone. */
   detailOf?(error: IngestError): string
@@ -71,7 +71,7 @@ export interface ConsoleHandler {
 /** The bytes of a response that count 1 in a turn. */
 const anonymousTurnBytes = 16_384
 
-/** Responds however busy the server is. */
+/** Exempt from the budget of turns. */
 const livezPath = '/livez'
 
 /** The route of all files of the console. */
@@ -106,7 +106,7 @@ export function createRouter<Route extends { method: string; path: string }>(opt
     return response
   }
 
-  /** Of what the client of a request without a valid key sends further, nothing is handled before its response. */
+  /** Delays the response to a request without a valid key; its connection handles no further request meanwhile. */
   async function waitForTurn({ path, socket }: HttpRequest, response: HttpResponse): Promise<HttpResponse> {
     const bytes = isStream(response.body) ? 0 : response.body.length
     try {

@@ -7,7 +7,7 @@ const imagesPerLog = 40
 const pauseMs = 5000
 
 /**
- * Records a workload of its own and opens the disks that a power loss could leave, again and again.
+ * Repeatedly records the power-loss workload, and opens disks as a power loss could leave them.
  *
  * @param {import('./site.js').Site} site
  */

@@ -157,7 +157,7 @@ function formatTotals(projects: readonly ProjectTotals[], dryRun: boolean): stri
   return formatTable([heading, ...cells], [1, 2])
 }
 
-/** @throws {InvalidArgumentError} for what would erase everything by mistake, too */
+/** @throws {InvalidArgumentError} also for a duration of 0 or a future time, which would erase everything */
 function parseAge(text: string): Age {
   if (!Number.isNaN(durationMs(text))) return { before: Date.now() - parsePositiveDuration(text), isByClock: true }
   const before = parseTime(text)
@@ -176,7 +176,7 @@ function parseSelection(text: string): EraseSelection {
 function parseValue(text: string): unknown {
   try {
     const value: unknown = JSON.parse(text)
-    // with all digits, of which a number has only 16
+    // as text, since a number keeps only 16 digits
     return typeof value === 'number' ? text.trim() : value
   } catch {
     return text

@@ -29,7 +29,7 @@ export async function readSchemas(file: string): Promise<EventSchemas> {
 }
 
 /**
- * Calls what compiles the schemas of a file.
+ * Calls `compile`, which compiles the schemas of a file.
  *
  * @throws {IngestError} `invalid-argument` for a mistake in one of them, with the name of the file
  */

@@ -89,13 +89,12 @@ export const damagedSegmentsMax = 16
  *
  * A line is written before `append` returns, so it survives the end of the process, also by SIGKILL. It is not synced:
  * power loss may cost the lines of the last seconds. A segment and its name are synced when it is full and on closing.
- * `settled` is not
- * synced, and is only used if its position exists; otherwise events are sent twice and stored once.
+ * `settled` is not synced, and is only used if its position exists; otherwise events are sent twice and stored once.
  *
  * On a full disk nothing is read or written, and the process gets a warning.
  *
- * @throws {IngestError} `permission-denied`; `invalid-argument` if another process uses the spool, for events of another project, and for files
- *   that cannot be used, such as a directory in place of a segment
+ * @throws {IngestError} `permission-denied`; `invalid-argument` if another process uses the spool, for events of another
+ *   project, and for files that cannot be used, such as a directory in place of a segment
  */
 export function openSpool(options: SpoolOptions): Spool {
   const { directory } = options
@@ -278,7 +277,7 @@ function createSegmentWriter(directory: string, header: Buffer, lastSegment: num
         fdatasync(fd, () => {
           full.delete(fd)
           closeSync(fd)
-          // closing reports the error of a disk
+          // `close` reports a disk error
           syncDirectory(directory).catch(() => {})
         })
       }

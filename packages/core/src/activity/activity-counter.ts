@@ -40,7 +40,7 @@ export interface ActivityCounterOptions {
 
 /** How much of all projects is in memory. */
 export interface ActivityBounds {
-  /** Of what is being counted: beyond, projects without a batch in this minute are forgotten, and others are put early. */
+  /** Of the open counts. Beyond, projects without a batch in this minute are evicted first, and rows are put early. */
   countsBytesMax: number
   /** Of the rows to put: beyond, the oldest are dropped. */
   rowsBytesMax: number
@@ -77,12 +77,12 @@ export function createActivityCounter(options: ActivityCounterOptions): Activity
       onError(new IngestError('overloaded', `Activity of ${dropped.projectId} is lost: the store is too slow.`))
     hasDropped = true
   })
-  /** Those without a batch in the current minute are in front of all others. */
+  /** Projects without a batch in the current minute come first. */
   const projects = new Map<string, OpenSpans>()
   let countsBytes = 0
-  /** That of a project whose counts begin: another than the one of its rows that were put, which would be replaced. */
+  /** The writer of projects that begin counting: under a former one, their rows would replace those that were put. */
   let writer = newWriter()
-  /** Spans of another epoch have ended. */
+  /** Spans of an earlier epoch have ended. */
   let epoch = 0
   /** The current minute, which begins at this time. */
   let minuteAt = Number.NEGATIVE_INFINITY
@@ -169,7 +169,7 @@ export function createActivityCounter(options: ActivityCounterOptions): Activity
    * counted last, which frees what its batch took. So a batch costs two rows at most, which are put with others or when
    * the minute ends.
    */
-  function makeRoom(counted: string): void {
+  function evictToBound(counted: string): void {
     const isFull = () => countsBytes > bounds.countsBytesMax
     let evicted = 0
     for (const [projectId, open] of projects) {
@@ -184,7 +184,7 @@ export function createActivityCounter(options: ActivityCounterOptions): Activity
   async function closeMinutes(): Promise<void> {
     let closed = 0
     for (const [projectId, open] of projects) {
-      // so are all behind it
+      // and so are all projects behind it
       if (isActive(open)) return
       if (isMinuteCurrent(open)) continue
       const hour = closeMinute(projectId, open)
@@ -201,7 +201,7 @@ export function createActivityCounter(options: ActivityCounterOptions): Activity
   async function putRows(): Promise<void> {
     puttingAt = minuteAt
     await closeMinutes()
-    // those that are queued meanwhile wait for others
+    // rows that are queued meanwhile wait for the next put
     for (let left = rows.size(); left > 0 && rows.size() > 0; ) left -= await rows.put(store)
     if (isClosed || minuteAt - expiredAt < hourMs) return
     const at = minuteAt
@@ -269,7 +269,7 @@ export function createActivityCounter(options: ActivityCounterOptions): Activity
       const bytesBefore = counts.bytes
       countBatch(counts, batch)
       countsBytes += counts.bytes - bytesBefore
-      if (countsBytes > bounds.countsBytesMax) makeRoom(projectId)
+      if (countsBytes > bounds.countsBytesMax) evictToBound(projectId)
     },
 
     unputRows(projectId, span) {
@@ -327,7 +327,7 @@ function createRowQueue(bytesMax: number, onDrop: (row: ActivityToPut) => void) 
 
   return {
     size: () => queue.size,
-    /** Whether there is enough for a put, or soon no memory for more. */
+    /** Whether the rows fill a put, or half of the memory bound. */
     isFull: () => queue.size >= activityRowsMax || bytes >= Math.min(putBytesMax, bytesMax / 2),
 
     add(row: ActivityToPut): void {

@@ -145,7 +145,7 @@ export function parseActivityRange({ from, to }: ActivityRangeOptions, now: () =
   return { from: Math.floor(start / stepMs) * stepMs, to: Math.ceil(end / stepMs) * stepMs, stepMs }
 }
 
-/** The first and the last whole hour that RFC 3339 can write: nothing was counted before or after. */
+/** The first and the last whole hour of RFC 3339; nothing was counted before or after. */
 const [timeMin, timeMax] = [Date.parse('0000-01-01T00:00:00Z'), Date.parse('9999-12-31T23:00:00Z')]
 
 /** A range up to now is a little longer when it arrives, as `to` is later. */

@@ -180,11 +180,11 @@ export interface ProjectConsumer extends Consumer {
   projectId: string
 }
 
-/** The consumers of all projects, as far as they are measured together. */
+/** The consumers of all projects, up to a limit. */
 export interface AllConsumers {
-  /** One of each project before a second of any, at most 1,000. Of more than 100, fewer than 1,000 batches each are counted. */
+  /** At most 1,000, taken from the projects in turn. With more than 100, fewer than 1,000 batches are counted for each. */
   consumers: readonly ProjectConsumer[]
-  /** How many others there are; of each project beyond the first 1,000, one is counted. */
+  /** How many others there are; each project beyond the first 1,000 counts as one. */
   hidden: number
 }
 
@@ -193,7 +193,10 @@ export const measuredConsumersMax = 1_000
 /** The most batches that are counted for all of them together. */
 const measuredBatchesMax = 100_000
 
-/** Reads a bounded number of consumers and batches, whatever the projects have, and leaves turns of the event loop to others. */
+/**
+ * Reads at most {@link measuredConsumersMax} consumers and {@link measuredBatchesMax} batches, over several turns of the
+ * event loop.
+ */
 export async function listAllConsumers(store: Store, now: () => number): Promise<AllConsumers> {
   const projectIds = await store.consumerProjects()
   const read = projectIds.slice(0, measuredConsumersMax)

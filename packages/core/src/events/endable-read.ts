@@ -1,6 +1,6 @@
 /**
  * A signal that aborts with the first of `signals`, or when `abort` is called. `unfollow` removes its listeners.
- * `AbortSignal.any` keeps its result in memory as long as a signal that never aborts.
+ * `AbortSignal.any` would leak: a signal that never aborts keeps its result in memory.
  */
 function followSignals(signals: readonly (AbortSignal | undefined)[]) {
   const controller = new AbortController()
@@ -27,9 +27,9 @@ export interface EndableRead<T> extends AsyncIterableIterator<T> {
 }
 
 /**
- * The items of `read`, which stops as soon as its signal aborts, with the reason: that of the first of `signals`, or when
- * the consumer calls `return`. The `return` of a generator waits for its next item, which a read that finds nothing
- * never has.
+ * The items of `read`, which rejects with the reason of its signal soon after that aborts: with the first of `signals`, or
+ * when the consumer calls `return`. A generator would not do: its `return` waits for the next item, which a read that
+ * finds nothing never has.
  */
 export function endableRead<T>(
   signals: readonly (AbortSignal | undefined)[],

@@ -15,14 +15,14 @@ export interface EraseSelection {
    */
   path: string
   /**
-   * Any JSON. A number and the string of its digits are the same, `7` and `"7"`, since senders write ids both ways;
-   * integers beyond 2^53 must have the same digits, so pass them as a string. `true`, `false` and `null` are not the
-   * strings of their names.
+   * Any JSON. A number equals the string of its digits, `7` and `"7"`, since senders write ids both ways. Integers beyond
+   * 2^53 are compared by their digits: pass them as a string. `true`, `false` and `null` do not equal the strings of their
+   * names.
    */
   value: unknown
 }
 
-/** What a selection compares, for people: `/user/id is 7 or "7"`. */
+/** What a selection compares, as text: `/user/id is 7 or "7"`. */
 export function describeSelection({ path, value }: EraseSelection): string {
   const text = typeof value === 'number' ? String(value) : value
   const isNumber = typeof text === 'string' && numberPattern.test(text)
@@ -62,7 +62,7 @@ export async function eraseEvents(
   // events of the same millisecond that are stored meanwhile are erased too
   const { lastAt = Number.NEGATIVE_INFINITY } = await store.totals(projectId)
   const totals: ErasedTotals = { events: 0, bytes: 0 }
-  // not the events, each of which may be as large as a batch
+  // only ids, as each event may be as large as a batch
   let ids: string[] = []
   let bytes = 0
 

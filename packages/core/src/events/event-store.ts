@@ -77,7 +77,7 @@ export interface ExpiryStep {
   isDone: boolean
 }
 
-/** Why the clock, or the times of stored events, may be wrong. */
+/** A reason to doubt the clock, or the times of stored events. */
 export interface ClockDoubt {
   /** What was found, and what to do. */
   message: string
@@ -170,9 +170,8 @@ export interface EventStore {
    */
   expire(projectId: string, before: number): Promise<ExpiryStep>
   /**
-   * What the store knows, from something other than the clock of this process, that contradicts a clock which is at `now`,
-   * or leaves open whether the time from `since` to then has passed; both in milliseconds since 1970. Undefined without a
-   * doubt. Without this operation, the clock is trusted.
+   * Compares a clock that is at `now` with what the store knows from another source: whether the time from `since` to `now`
+   * has passed; both in milliseconds since 1970. Undefined without a doubt. Without this operation, the clock is trusted.
    */
   findClockDoubt?(since: number, now: number): Promise<ClockDoubt | undefined>
   /**

@@ -30,8 +30,8 @@ const staleMs = 10_000
  * longer may lose its directory to one of another container. Files of processes that were killed while they locked are
  * removed.
  *
- * @throws {IngestError} `permission-denied`; `invalid-argument` while another process, or this one, holds the lock, and for a foreign file in
- *   its place
+ * @throws {IngestError} `permission-denied`; `invalid-argument` while another process, or this one, holds the lock, and for
+ *   a foreign file in its place
  */
 export function lockDirectory(directory: string, name = 'lock'): () => void {
   const path = join(directory, name)

@@ -48,7 +48,7 @@ export interface Keyring {
   authenticate: Authenticate
   /**
    * Creates a key, and the project if it is new. The key is returned once; only its hash is stored. Beyond 1,000 keys of
-   * a project, the oldest one that is expired or revoked is forgotten.
+   * a project, the oldest one that is expired or revoked is deleted.
    *
    * @throws {IngestError} `invalid-argument` for an invalid project id, scope or time, and for a project with 1,000
    *   active keys, as `rotate` does
@@ -82,7 +82,7 @@ export interface Keyring {
 
 /**
  * The most keys of a project, which are read and written together: more would take long turns of the event loop. Beyond it,
- * the oldest that has ended is forgotten.
+ * the oldest that is expired or revoked is deleted.
  */
 export const keysMax = 1_000
 

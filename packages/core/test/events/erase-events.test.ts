@@ -205,22 +205,22 @@ t.test('a round erases nothing by a clock that may be ahead, and says so once', 
     ['*', 9 * day],
   ] as const
   const { signal } = new AbortController()
-  const onDoubt = ({ message }: ClockDoubt) => void told.push(message)
-  const told: string[] = []
+  const onDoubt = ({ message }: ClockDoubt) => void reported.push(message)
+  const reported: string[] = []
   const round = async () => {
     await applyRetention(ingest, rules, { onDoubt, signal, now })
     const erased = projects.map(async (projectId) => (await ingest.project(projectId).findEvent('e-1'))?.erased)
     return (await Promise.all(erased)).map((id) => id !== undefined)
   }
   t.strictSame(await round(), [false, true, false, false], 'an age without doubt is erased')
-  t.strictSame(told.splice(0), ['may be ahead'])
+  t.strictSame(reported.splice(0), ['may be ahead'])
   t.strictSame(asked, [now - 30 * day, now - 4 * day, now - 9 * day])
   doubt = doubts.future
   t.strictSame(await round(), [false, true, true, true])
-  t.strictSame(told.splice(0), ['was ahead'])
+  t.strictSame(reported.splice(0), ['was ahead'])
   doubt = doubts.gap
   await round()
-  t.strictSame(told, [], 'nothing is left to erase')
+  t.strictSame(reported, [], 'nothing is left to erase')
 })
 
 t.test('an ended round erases nothing more', async (t) => {
@@ -247,19 +247,19 @@ t.test('a round tells which consumers have not read what it erases, or keeps it 
     for await (const { bytes } of project.readEvents()) ids.push(JSON.parse(bytes.toString()).eventId)
     return ids
   }
-  const told: unknown[] = []
+  const reported: unknown[] = []
   const { signal } = new AbortController()
   const round = (keepUnread: boolean, maxAge: number) =>
-    applyRetention(ingest, [['*', maxAge]], { signal, now, keepUnread, onUnread: (unread) => told.push(unread) })
+    applyRetention(ingest, [['*', maxAge]], { signal, now, keepUnread, onUnread: (unread) => reported.push(unread) })
   await round(true, 1)
   t.strictSame(await left(), ['e-1', 'e-2', 'e-3'], 'what the last consumer has read is erased')
-  t.strictSame(told.splice(0), [{ projectId: 'p', consumers: ['behind'] }])
+  t.strictSame(reported.splice(0), [{ projectId: 'p', consumers: ['behind'] }])
   await round(true, 3 * day)
-  t.strictSame(told, [], 'nothing unread is old enough')
+  t.strictSame(reported, [], 'nothing unread is old enough')
   await round(false, 1)
-  t.strictSame([await left(), told.splice(0)], [['e-3'], [{ projectId: 'p', consumers: ['behind'] }]])
+  t.strictSame([await left(), reported.splice(0)], [['e-3'], [{ projectId: 'p', consumers: ['behind'] }]])
   await round(false, 1)
-  t.strictSame(told, [], 'what is erased already is not told again')
+  t.strictSame(reported, [], 'what is erased already is not reported again')
   const before = await ingest.retainEvents('p', now + 1, { keepUnread: true })
   t.strictSame([before.events, await left()], [0, ['e-3']])
   await project.deleteConsumer('behind')
@@ -275,9 +275,9 @@ t.test('a consumer whose cursor is refused has read nothing', async (t) => {
   const lost = { name: 'lost', cursor: 'of another epoch', updatedAt: 0 }
   await store.updateConsumers('p', () => ({ consumers: [lost], result: undefined }))
   t.strictSame(await project.listConsumers(), [{ ...lost, lag: null }])
-  const told: string[] = []
-  const onUnread = (consumers: readonly string[]) => void told.push(...consumers)
+  const reported: string[] = []
+  const onUnread = (consumers: readonly string[]) => void reported.push(...consumers)
   t.equal((await ingest.retainEvents('p', 1, { keepUnread: true, onUnread })).events, 0)
   t.equal((await ingest.retainEvents('p', 1, { onUnread })).events, 1)
-  t.strictSame(told, ['lost', 'lost'])
+  t.strictSame(reported, ['lost', 'lost'])
 })

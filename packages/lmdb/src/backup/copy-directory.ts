@@ -72,7 +72,7 @@ async function copySnapshot(snapshot: Snapshot, to: string, onBytes: (bytes: num
     for (const table of readTables(snapshot)) {
       for (const bytes of copyTable(snapshot, table, target)) {
         onBytes(bytes)
-        // lets messages be sent
+        // progress messages are sent between turns of the event loop
         await nextTurn()
       }
     }

@@ -31,7 +31,8 @@ const unlistedTables = ['projects', 'freezes', 'maps']
  * are refused. It is verified and durable before it gets its name.
  *
  * @throws {IngestError} `store-missing`; `store-locked` while a process has the store open; `store-damaged` if its
- *   identity is lost; `permission-denied`; `invalid-argument` for a target that is not empty or inside the store; `disk-full`
+ *   identity is lost; `permission-denied`; `invalid-argument` for a target that is not empty or inside the store;
+ *   `disk-full`
  */
 export async function repairLmdbStore(
   directory: string,

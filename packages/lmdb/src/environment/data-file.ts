@@ -17,7 +17,8 @@ const dataVersion = 2
  * Checks an LMDB data file before LMDB opens it, which would crash the process over a damaged one (SIGSEGV, SIGBUS).
  * Returns whether the file exists and is not empty.
  *
- * @throws {IngestError} `permission-denied`; `store-incompatible` for a file that was not written by LMDB as used here, or is truncated
+ * @throws {IngestError} `permission-denied`; `store-incompatible` for a file that was not written by LMDB as used here, or
+ *   is truncated
  */
 export function checkDataFile(path: string): boolean {
   return withDataFile(path, (file) => checkContent(path, file)) ?? false

@@ -134,8 +134,8 @@ export async function openEnvironment(directory: string, options: EnvironmentOpt
 }
 
 /**
- * Releases the snapshots of a process that was killed and had the id of this one: LMDB takes them for this one's, for as
- * long as it lives. Closing releases all readers with the id of this process, unless other threads of it have the
+ * Releases the snapshots of a killed process that had the id of this one: LMDB takes them for those of this process as
+ * long as it runs. Closing releases all readers with the id of this process, unless other threads of it have the
  * environment open, whose readers are alive.
  */
 function releaseReused(root: Root, reopen: () => Root): Root {

@@ -39,7 +39,7 @@ export interface RebuildProgress {
   total: number
 }
 
-/** After this time appends no longer wait: without capacity they are rejected, without filters they are slow. */
+/** How long appends wait. Afterwards they are rejected if capacity is missing, and slow if filters are. */
 const capacityTimeoutMs = 20_000
 /** How often a waiting append polls the list of runs, because other processes do not announce what they publish. */
 const pollMs = 20

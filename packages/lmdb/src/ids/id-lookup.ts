@@ -56,7 +56,7 @@ export function createIdLookup({ tables, log, seed, entriesPerFlush, onTableFull
     /** Reads the list of runs if any process has changed it. */
     refreshRunList,
 
-    /** Reads some filters of the runs in the list; returns whether all are read. A search without is right, and slow. */
+    /** Reads some filters of the runs in the list; returns whether all are read. Without, a search is correct but slow. */
     readFilters: () => published.readFilters(performance.now() + filterReadsMs),
 
     /** Indexes the log up to the record `last`, or until the tables are full. */

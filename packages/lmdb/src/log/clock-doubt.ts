@@ -3,16 +3,16 @@ import type { EventLog, SlicedReads } from './event-log.ts'
 import { readLogEnd } from './log-end.ts'
 
 /*
- * A clock that is ahead makes all events old, and its times stay in the log, as they never decrease. What it is compared
- * with is the log itself: time has passed if records were stored throughout it, or if this process has run throughout it,
+ * A clock that is ahead makes all events old, and its times stay in the log, as they never decrease. So the clock is
+ * compared with the log: time has passed if records were stored throughout it, or if this process has run throughout it,
  * by the monotonic clock.
  */
 
-/** Time of which neither a record nor this process knows may not have passed. Stores may be idle for so long. */
+/** How long a store may be idle: a longer time without a record, and without this process, may not have passed. */
 const quietMsMax = 7 * 86_400_000
-/** After so long without a record the clock is doubted, whether or not anything is to be erased. */
+/** After a longer time without a record the clock is doubted, even if nothing is to be erased. */
 const idleMsMax = 365 * 86_400_000
-/** Clocks that are corrected may go backwards by so much. */
+/** How far a correction may set a clock back without a doubt. */
 const backwardsMsMax = 60_000
 
 export interface ClockQuestion {

@@ -135,10 +135,10 @@ async function openWriter(
     return { ...batch, project, rows: withFingerprints(batch.rows, project, fingerprint) }
   }
 
-  /** Why what needs the index cannot be written. */
+  /** Why writes that need the index fail. */
   let indexError: unknown
 
-  /** Returns whether what needs the index must wait. */
+  /** Whether writes that need the index must wait. */
   function mustWaitForIndex(): boolean {
     indexError = undefined
     if (failure()) return false
@@ -202,7 +202,7 @@ async function openWriter(
       for (const group of [others, expiries]) if (group.length > 0) await writeAll(group, settle)
     },
     mustWait() {
-      // asked once for a batch, when there is something to ask for
+      // checked once for a batch, and only if a request needs the index
       let mustWait: boolean | undefined
       return (request) => {
         if (!needsIndex(request)) return false

@@ -10,7 +10,7 @@ interface Requirement {
   remedy: string
 }
 
-/** Time limits of sessions: what is shorter ends ordinary statements. */
+/** Shorter time limits of a session cancel ordinary statements. */
 const timeLimitMsMin = 100
 
 const requirements: readonly Requirement[] = [
@@ -21,7 +21,7 @@ const requirements: readonly Requirement[] = [
     remedy: 'set it to on',
   },
   {
-    // functions check this one too, as it may change
+    // `require_durability_1` checks it again, as it may change while a server runs
     names: ['default_transaction_isolation'],
     isMet: (value) => value === 'read committed' || value === 'read uncommitted',
     consequence: 'whose snapshots hide what is stored while a statement waits for a lock',
@@ -48,7 +48,7 @@ const requirements: readonly Requirement[] = [
 ]
 
 /**
- * Checks the settings of a connection, and that what PostgreSQL says beside the result of a statement arrives here.
+ * Checks the settings of a connection, and that it delivers the notices of PostgreSQL.
  *
  * @throws {IngestError} `store-incompatible`
  */
@@ -66,7 +66,7 @@ export async function checkSettings(client: ClientBase): Promise<void> {
 
 const notice = "DO $$ BEGIN PERFORM set_config('client_min_messages', 'notice', true); RAISE NOTICE 'ingest'; END $$"
 
-/** A cancelled wait for the standby is known by a message of this kind alone. */
+/** Only a notice reports that a wait for the standby was cancelled. */
 async function checkNotices(client: ClientBase): Promise<void> {
   let hasArrived = false
   const onNotice = () => {
@@ -76,7 +76,7 @@ async function checkNotices(client: ClientBase): Promise<void> {
   await client.query(notice).finally(() => client.off('notice', onNotice))
   if (hasArrived) return
   throw incompatible(
-    'Notices of the database do not arrive here, so that a cancelled wait for a standby would stay unseen: connect without the proxy that drops them.',
+    'Notices of the database do not arrive here, so that a cancelled wait for a standby would go unnoticed: connect without the proxy that drops them.',
   )
 }
 

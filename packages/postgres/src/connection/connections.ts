@@ -109,8 +109,8 @@ export function openConnections(
  * Visits each host every {@link visitMs}, to learn of a promotion or another cluster. A single host is a proxy or a virtual
  * address as well: a new connection leads to the new primary while those of the pool stay on the former one.
  *
- * `connect` returns a function that checks the connection: in the order of the hosts, as those of two clusters leave
- * servers with the first one.
+ * `connect` returns a function that checks the connection. Checks run in the order of the hosts: if these belong to two
+ * clusters, servers stay with that of the first host.
  */
 function createVisits(hosts: readonly Host[], connect: (host?: Host) => Promise<() => Promise<void>>) {
   let first: Promise<void> | undefined

@@ -19,8 +19,8 @@ export interface CurrentHost {
    * a standby was promoted. The latter is known by its timeline, which grows with each promotion, if a connection has seen
    * a higher one of the same cluster.
    *
-   * A host that leads to another cluster than before, as after a dump was restored behind its address, is followed there.
-   * A cluster that was left is refused from then on: it lacks what the other one has acknowledged.
+   * If a host leads to another cluster than before, as after a dump was restored behind its address, that one becomes the
+   * current one. The former cluster is refused from then on: it lacks what the new one has acknowledged.
    *
    * @throws an error as that of PostgreSQL for a write to a standby
    */
@@ -53,7 +53,7 @@ export function createCurrentHost(
   const clusterByHost = new Map<string, string>()
   const seen = new WeakMap<ClientBase, { cluster: string; timeline: number }>()
 
-  /** Makes another cluster the current one. */
+  /** Makes another cluster the current one. @throws if it was left before, belongs to another host, or has another store */
   async function follow(connection: Client, before: string | undefined, cluster: string): Promise<void> {
     if (left.has(cluster))
       throw refusal('the store was moved from this cluster to another one: restart to return to it')

@@ -29,7 +29,7 @@ SET LOCAL default_table_access_method = heap;
 SET LOCAL statement_timeout = ${migrateTimeoutMs};
 SET LOCAL lock_timeout = 0;
 SET LOCAL idle_in_transaction_session_timeout = 0;
--- not every version has these
+-- only some versions of PostgreSQL have these
 SELECT set_config(s.name, s.boot_val, true) FROM pg_settings s
   WHERE s.name IN ('transaction_timeout', 'restrict_nonsystem_relation_kind');
 `
@@ -141,8 +141,9 @@ async function checkUnchanged(client: PoolClient, keyPartitions: number): Promis
 }
 
 /**
- * Functions run with the rights of their owner, and what one role grants by default does not hold for tables of another:
- * all belongs to the owner of the schema. A superuser creates it for the owner of the database.
+ * Switches to the owner of the schema, so that everything belongs to one role: functions run with the rights of their
+ * owner, and default privileges hold for the objects of one role only. A superuser creates a new schema as the owner of
+ * the database.
  */
 const becomeOwner = `DO $$
 DECLARE
@@ -159,7 +160,7 @@ EXCEPTION WHEN insufficient_privilege THEN
 END $$;
 `
 
-/** Of a superuser, each function would run as one for the roles that may call it. */
+/** @throws {IngestError} `invalid-argument` for a superuser: its functions would run as superuser for every role */
 async function checkOwner(client: PoolClient): Promise<void> {
   const { rows } = await client.query(
     'SELECT current_user AS name, r.rolsuper AS "isSuperuser" FROM pg_roles r WHERE r.rolname = current_user',
@@ -172,7 +173,7 @@ async function checkOwner(client: PoolClient): Promise<void> {
   )
 }
 
-/** An owner need not be able to create another one. */
+/** `IF NOT EXISTS` would need the right to create schemas even if this one exists. */
 const createSchema = `DO $$ BEGIN
   IF to_regnamespace('ingest') IS NULL THEN CREATE SCHEMA ingest; END IF;
 END $$;

@@ -9,7 +9,7 @@ import { type PostgresServer, startPostgres, whyNoServer } from '../postgres-ser
 import { startProxy } from '../proxy.ts'
 
 const skip = whyNoServer()
-/** Ends a test that would go on for ever: ten times as long as one needs. */
+/** A test that hangs ends after ten times as long as it needs. */
 const giveUpMs = 20_000
 
 t.test('a store follows its database to another cluster behind the same address', { skip }, async (t) => {
@@ -17,7 +17,7 @@ t.test('a store follows its database to another cluster behind the same address'
   const cursor = await store.lastCursor('p')
   await copyTables(before.url, after.url)
   proxy.switchTo(after.port)
-  // those of its pool lead to the one before still
+  // the connections of its pool still lead to the former cluster
   let sent = 0
   await until(async () => {
     await store.append('p', batchOf(`e-${++sent}`))
@@ -49,8 +49,8 @@ const others: Record<
   string,
   { message: RegExp; prepare(server: PostgresServer, from: PostgresServer): Promise<unknown> }
 > = {
-  'another store': { message: /has not the store/, prepare: async ({ url }) => migratePostgres(url) },
-  'no store': { message: /has not the store/, prepare: async () => {} },
+  'another store': { message: /has another store/, prepare: async ({ url }) => migratePostgres(url) },
+  'no store': { message: /has another store/, prepare: async () => {} },
   'a new epoch of cursors': {
     message: /epoch of cursors: restart/,
     async prepare({ url }, from) {

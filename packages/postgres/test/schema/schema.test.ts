@@ -265,7 +265,7 @@ t.test('PostgreSQL refuses a role of servers every change but by functions', { s
   }
 })
 
-t.test('whoever migrates, all belongs to the owner of the schema', { skip }, async (t) => {
+t.test('everything belongs to the owner of the schema, whichever role migrates', { skip }, async (t) => {
   const script = printMigrations()
   // later ones create tables and functions
   const before = `${script.slice(0, script.indexOf('-- 006-'))}COMMIT`

@@ -45,8 +45,8 @@ export function clientDisconnected(): IngestError {
 }
 
 /**
- * What a request may wait for its key and the store in all, in milliseconds: a statement of PostgreSQL and its connection.
- * With the rest, its response is sent within 15 s, also by a process that is busy, as in a failover.
+ * How long a request may wait for its key and the store in total, in milliseconds: for a PostgreSQL connection and a
+ * statement. This leaves a busy process, as in a failover, 3 s to respond within 15 s.
  */
 const waitMsMax = 12_000
 

@@ -1,15 +1,15 @@
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import { clientDisconnected } from './cancellation.ts'
-import { isDeaf } from './pipelining.ts'
+import { isUnread } from './pipelining.ts'
 import { discardBody, hasUnreadBody } from './send-response.ts'
 
-/** How long a request may run for a client that cannot be heard. */
-const unheardMs = 1000
+/** How often a request checks whether its connection can still report a disconnect. */
+const checkMs = 1000
 
 /**
- * Aborts when the connection of a request is closed before the end of its response. A client that closes its connection
- * and one that closes only the half that it writes look the same, and of a connection that is not read nothing is seen:
- * such a request is aborted if it takes longer than {@link unheardMs}.
+ * A signal that aborts when the connection of a request is closed before the end of its response. A closed connection looks
+ * like a half-closed one, and a connection that is not read reports no close: on these, a request is aborted at the first
+ * check after {@link checkMs}.
  */
 export function clientSignal(req: IncomingMessage, res: ServerResponse): AbortSignal {
   const controller = new AbortController()
@@ -21,13 +21,13 @@ export function clientSignal(req: IncomingMessage, res: ServerResponse): AbortSi
     return signal
   }
   const timer = setInterval(() => {
-    if (socket.readableEnded || isDeaf(socket)) leave()
-  }, unheardMs)
+    if (socket.readableEnded || isUnread(socket)) leave()
+  }, checkMs)
   res.once('close', () => {
     clearInterval(timer)
     if (!res.writableFinished) leave()
   })
-  // what follows a body that nobody reads is not seen, either
+  // behind an unread body, the close of the connection is not reported
   if (!takesBody(req) && hasUnreadBody(req)) {
     discardBody(req, () => {
       if (!req.complete) leave()

@@ -18,7 +18,7 @@ interface Pipeline {
   isBusy: boolean
   /** Further requests are ignored. */
   isStopped: boolean
-  /** Nothing more is read. */
+  /** Reading has ended permanently. */
   isPaused: boolean
   /** Undefined until the first pipelined request. */
   queue: Exchange[] | undefined
@@ -51,13 +51,16 @@ export function handleInTurn(req: IncomingMessage, res: ServerResponse, handle: 
   if (mayQueue(socket, pipeline)) pipeline.queue.push({ req, res, handle })
 }
 
-/** Whether a request is one of node:http, whatever version it names, and not of node:http2. */
+/** Whether a request comes from node:http, whatever version it names, and not from node:http2. */
 export function isHttp1(req: IncomingMessage): boolean {
   return !('stream' in req)
 }
 
-/** Whether the end of a connection is not seen because nothing is read: a queued request has a body, or too many follow. */
-export function isDeaf(socket: Socket): boolean {
+/**
+ * Whether a connection is not read, so that its close is not reported: a queued request has a large body, or too many
+ * follow.
+ */
+export function isUnread(socket: Socket): boolean {
   const { isPaused = false, queue = [] } = pipelines.get(socket) ?? {}
   return isPaused || queue.some(({ req }) => !req.complete && req.readableLength >= req.readableHighWaterMark)
 }

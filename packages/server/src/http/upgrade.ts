@@ -5,9 +5,9 @@ import type { Socket } from 'node:net'
 const ends = new WeakMap<Socket, number>()
 
 /**
- * Whether bytes behind a request with an `Upgrade`, which no handler takes, may be lost: Node's parser drops what the same
- * read holds. Java clients send `Upgrade: h2c` with every request, so the connection is kept otherwise. To be called
- * once for each such request, when its body has arrived.
+ * Whether Node's parser may have dropped bytes behind a request with an `Upgrade`: without a handler for it, the parser
+ * drops the rest of the same read. Otherwise the connection can be kept, as Java clients send `Upgrade: h2c` with every
+ * request. Call it once for each such request, when its body has arrived.
  */
 export function mayHaveDropped(req: IncomingMessage): boolean {
   const { socket, headers } = req
@@ -17,7 +17,7 @@ export function mayHaveDropped(req: IncomingMessage): boolean {
   return headers['transfer-encoding'] !== undefined || socket.bytesRead > end
 }
 
-/** At least: a client may send more spaces. */
+/** A lower bound: a client may send more spaces. */
 function headBytes({ method = '', url = '', rawHeaders }: IncomingMessage): number {
   const separatorBytes = rawHeaders.length * 2
   return (

@@ -85,7 +85,7 @@ export function createConcurrencyLimits(): Readonly<Record<ConcurrencyLimitName,
   return Object.fromEntries(limits)
 }
 
-/** The error for more than a limit. */
+/** The `overloaded` of a request beyond a limit. */
 export function tooMany(what: string): IngestError {
   return new IngestError('overloaded', `Too many ${what} in flight: try again later.`, { retryAfterSeconds: 1 })
 }

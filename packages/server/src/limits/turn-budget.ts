@@ -9,13 +9,13 @@ export const turnBudgets = {
   requests: { what: 'requests', max: 32, waitingMax: 1024 },
   /** Bytes of uploads. A connection delivers up to 64 KiB before it is paused. */
   uploadBytes: { what: 'uploads', max: 2 ** 21, waitingMax: 1024 },
-  /** Responses to requests without a valid key, of which those up to 16 KiB count 1. */
+  /** Responses to requests without a valid key, in units of 16 KiB, rounded up. */
   anonymous: { what: 'requests', max: 4, waitingMax: 4096 },
 } as const
 
 /**
- * Takes from the budget of this turn. When that is used up, returns a promise that resolves in a later turn: of those
- * that wait, the projects, or the addresses of clients without one, take in turn.
+ * Takes from the budget of this turn. When that is used up, returns a promise that resolves in a later turn. Projects, or
+ * the addresses of clients without one, are served round-robin.
  *
  * @throws {IngestError} `overloaded` when too many wait, or a quarter of that from one project or address
  */

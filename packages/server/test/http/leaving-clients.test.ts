@@ -202,7 +202,7 @@ t.test('a client that closes its connection ends a scan that finds nothing, what
   const behind = requestBytes({ headers, body: `{"events":[],"x":"${'x'.repeat(200_000)}"}` })
   for (const [name, bytes] of Object.entries({
     'the request alone': requestBytes(scan),
-    'a body that nobody reads': requestBytes(inBody),
+    'an unread body': requestBytes(inBody),
     'a batch behind it': Buffer.concat([requestBytes(scan), behind]),
     'many requests behind it': Buffer.concat([requestBytes(scan), Buffer.alloc(2 ** 20, 'GET / HTTP/1.1\r\n\r\n')]),
   })) {

@@ -11,7 +11,7 @@ import { batchOf, headersOf, openTestIngest } from '../test-ingest.ts'
 
 const clientCount = 40
 
-/** Requests that no project pays for, and how many of their responses one turn sends at most. */
+/** Requests without a valid key, and how many of their responses one turn sends at most. */
 const anonymous: Record<string, [sent: Sent, turnMax: number]> = {
   'an unknown path': [{ method: 'GET', path: '/nope' }, 4],
   readiness: [{ method: 'GET', path: '/readyz' }, 4],

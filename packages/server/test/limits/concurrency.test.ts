@@ -77,7 +77,7 @@ t.test('a cost above the budget of a turn is admitted', async (t) => {
   await take('b', 1)
 })
 
-t.test('few requests wait for a turn, and a quarter of them from one source', async (t) => {
+t.test('the requests that wait for a turn are bounded, and a quarter of them from one source', async (t) => {
   const take = createTurnBudget({ what: 'requests', max: 1, waitingMax: 8 })
   t.equal(take('a', 1), undefined)
   const waiting = [...'aabbccdd'].map((source) => take(source, 1))
