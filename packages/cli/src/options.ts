@@ -156,6 +156,15 @@ export function durationUpTo(max: string): Parser<number> {
   }
 }
 
+/** Milliseconds before this are fewer than 12 digits: seconds, or a duration without its unit. It is in 1973. */
+const numericTimeMin = 100_000_000_000
+
+/** Parses a time of RFC 3339 or milliseconds since 1970; undefined for other text, and for a number that is no such time. */
+export function parseTimeText(text: string): number | undefined {
+  const time = parseTime(text)
+  return time !== undefined && /^\d+$/.test(text) && time < numericTimeMin ? undefined : time
+}
+
 /**
  * Parses a time, or a duration before now such as `10m`, into milliseconds since 1970.
  *
@@ -164,7 +173,7 @@ export function durationUpTo(max: string): Parser<number> {
 export function parseTimeOption(option: string, text: string): number {
   const ms = durationMs(text)
   if (!Number.isNaN(ms)) return Date.now() - ms
-  const time = parseTime(text)
+  const time = parseTimeText(text)
   if (time !== undefined) return time
   throw new IngestError(
     'invalid-argument',

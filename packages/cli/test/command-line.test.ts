@@ -193,7 +193,13 @@ const wrong: [pattern: RegExp, ...lines: string[]][] = [
   ],
   [/'90d' is invalid. Expected a duration of at most 24h/, 'serve --store data --drain-timeout 90d'],
   [/more than 0/, 'erase --yes --store data --older-than 0d', `find e ${store} --timeout 0s`],
-  [/--from expects a duration such as 10m, or a time/, ...each(`export ${store} --from %`, 'soon', '2026-11-20')],
+  // a number without a unit, and seconds since 1970
+  [
+    /Expected a duration such as 90d, or a time before now/,
+    ...each(`erase --yes ${store} --older-than %`, '90', '1700000000'),
+  ],
+  [/--latest expects a duration/, 'copy --from a --to b --latest 1700000000'],
+  [/--from expects a duration such as 10m, or a time/, ...each(`export ${store} --from %`, 'soon', '2026-11-20', '10')],
   [/--to expects a duration such as 10m/, `export ${store} --output made --to yesterday`],
   [/--since expects a duration/, ...each(`% ${store} --since yesterday`, 'tail', 'rejected')],
   [/at most 31 days/, `rejected ${store} --since 32d`],

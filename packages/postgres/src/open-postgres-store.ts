@@ -169,7 +169,7 @@ async function findClockDoubt(database: Database, now: number): Promise<ClockDou
   if (!row || now - row.now <= clockAheadMsMax) return undefined
   const [own, other] = [now, row.now].map((time) => new Date(time).toISOString())
   return {
-    message: `The clock of this machine is at ${own}, and that of the database at ${other}, so nothing is erased by age: set the one right that is wrong.`,
+    message: `The clock of this machine is at ${own}, and that of the database at ${other}: set the one right that is wrong.`,
     mayBeAhead: true,
   }
 }

@@ -72,7 +72,7 @@ export interface ConsoleHandler {
 const anonymousTurnBytes = 16_384
 
 /** Exempt from the budget of turns. */
-const livezPath = '/livez'
+const probePaths: readonly string[] = ['/livez', '/readyz']
 
 /** The route of all files of the console. */
 const consolePath = '/console/'
@@ -112,8 +112,8 @@ export function createRouter<Route extends { method: string; path: string }>(opt
     try {
       await options.anonymousTurns?.(socket?.remoteAddress ?? '', Math.ceil((bytes + 1) / anonymousTurnBytes))
     } catch (error) {
-      // a server is not restarted because it is busy
-      if (path !== livezPath) throw error
+      // a server is not restarted, nor taken out of a proxy that shares its address with clients, because it is busy
+      if (!probePaths.includes(path)) throw error
     }
     return response
   }

@@ -1,12 +1,12 @@
 import { once } from 'node:events'
 import { createInterface } from 'node:readline/promises'
 import type { EmbeddedIngest, ErasedTotals, EraseSelection, ErasureOptions } from '@ingest/core'
-import { describeSelection, mapProjects, parseTime } from '@ingest/core/internal'
+import { describeSelection, mapProjects } from '@ingest/core/internal'
 import { Command, InvalidArgumentError, Option } from 'commander'
 import { requireKnown, withIngest } from '../connect.ts'
 import { refusal } from '../exit-code.ts'
 import { type Io, type PrintOptions, printMessage, printResult } from '../io.ts'
-import { durationMs, jsonOption, nonEmpty, parsePositiveDuration, projectOption } from '../options.ts'
+import { durationMs, jsonOption, nonEmpty, parsePositiveDuration, parseTimeText, projectOption } from '../options.ts'
 import { parseStore, storeOption } from '../store.ts'
 import { formatBytes, formatCount, formatNumber, formatTable } from '../terminal/format.ts'
 import { abortOnSignal } from '../terminal/on-signal.ts'
@@ -115,7 +115,8 @@ async function checkClock(io: Io, ingest: EmbeddedIngest, { olderThan, dryRun }:
   if (!olderThan) return
   const doubt = await ingest.findClockDoubt(olderThan.before)
   if (!doubt) return
-  if (doubt.mayBeAhead && olderThan.isByClock && !dryRun) throw refusal('clock-doubted', doubt.message)
+  if (doubt.mayBeAhead && olderThan.isByClock && !dryRun)
+    throw refusal('clock-doubted', `Nothing is erased by age. ${doubt.message}`)
   printMessage(io, doubt.message)
 }
 
@@ -160,7 +161,7 @@ function formatTotals(projects: readonly ProjectTotals[], dryRun: boolean): stri
 /** @throws {InvalidArgumentError} also for a duration of 0 or a future time, which would erase everything */
 function parseAge(text: string): Age {
   if (!Number.isNaN(durationMs(text))) return { before: Date.now() - parsePositiveDuration(text), isByClock: true }
-  const before = parseTime(text)
+  const before = parseTimeText(text)
   if (before !== undefined && before <= Date.now()) return { before, isByClock: false }
   throw new InvalidArgumentError('Expected a duration such as 90d, or a time before now such as 2026-11-20T17:51:00Z.')
 }

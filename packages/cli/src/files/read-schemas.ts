@@ -37,7 +37,8 @@ export function compileSchemasOf<Result>(file: string | undefined, compile: () =
   try {
     return compile()
   } catch (cause) {
-    throw new IngestError('invalid-argument', `${file}: ${(cause as IngestError).message}`, { cause })
+    if (file === undefined || !(cause instanceof IngestError) || cause.code !== 'invalid-argument') throw cause
+    throw new IngestError('invalid-argument', `${file}: ${cause.message}`, { cause })
   }
 }
 

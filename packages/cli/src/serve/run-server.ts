@@ -35,14 +35,14 @@ export async function runServer(io: Io, settings: ServeSettings): Promise<void> 
     const ignoreReloads = reloadOnSignal(io, settings, { ingest, served, log })
     await announce(io, settings, { ingest, served, log })
     ingest.observe({ onError: (err) => log.warn({ err }, 'work in the background failed, and is tried again') })
-    const doubt = await ingest.findClockDoubt().catch(() => undefined)
+    const doubt = await ingest.findClockDoubt().catch((err) => log.warn({ err }, 'the clock could not be checked'))
     if (doubt) log.warn(doubt.message)
     const { retain, keepUnread = false } = settings
     const endRetention = startRetention(ingest, retain, {
       keepUnread,
       onUnread: (unread) =>
         log.warn(unread, keepUnread ? 'retention keeps unread events' : 'retention erases unread events'),
-      onDoubt: ({ message }) => log.warn(message),
+      onDoubt: ({ message, mayBeAhead }) => log.warn(mayBeAhead ? `Nothing is erased by age. ${message}` : message),
       onErased: (erased) => log.info(erased, 'old events were erased'),
       onError: (err) => log.warn({ err }, 'retention failed, and is tried again in an hour'),
     })

@@ -6,6 +6,7 @@ import {
   checkQuietly,
   fail,
   keyText,
+  mergeEvaluated,
   namesOf,
   ownMember,
   type Run,
@@ -51,7 +52,7 @@ export function withUnevaluated(check: Check, unevaluated: Check): Check {
     const evaluated = new Set<string>()
     run.evaluated = evaluated
     const isValid = check(value, run) && unevaluated(value, run)
-    if (outer !== undefined) for (const key of evaluated) outer.add(key)
+    if (outer !== undefined) mergeEvaluated(outer, evaluated, run)
     run.evaluated = outer
     return isValid
   }

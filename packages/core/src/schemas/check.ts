@@ -67,15 +67,26 @@ export function addEvaluated(evaluated: Set<string>, token: string | number, run
   evaluated.add(keyText(token))
 }
 
+/** Adds what a schema inside of another one has applied to. */
+export function mergeEvaluated(outer: Set<string>, inner: ReadonlySet<string>, run: Run): void {
+  spend(run, mergeSteps * inner.size)
+  for (const key of inner) outer.add(key)
+}
+
+/** The cost of a member in a set of thousands. */
+const mergeSteps = 4
+
 /** Checks the current value against a schema that need not match: without issues. */
 export function checkQuietly(check: Check, value: unknown, run: Run): boolean {
   const { evaluated } = run
+  // a schema that is true or false charges nothing itself
+  spend(run, 1)
   if (evaluated !== undefined) run.evaluated = new Set()
   run.quiet++
   const isValid = check(value, run)
   run.quiet--
   if (evaluated !== undefined) {
-    if (isValid) for (const key of run.evaluated as Set<string>) evaluated.add(key)
+    if (isValid) mergeEvaluated(evaluated, run.evaluated as Set<string>, run)
     run.evaluated = evaluated
   }
   return isValid

@@ -1,4 +1,4 @@
-import { type Run, spend } from './check.ts'
+import { createRun, type Run, spend } from './check.ts'
 
 /**
  * A regular expression of ECMA-262 with the flag `u`, as JSON Schema has them, in linear time: `RegExp` backtracks, and
@@ -6,7 +6,10 @@ import { type Run, spend } from './check.ts'
  * whose states are made when a text first needs them. What is not regular, look-around and back-references, is refused.
  */
 export interface Pattern {
-  /** Whether a part of `text` matches. Charges `run` by the length, and for states that are made. */
+  /**
+   * Whether a part of `text` matches. Charges `run` by the length, and for states that are made, beyond the first
+   * {@link freeSteps} of the pattern.
+   */
   test(text: string, run: Run): boolean
 }
 
@@ -15,6 +18,11 @@ const statesMax = 2000
 /** The most states of a DFA that are kept. */
 const dfaStatesMax = 1000
 const groupDepthMax = 50
+/**
+ * The steps for states that are made which no event is charged for, once for each pattern: a usual one has made all by
+ * then, and does not reject the first events that it sees.
+ */
+const freeSteps = 1_000_000
 
 /** @throws {SyntaxError} for a pattern that is not valid, or that this engine does not support */
 export function compilePattern(source: string): Pattern {
@@ -179,9 +187,10 @@ const firstSurrogate = 0xd800
 function createMatcher({ states, start, tests }: Nfa): Pattern {
   const matched: DfaState = { nfa: [], isStart: false, isAfterWord: false, next: [] }
   const hopeless: DfaState = { nfa: [], isStart: false, isAfterWord: false, next: [] }
-  const classes = createClasses(tests)
+  let freeLeft = freeSteps
+  const classes = createClasses(tests, charge)
   const dfa = new Map<string, DfaState>()
-  let first = toState(follow([start], atStart), true, false)
+  let first = toState(follow([start], atStart, createRun(freeSteps)), true, false)
 
   return {
     test(text, run) {
@@ -202,25 +211,27 @@ function createMatcher({ states, start, tests }: Nfa): Pattern {
     },
   }
 
+  /** Charges for what is made once and kept. */
+  function charge(run: Run, steps: number): void {
+    if (steps <= freeLeft) freeLeft -= steps
+    else spend(run, steps)
+  }
+
   function matchesAtEnd(state: DfaState, run: Run): boolean {
-    spend(run, stepsPerState * state.nfa.length)
-    return hasMatch(follow(state.nfa, { ...state, isEnd: true, isBeforeWord: false }))
+    return hasMatch(follow(state.nfa, { ...state, isEnd: true, isBeforeWord: false }, run))
   }
 
   function step(state: DfaState, codePoint: number, next: number, run: Run): DfaState {
     const isWord = isWordCharacter(codePoint)
     const context = { ...state, isEnd: false, isBeforeWord: isWord }
-    spend(run, stepsPerState * (state.nfa.length + 1))
-    const from = follow(state.nfa, context)
-    spend(run, stepsPerState * from.length)
+    const from = follow(state.nfa, context, run)
     if (hasMatch(from)) return link(matched)
     const targets = new Set([start])
     for (const index of from) {
       const each = states[index] as NfaState
       if (each.kind === 'char' && (tests[each.test] as Test)(codePoint)) targets.add(each.next)
     }
-    const after = follow([...targets], afterStart)
-    spend(run, stepsPerState * after.length)
+    const after = follow([...targets], afterStart, run)
     return link(toState(after, false, isWord))
 
     function link(to: DfaState): DfaState {
@@ -250,11 +261,12 @@ function createMatcher({ states, start, tests }: Nfa): Pattern {
   }
 
   /** The states that are reached without a code point, sorted. Assertions that do not hold end there or stay open. */
-  function follow(from: readonly number[], context: Context): number[] {
+  function follow(from: readonly number[], context: Context, run: Run): number[] {
     const reached = new Set<number>()
     const open = [...from]
     for (let index = open.pop(); index !== undefined; index = open.pop()) {
       if (reached.has(index)) continue
+      charge(run, stepsPerState)
       reached.add(index)
       const state = states[index] as NfaState
       if (state.kind === 'split') open.push(...state.next)
@@ -295,11 +307,11 @@ function isWordCharacter(codePoint: number): boolean {
   return codePoint < 128 && /\w/.test(String.fromCharCode(codePoint))
 }
 
-/** A step of the DFA that is not made yet, for each state of the NFA: a set, a sort and a text. */
+/** A state of the NFA that a step of the DFA reaches which is not made yet: a set, a sort and a text. */
 const stepsPerState = 16
 
 /** Numbers code points, so that those which pass the same tests share a number. */
-function createClasses(tests: readonly Test[]) {
+function createClasses(tests: readonly Test[], charge: (run: Run, steps: number) => void) {
   const numbers = new Map<string, number>()
   /** The last code point of each slot and its class: those of ASCII have slots of their own. */
   const slots = 1024
@@ -319,7 +331,7 @@ function createClasses(tests: readonly Test[]) {
     of(codePoint: number, run: Run): number {
       const slot = codePoint & (slots - 1)
       if (codePoints[slot] !== codePoint) {
-        spend(run, stepsPerTest * (tests.length + 1))
+        charge(run, stepsPerTest * (tests.length + 1))
         codePoints[slot] = codePoint
         classes[slot] = find(codePoint)
       }

@@ -163,7 +163,7 @@ const hostile: [name: string, schema: TSchema, member: unknown, issue: string | 
     `${'a'.repeat(27)}!`,
     'invalid_format /x',
   ],
-  ['a pattern with many states', { pattern: '(a|b)*a(a|b){200}c' }, 'ab'.repeat(50_000), 'too_complex /x'],
+  ['a pattern with many states', { pattern: '(a|b)*a(a|b){200}c' }, irregular(50_000), 'too_complex /x'],
   ['patterns of names', { patternProperties: { '(k+)+$': { type: 'string' } } }, { [`${'k'.repeat(40)}!`]: 1 }, ''],
   ['names', { propertyNames: { pattern: '^(a+)+$' } }, { [`${'a'.repeat(40)}!`]: 1 }, /^not_allowed/],
   ['unions in each other', { $ref: '#/$defs/node' }, nested(28), /^too_complex \/x\/of\/of/],
@@ -194,8 +194,15 @@ const hostile: [name: string, schema: TSchema, member: unknown, issue: string | 
     'too_complex /x',
   ],
   [
+    'unevaluated elements of unions in each other',
+    { ...range(28).reduce<object>((inner) => ({ anyOf: [inner] }), { items: true }), unevaluatedItems: false },
+    Array(20_000).fill('a'),
+    'too_complex /x',
+  ],
+  ['branches that are false', { items: { not: { anyOf: range(5000).map(() => false) } } }, range(1000), /^too_complex/],
+  [
     'unevaluated members',
-    { allOf: [{ patternProperties: { '^k': true } }], unevaluatedProperties: false },
+    { allOf: range(5).map(() => ({ patternProperties: { '^k': true } })), unevaluatedProperties: false },
     Object.fromEntries(range(20_000).map((n) => [`k${n}`, 1])),
     'too_complex /x',
   ],
@@ -203,6 +210,13 @@ const hostile: [name: string, schema: TSchema, member: unknown, issue: string | 
 
 function range(count: number): number[] {
   return Array.from({ length: count }, (_, i) => i)
+}
+
+/** A text of a and b without a period. */
+function irregular(length: number): string {
+  return range(length)
+    .map((n) => (Math.sin(n * n) > 0 ? 'a' : 'b'))
+    .join('')
 }
 
 function nested(levels: number): unknown {
@@ -242,6 +256,8 @@ t.test('an event of ordinary size is not too complex for ordinary schemas', asyn
       { additionalProperties: { type: 'integer', minimum: 0 } },
       Object.fromEntries(range(10_000).map((n) => [`player-${n}`, n])),
     ],
+    [{ items: { anyOf: kinds.slice(0, 8) } }, range(100).map((n) => ({ kind: 'kind 7', n }))],
+    [{ uniqueItems: true }, range(1000).map((n) => ({ id: n, name: `item ${n}` }))],
     [{ items: { format: 'uuid' } }, range(5000).map(() => '3f9c2ab0-0000-4000-8000-0123456789ab')],
     [{ items: { format: 'uri' } }, range(2000).map((n) => `https://cdn.example/assets/textures/${n}.png?size=large`)],
     [{ items: { enum: range(500).map((n) => `weapon ${n}`) } }, range(10_000).map((n) => `weapon ${n % 500}`)],

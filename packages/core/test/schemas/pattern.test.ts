@@ -33,6 +33,26 @@ t.test('a text that a backtracking engine takes exponential time for costs steps
   }
 })
 
+t.test('the first text costs what later ones do, for an ordinary pattern', async (t) => {
+  const ordinary: [source: string, text: string][] = [
+    ['^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$', '3f9c2ab0-17d4-4e6b-8a5c-0123456789ab'],
+    ['^[0-9a-f]{64}$', '0123456789abcdef'.repeat(4)],
+    ['^[^@\\s]+@[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?(?:\\.[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?)*$', 'a.b@mail.example'],
+    ['\\b(error|fatal|panic|failed|timeout)\\b', 'connection failed after 3 attempts'],
+    ['[A-Za-z0-9]{20,40}', 'abcDEF0123456789abcDEF012345'],
+    ['[a-z]{3,64}$', 'abcdefghijklmnopqrstuvwxyz'.repeat(2)],
+    ['^[^<>]*$', String.fromCodePoint(...Array.from({ length: 1500 }, (_, i) => 0x4e00 + i))],
+  ]
+  for (const [source, text] of ordinary) {
+    const pattern = compilePattern(source)
+    const run = createRun(1000)
+    t.ok(pattern.test(text, run), source)
+    const first = run.steps
+    t.ok(pattern.test(text, run))
+    t.equal(first - run.steps, 1000 - first, source)
+  }
+})
+
 t.test('a pattern whose DFA grows exponentially costs steps for each state', async (t) => {
   const random = createRandom(1)
   const text = Array.from({ length: 20_000 }, () => random.oneOf(['a', 'b'])).join('')
@@ -40,6 +60,8 @@ t.test('a pattern whose DFA grows exponentially costs steps for each state', asy
   t.notOk(matches(source, text))
   t.ok(stepsOf(source, text) > 20 * text.length)
   t.throws(() => compilePattern(source).test(text, createRun(10_000)), /out of steps/)
+  // states of the NFA that only lead to others cost as much
+  t.throws(() => compilePattern('(?:a|b)*a(?:a|b){10}c|(?:){1900}d').test(text, createRun(10_000)), /out of steps/)
 })
 
 t.test('what is not regular, and what needs too many states, is refused', async (t) => {

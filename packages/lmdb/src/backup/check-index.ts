@@ -1,7 +1,7 @@
 import { existsSync } from 'node:fs'
 import { join } from 'node:path'
 import type { Transaction } from 'lmdb'
-import { checkDataFile } from '../environment/data-file.ts'
+import { inspectDataFile } from '../environment/data-file.ts'
 import { openEnvironment, type Table } from '../environment/environment.ts'
 import { positionAt, wordsPerEntry } from '../ids/entry.ts'
 import { mix } from '../ids/fingerprint.ts'
@@ -36,7 +36,9 @@ export async function readIndex(
     problem('The id index is marked as damaged')
     return undefined
   }
-  if (!checkDataFile(join(directory, 'data.mdb'))) return undefined
+  const dataFile = inspectDataFile(join(directory, 'data.mdb'))
+  if (dataFile === 'damaged') problem('The id index has a damaged data file')
+  if (dataFile !== 'whole') return undefined
   const environment = await openEnvironment(directory, { readOnly: true })
   try {
     const leakRemedy = `To get rid of them, ${remedy}`

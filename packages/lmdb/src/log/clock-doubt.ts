@@ -68,7 +68,7 @@ function futureTimes(newestAt: number): ClockDoubt {
 
 function unknownTime(from: number, to: number): ClockDoubt {
   return {
-    message: `Only the clock says that the time from ${iso(from)} to ${iso(to)} has passed: no event was received then. The clock may be ahead, so nothing is erased by age. If it is wrong, stop the server before it stores more events, and set it. If it is right, \`ingest erase --older-than\` erases what was received before a time that you name.`,
+    message: `Only the clock says that the time from ${iso(from)} to ${iso(to)} has passed: no event was received then. The clock may be ahead. If it is wrong, stop the server before it stores more events, and set it. If it is right, \`ingest erase --older-than\` erases what was received before a time that you name.`,
     mayBeAhead: true,
   }
 }

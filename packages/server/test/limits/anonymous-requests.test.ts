@@ -71,5 +71,5 @@ t.test('beyond the requests that may wait for a turn, the response is 503; liven
     return counts
   }
   t.strictSame(await statuses('/nope'), { 404: admitted, 503: 10 })
-  t.strictSame(await statuses('/livez'), { 200: admitted + 10 })
+  for (const probe of ['/livez', '/readyz']) t.strictSame(await statuses(probe), { 200: admitted + 10 })
 })
