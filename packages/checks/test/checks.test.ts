@@ -269,7 +269,7 @@ function createEvents(memory: Store, frozen: Map<string, number>): Events {
       await memory.check()
       return of(projectId).byId.get(eventId)
     },
-    async *read(projectId, { after, limit = Number.POSITIVE_INFINITY, from = 0 } = {}) {
+    async *read(projectId, { after, limit = Number.POSITIVE_INFINITY, from = 0, signal } = {}) {
       await memory.check()
       const { log } = of(projectId)
       const recordAt = (position: number) => log[position - 1] && crc32((log[position - 1] as StoredEvent).bytes)
@@ -280,6 +280,7 @@ function createEvents(memory: Store, frozen: Map<string, number>): Events {
       const first = Math.max(behind, since === -1 ? log.length : since)
       for (let i = first; i < log.length && i < first + limit; i++) {
         await memory.check()
+        signal?.throwIfAborted()
         yield log[i] as StoredEvent
       }
     },

@@ -23,7 +23,8 @@ const skip =
   'only root can run a command as another user, with setpriv(1)'
 
 function asUser(args: readonly string[]): Promise<Ended> {
-  return ended(startCommand([...user, ...ingestCommand(args)], ownEnvironment()))
+  // Node hands the directory of coverage on, where this user may not write
+  return ended(startCommand([...user, ...ingestCommand(args)], { ...ownEnvironment(), NODE_V8_COVERAGE: '' }))
 }
 
 /** What is in a directory and does not belong to the user. */

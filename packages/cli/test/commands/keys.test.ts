@@ -99,7 +99,7 @@ t.test('list prints the keys without a secret or its hash', async (t) => {
   const day = '\\d{4}-\\d\\d-\\d\\dT\\d\\d:\\d\\d:\\d\\d\\.\\d{3}Z'
   const lines = [
     'KEY {7}STATE {4}CREATED {19}EXPIRES {19}LAST USED  SCOPES',
-    `${idOf(all)}  active   ${day}  never {19}  never {4}  events:write,maps:write,read`,
+    `${idOf(all)}  active   ${day}  never {19}  never {4}  events:write,maps:write,read,consume`,
     `${idOf(short)}  revoked  ${day}  2100-01-02T03:04:05.000Z  never {4}  read`,
   ]
   t.match(table, { code: 0, stdout: new RegExp(`^${lines.join('\\n')}\\n$`), stderr: /^$/ })

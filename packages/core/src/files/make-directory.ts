@@ -19,8 +19,8 @@ export function makeDirectory(path: string, mode = 0o700, onCreated: (path: stri
     if ((error as NodeJS.ErrnoException).syscall === undefined) throw error
     if (isPermissionDenied(error)) throw permissionDenied(path, error)
     const reason = isDangling(path) ? 'it is a symbolic link to nothing' : reasonOf(error as Error)
-    const code = isDiskFull(error) ? 'disk-full' : 'invalid-argument'
-    throw new IngestError(code, `${path} cannot be a directory: ${reason}`, { cause: error })
+    if (isDiskFull(error)) throw new IngestError('disk-full', `${path} cannot be written: ${reason}`, { cause: error })
+    throw new IngestError('invalid-argument', `${path} cannot be a directory: ${reason}`, { cause: error })
   }
 }
 

@@ -137,13 +137,15 @@ const damages: Record<string, [damage: (directory: string) => unknown, problem: 
       (directory) => flipIn(join(directory, 'chunks', 'data.mdb'), Buffer.from('x'.repeat(64))),
       { part: 'maps', projectId, message: /^Chunk sha256:\w+ has other bytes than its digest says/ },
     ],
-    'a data file of the id index that is not of LMDB': [
-      (directory) => writeFileSync(join(directory, 'ids', 'data.mdb'), 'not LMDB'.repeat(1024)),
-      { part: 'index', message: /damaged data file: stop every process on the directory and delete ids/ },
-    ],
     'a marked id index': [
       (directory) => cpSync(join(directory, 'events', 'lock.mdb'), join(directory, 'ids', 'damaged')),
       { part: 'index', message: /marked as damaged/ },
+    ],
+  },
+  {
+    'a data file of the id index that is not of LMDB': [
+      (directory) => writeFileSync(join(directory, 'ids', 'data.mdb'), 'not LMDB'.repeat(1024)),
+      { part: 'index', message: /damaged data file: stop every process on the directory and delete ids/ },
     ],
   },
   {
