@@ -32,7 +32,7 @@ FROM pg_class c
 WHERE c.relnamespace = 'ingest'::regnamespace AND c.relkind = 'r'
 
 -- name: check
-SELECT 1 AS ok
+SELECT ingest.require_durability_1()
 
 -- name: clock
 SELECT floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint AS now
