@@ -31,7 +31,7 @@ export function runBlobWriter(
   guard: ExitGuard,
 ): Promise<void> {
   const blobs = environment.table('bytes')
-  const { commit, refuse, ready } = createCommit<WriteRequest, true>(environment, commitState, { write })
+  const { commit, refuse, ready, turn } = createCommit<WriteRequest, true>(environment, commitState, { write })
 
   const hasher = createBlobHasher(environment, blobs)
   /** Rows in shared memory are copied here, as LMDB's binding cannot read them there. */
@@ -65,6 +65,7 @@ export function runBlobWriter(
   async function writeAll(requests: readonly WriteRequest[], settle: (handled: Handled) => void): Promise<void> {
     try {
       await ready(guard)
+      await turn(guard)
     } catch (error) {
       settle({ outcomes: refuse(requests, error) })
       return

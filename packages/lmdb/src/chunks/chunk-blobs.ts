@@ -82,6 +82,7 @@ export function openChunkBlobs(options: ChunkBlobsOptions): ChunkBlobs {
       slot: blobSlot,
       onFatal: writer.fail,
       lockHolder: environment.lockHolder,
+      newestTransaction: environment.newestTransaction,
       timeoutMs,
     }).catch((error) => {
       thread = undefined

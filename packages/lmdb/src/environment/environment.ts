@@ -56,6 +56,10 @@ export interface Environment {
    * @throws {IngestError} `store-locked` when another process stays inside the gate for {@link lockTimeoutMs}
    */
   withoutCommits<T>(work: () => T): Promise<T>
+  /** As {@link Gate.untilTurn}. */
+  untilTurn: Gate['untilTurn']
+  /** The number of the last transaction that was committed, by any process. */
+  newestTransaction(): number
   /** The other process that is inside the gate; undefined when it is free, or not known. */
   lockHolder(): LockHolder | undefined
   /** Set when a data file or lock file was deleted or replaced: writes are lost, or no longer exclusive. */
@@ -210,6 +214,8 @@ function createEnvironment(directory: string, opened: Opened): Environment {
       return result
     },
     withoutCommits: gate.enter,
+    untilTurn: gate.untilTurn,
+    newestTransaction: headers.newestTransaction,
     lockHolder: gate.holder,
     lossReason,
     usage: () => usageOf(root),

@@ -6,7 +6,7 @@ import { syncDirectoryNow } from '@ingest/core/internal'
 import { checkLockFile, inspectDataFile } from './data-file.ts'
 import { createInnerFiles } from './directory.ts'
 import { checkFreeSpace } from './disk-space.ts'
-import { closeRoot, openRoot } from './root.ts'
+import { closeRoot, openRoot, type Root } from './root.ts'
 import { type LockHolder, lockedError, lockTimeoutMs, openLockProbe } from './write-lock.ts'
 
 /**
@@ -28,19 +28,34 @@ export interface Gate {
   /**
    * Runs `work` inside the gate. Does not block this thread while another one is inside, on Linux.
    *
-   * @throws {IngestError} `store-locked` when another thread stays inside for {@link lockTimeoutMs}; `work` did not run
+   * @throws {IngestError} `store-locked` when one thread stays inside for {@link lockTimeoutMs}; `work` did not run
    */
   enter<T>(work: () => T): Promise<T>
+  /**
+   * Resolves when those that waited for the gate after the last {@link run} have been inside, as a thread that goes in
+   * over and over would find it free each time, and they would not. Does not wait for those that do not go in. Waits with
+   * `pause`, which takes milliseconds.
+   */
+  untilTurn(pause: Pause): Promise<void>
   /** The other process that is inside; undefined when there is none, or it is not known. */
   holder(): LockHolder | undefined
   close(): void
 }
+
+type Pause = (ms: number) => Promise<unknown>
 
 /** The directory of the gate within that of its environment. */
 export const gateDirectory = 'gate'
 
 const gateBytes = 2 ** 20
 const pollMs = 1
+/** How long a thread goes in over and over before it lets others in: with less, a fast disk would wait for wake-ups. */
+const turnMs = 10
+/** How long a blocked thread may take to wake up. */
+const wakeUpMs = 20
+/** How long the gate is left free for a thread that polls it, and after which time again, as a stopped one never goes in. */
+const offerMs = 100
+const offerAgainMs = 2000
 
 /**
  * Opens the gate of the environment in `directory`, and creates it durably when it is missing. A damaged data file, as
@@ -62,7 +77,12 @@ export function openGate(directory: string): Gate {
     writeAndSync(dataPath)
     syncDirectoryNow(path)
   }
-  const { holder, isHeld } = openLockProbe(lockPath)
+  // readers are those that poll: killed ones would be waited for
+  root.readerCheck()
+  const { holder, thread, hasWaiter } = openLockProbe(lockPath)
+  let turnBegunAt = 0
+  let wakeUpUntil = 0
+  let offerFrom = 0
 
   function run<T>(work: () => T): T {
     let result: { value: T } | undefined
@@ -70,20 +90,70 @@ export function openGate(directory: string): Gate {
     root.transactionSync(() => {
       checkBegun(root)
       result = { value: work() }
+      wakeUpUntil = hasWaiter() ? performance.now() + wakeUpMs : 0
     })
     return (result as { value: T }).value
+  }
+
+  /** Polls until nobody is inside; the snapshot that it holds meanwhile tells others that it does. */
+  async function untilFree(): Promise<void> {
+    const snapshot = root.useReadTransaction()
+    try {
+      for (const watch = watchHolder(thread); ; await sleep(pollMs)) {
+        const { id, sameForMs } = watch()
+        if (id === 0) return
+        if (sameForMs >= lockTimeoutMs) throw lockedError(holder() ?? { pid: process.pid, isStopped: false })
+      }
+    } finally {
+      snapshot.done()
+      root.resetReadTxn()
+    }
+  }
+
+  /** Returns false when some of them have not been inside, although it was free. */
+  async function letPollersIn(pause: Pause): Promise<boolean> {
+    let pollers = pollersOf(root)
+    for (const watch = watchHolder(thread); pollers.length > 0; await pause(pollMs)) {
+      const { id, sameForMs } = watch()
+      if (sameForMs >= (id === 0 ? offerMs : lockTimeoutMs)) return false
+      root.readerCheck()
+      const current = pollersOf(root)
+      pollers = pollers.filter((each) => current.includes(each))
+    }
+    return true
   }
 
   return {
     run,
     async enter(work) {
-      for (const until = performance.now() + lockTimeoutMs; isHeld(); await sleep(pollMs)) {
-        if (performance.now() >= until) throw lockedError(holder() ?? { pid: process.pid, isStopped: false })
-      }
+      if (thread() !== 0) await untilFree()
       return run(work)
+    },
+    async untilTurn(pause) {
+      if (performance.now() - turnBegunAt < turnMs) return
+      while (thread() === 0 && performance.now() < wakeUpUntil) await pause(pollMs)
+      if (performance.now() >= offerFrom && !(await letPollersIn(pause))) offerFrom = performance.now() + offerAgainMs
+      turnBegunAt = performance.now()
     },
     holder,
     close: () => closeRoot(root),
+  }
+}
+
+/** A name for each thread that holds a snapshot of the gate: its process, its id, and the number of the snapshot. */
+function pollersOf(root: Root): string[] {
+  return root.readerList().match(/^ *\d+ +[0-9a-f]+ +\d+$/gm) ?? []
+}
+
+/** Returns who is inside each time, and for how long it has been the same. */
+function watchHolder(thread: () => number): () => { id: number; sameForMs: number } {
+  let last = thread()
+  let since = performance.now()
+  return () => {
+    const id = thread()
+    if (id !== last) since = performance.now()
+    last = id
+    return { id, sameForMs: performance.now() - since }
   }
 }
 

@@ -10,7 +10,7 @@ export interface LockHolder {
   isStopped: boolean
 }
 
-/** How long requests wait for the write lock before they are rejected. */
+/** How long requests wait for the write lock, while nobody else gets it, before they are rejected. */
 export const lockTimeoutMs = 5000
 
 /** The error of a request that waits for the write lock. */
@@ -26,8 +26,10 @@ export function lockedError(holder?: LockHolder): IngestError {
 export interface LockProbe {
   /** The other process that holds it; undefined when there is none, and always on systems other than Linux. */
   holder(): LockHolder | undefined
-  /** Whether any thread holds it, also one of this process; always false on systems other than Linux. */
-  isHeld(): boolean
+  /** The id of the thread that holds it, also one of this process; always 0, as for none, on systems other than Linux. */
+  thread(): number
+  /** Whether a thread may be blocked until it is free; always false on systems other than Linux. */
+  hasWaiter(): boolean
 }
 
 /**
@@ -39,10 +41,12 @@ export interface LockProbe {
  */
 export function openLockProbe(lockPath: string): LockProbe {
   const address = process.platform === 'linux' ? mutexAddress(lockPath) : undefined
-  if (address === undefined) return { holder: () => undefined, isHeld: () => false }
-  const readThread = () => readMemory(address, 4).readUInt32LE() & threadIdMask
+  if (address === undefined) return { holder: () => undefined, thread: () => 0, hasWaiter: () => false }
+  const readWord = () => readMemory(address, 4).readUInt32LE()
+  const readThread = () => readWord() & threadIdMask
   return {
-    isHeld: () => readThread() !== 0,
+    thread: readThread,
+    hasWaiter: () => (readWord() & waitersFlag) !== 0,
     holder() {
       const thread = readThread()
       if (thread === 0 || readText(`/proc/self/task/${thread}/status`) !== undefined) return undefined
@@ -57,6 +61,7 @@ export function openLockProbe(lockPath: string): LockProbe {
 
 /** The other bits are flags: threads are waiting, and the holder has died. */
 const threadIdMask = 0x3fffffff
+const waitersFlag = 1 << 31
 /** The possible offsets of the mutex in the lock file, by the size of a mutex: x64, arm64. */
 const mutexOffsets = [64, 128]
 const kindOffset = 16

@@ -8,7 +8,8 @@ import type { Handled, Outcome } from './request-loop.ts'
 const inFlightBytesMax = 64 * 2 ** 20
 /** How long the responses to an overdue commit may take to be read from the port. */
 const readTimeoutMs = 20
-/** How often the thread is checked once the first time-out has passed. */
+/** When the thread is first checked after progress, and how often from then on. */
+const firstCheckMs = 100
 const checkMs = 1000
 /** A check that is later than this starts over: the process was stopped, or its main thread busy. */
 const lateMs = 1000
@@ -48,6 +49,8 @@ export interface InFlightOptions {
   state: CommitState
   /** The other process that holds the write lock, to name it. */
   lockHolder: () => LockHolder | undefined
+  /** The number of the last commit of any process: while it grows, whoever waits for the write lock gets it in turn. */
+  newestTransaction: () => number
   /** A commit that takes longer, in milliseconds, has failed; the time that it waits for the write lock does not count. */
   timeoutMs: number
   /** Called when the first request is in flight, and when none is any more. */
@@ -180,13 +183,15 @@ interface CommitWatchdog {
  * @param onTimeout called once when a commit takes too long
  */
 function createCommitWatchdog(
-  { state, lockHolder, timeoutMs }: InFlightOptions,
+  { state, lockHolder, newestTransaction, timeoutMs }: InFlightOptions,
   onLocked: (error: IngestError) => void,
   onTimeout: () => void,
 ): CommitWatchdog {
   let timer: NodeJS.Timeout | undefined
   let progressAt = 0
   let dueAt = 0
+  let newest = -1
+  let newestAt = 0
   let lockError: IngestError | undefined
 
   function checkIn(ms: number): void {
@@ -200,11 +205,13 @@ function createCommitWatchdog(
 
   function check(): void {
     const now = performance.now()
-    if (now - dueAt > lateMs) progressAt = now
-    if (isWaitingForLock(state) && withdrawRequests(state)) {
-      lockError = lockedError(lockHolder())
+    if (now - dueAt > lateMs) progressAt = newestAt = now
+    if (isWaitingForLock(state)) {
       progressAt = now
-      onLocked(lockError)
+      if (isLocked(now) && withdrawRequests(state)) {
+        lockError = lockedError(lockHolder())
+        onLocked(lockError)
+      }
     } else if (now - progressAt >= timeoutMs) {
       onTimeout()
       return
@@ -212,11 +219,20 @@ function createCommitWatchdog(
     checkIn(Math.min(checkMs, timeoutMs))
   }
 
+  /** Whether no process has committed for as long as requests wait for the write lock. */
+  function isLocked(now: number): boolean {
+    const current = newestTransaction()
+    if (current !== newest) newestAt = now
+    newest = current
+    return now - newestAt >= Math.min(lockTimeoutMs, timeoutMs)
+  }
+
   return {
     start() {
       progressAt = performance.now()
+      newest = -1
       lockError = undefined
-      checkIn(Math.min(lockTimeoutMs, timeoutMs))
+      checkIn(Math.min(firstCheckMs, timeoutMs))
     },
     stop() {
       lockError = undefined

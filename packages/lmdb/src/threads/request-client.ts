@@ -37,7 +37,7 @@ export interface RequestClient<Request> {
 
 export interface RequestClientOptions
   extends Pick<WorkerThreadOptions<never>, 'module' | 'slot'>,
-    Pick<InFlightOptions, 'lockHolder' | 'timeoutMs'> {
+    Pick<InFlightOptions, 'lockHolder' | 'newestTransaction' | 'timeoutMs'> {
   data: WriteThreadData
   /**
    * Called once when the store can no longer be trusted: every request is rejected from then on. Also called, with

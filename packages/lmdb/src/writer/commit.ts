@@ -17,6 +17,8 @@ export interface Commit<Request, Value> {
    * @throws {IngestError} `disk-full`, `store-locked` when it takes longer than {@link lockTimeoutMs}
    */
   ready(guard: ExitGuard): Promise<void>
+  /** Resolves when it is this thread's turn to commit. The requests can be withdrawn until then. */
+  turn(guard: ExitGuard): Promise<void>
   /**
    * Writes the requests in one durable transaction, and settles them. A request whose write throws is undone and refused
    * alone: those before it and those behind it are committed in transactions of their own. An error of the disk or of
@@ -50,12 +52,13 @@ interface CommitRequest {
 const pollMs = 50
 
 export function createCommit<Request extends CommitRequest, Value>(
-  { write: writeAll, lockHolder, isDiskFull: isFull, checkSpace }: Environment,
+  { write: writeAll, untilTurn, lockHolder, isDiskFull: isFull, checkSpace }: Environment,
   state: CommitState,
   { begin = () => {}, write, end = () => {}, onUndone = () => {} }: Transaction<Request, Value>,
 ): Commit<Request, Value> {
   let failure: SerializedError | undefined
-  let lockedSince: number | undefined
+  /** The stopped process that holds the write lock, and since when. */
+  let locked: { pid: number | undefined; since: number } | undefined
   let isDiskFull = false
 
   function refuse(requests: readonly Request[], error: unknown): Outcome<never>[] {
@@ -105,13 +108,20 @@ export function createCommit<Request extends CommitRequest, Value>(
       // a commit that fails is expensive
       if (isDiskFull) checkSpace()
       for (let holder = lockHolder(); holder?.isStopped; holder = lockHolder()) {
-        lockedSince ??= performance.now()
-        if (performance.now() - lockedSince > lockTimeoutMs) throw lockedError(holder)
-        guard.leaveNative()
-        await sleep(pollMs)
-        guard.enterNative()
+        if (!locked || locked.pid !== holder.pid) locked = { pid: holder.pid, since: performance.now() }
+        if (performance.now() - locked.since > lockTimeoutMs) throw lockedError(holder)
+        await pause(guard, pollMs)
       }
-      lockedSince = undefined
+      locked = undefined
+    },
+
+    async turn(guard) {
+      beginWaiting(state)
+      try {
+        await untilTurn((ms) => pause(guard, ms))
+      } finally {
+        endCommit(state)
+      }
     },
 
     commit(requests, settle) {
@@ -136,6 +146,13 @@ export function createCommit<Request extends CommitRequest, Value>(
     refuse,
     failure: () => failure,
   }
+}
+
+/** Waits outside of LMDB, so that the thread can be ended meanwhile. */
+async function pause(guard: ExitGuard, ms: number): Promise<void> {
+  guard.leaveNative()
+  await sleep(ms)
+  guard.enterNative()
 }
 
 /** The write of one request has thrown an error that others need not meet. */

@@ -68,6 +68,7 @@ export async function startWriter(options: WriterOptions): Promise<Writer> {
     slot: writerSlot,
     onFatal,
     lockHolder: environment.lockHolder,
+    newestTransaction: environment.newestTransaction,
     onMessage(message: FromWriter) {
       if (message.type === 'garbage') onGarbage()
       else if (message.type === 'progress') onProgress(message.progress)

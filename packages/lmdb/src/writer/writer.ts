@@ -110,7 +110,7 @@ async function openWriter(
   const runErasure = createErasures(tables, eventLog, appender, (before, from) =>
     overwriteFreePages(environment, dataFile, before, from),
   )
-  const { commit, refuse, failure, ready } = createCommit<WriteRequest, WriterValue>(environment, commitState, {
+  const { commit, refuse, failure, ready, turn } = createCommit<WriteRequest, WriterValue>(environment, commitState, {
     begin: appender.begin,
     write,
     end: appender.end,
@@ -161,7 +161,10 @@ async function openWriter(
 
   async function writeAll(requests: readonly WriteRequest[], settle: Settle): Promise<void> {
     try {
-      if (!failure()) await waitUntilReady()
+      if (!failure()) {
+        await waitUntilReady()
+        await turn(guard)
+      }
     } catch (error) {
       settle({ outcomes: refuse(requests, error) })
       return

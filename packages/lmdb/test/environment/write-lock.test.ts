@@ -3,12 +3,13 @@ import { setImmediate as nextTurn } from 'node:timers/promises'
 import { createIngest, type IngestError } from '@ingest/core'
 import t, { type Test } from 'tap'
 import { openEnvironment } from '../../src/environment/environment.ts'
+import { closeRoot, openRoot, readersOf } from '../../src/environment/root.ts'
 import type { LmdbStoreOptions } from '../../src/open-lmdb-store.ts'
 import { openLmdbStore } from '../built-store.ts'
-import { noStrace, startStoreProcess } from '../store-process.ts'
+import { noStrace, type StartOptions, type StoreProcess, startStoreProcess } from '../store-process.ts'
 
 // the tests wait for lock time-outs, each on its own store: run them in parallel
-t.jobs = 7
+t.jobs = 8
 
 const notLinux = process.platform !== 'linux' && 'the holder of a lock is known on Linux only'
 const batchOf = (eventId: string) => ({ events: [{ projectId: 'p', eventId }] })
@@ -150,6 +151,70 @@ t.test('a process that exits while its thread waits for the gate ends', { skip: 
   await last.submit(['after'])
   t.equal(await last.exit(), 0)
 })
+
+/** Lets processes with slow commits append until `total` batches are stored. Returns how many each has stored. */
+async function fillTogether(t: Test, directory: string, options: StartOptions & { processes: number; total: number }) {
+  await (await openLmdbStore(directory)).close()
+  const starting = Array.from({ length: options.processes }, () => startStoreProcess(directory, options))
+  const processes = await Promise.all(starting)
+  for (const each of processes) t.teardown(each.kill)
+  const counts = processes.map(() => 0)
+  const fill = async (process: StoreProcess, i: number, stream: number) => {
+    for (let n = 0; counts.reduce((sum, each) => sum + each) < options.total; n++) {
+      await process.submit([`${i}-${stream}-${n}`])
+      counts[i] = (counts[i] as number) + 1
+    }
+  }
+  await Promise.all(processes.flatMap((each, i) => [1, 2].map((stream) => fill(each, i, stream))))
+  t.strictSame(
+    processes.flatMap(({ fatal }) => fatal),
+    [],
+  )
+  return counts
+}
+
+t.test('processes that commit over and over have equal shares', { skip: noStrace }, async (t) => {
+  const inject = ['fdatasync:delay_enter=100000']
+  const counts = await fillTogether(t, t.testdir(), { processes: 3, total: 60, inject })
+  t.ok(Math.min(...counts) >= 12, `${counts}`)
+})
+
+t.test('nobody is refused while others commit in turn, however long the queue is', { skip: noStrace }, async (t) => {
+  const inject = ['fdatasync:delay_enter=700000']
+  const counts = await fillTogether(t, t.testdir(), { processes: 5, total: 25, commitTimeoutMs: 2500, inject })
+  t.ok(Math.min(...counts) >= 2, `${counts}`)
+})
+
+for (const signal of ['SIGKILL', 'SIGSTOP'] as const) {
+  t.test(
+    `commits go on beside a process that met ${signal} while it waited to close`,
+    { skip: notLinux },
+    async (t) => {
+      const directory = t.testdir()
+      const [live, holder, waiting] = await Promise.all([
+        startStoreProcess(directory, { commitTimeoutMs: 1000 }),
+        startStoreProcess(directory),
+        startStoreProcess(directory),
+      ])
+      for (const each of [live, holder, waiting]) t.teardown(each.kill)
+      const gate = openRoot(join(directory, 'events', 'gate'), 2 ** 20)
+      const isWaiting = () => readersOf(gate).some(({ pid, transaction }) => pid === waiting.pid && transaction >= 0)
+      await holder.ask('hold')
+      const ended = waiting.end().catch(() => 'killed')
+      while (!isWaiting()) await nextTurn()
+      process.kill(waiting.pid, signal)
+      if (signal === 'SIGKILL') t.equal(await ended, 'killed')
+      await holder.kill()
+      for (let i = 1; i <= 30; i++) t.equal(await live.ask('count'), i)
+      t.strictSame(live.fatal, [])
+      t.equal(isWaiting(), signal === 'SIGSTOP')
+      if (signal === 'SIGSTOP') process.kill(waiting.pid, 'SIGCONT')
+      t.equal(await ended, signal === 'SIGSTOP' ? 0 : 'killed')
+      t.equal(await live.end(), 0)
+      closeRoot(gate)
+    },
+  )
+}
 
 t.test('a commit that hangs fails the store', { skip: noStrace }, async (t) => {
   const directory = t.testdir()

@@ -25,6 +25,7 @@ async function openClient(t: Test, options: Partial<RequestClientOptions> = {}) 
     slot: blobSlot,
     onFatal: ({ code }) => fatal.push(code),
     lockHolder: environment.lockHolder,
+    newestTransaction: environment.newestTransaction,
     timeoutMs: 10_000,
     ...options,
   })
@@ -135,6 +136,7 @@ t.test('the time for which the process was stopped is not that of a commit', asy
   const inFlight = createInFlightRequests({
     state: createCommitState(),
     lockHolder: () => undefined,
+    newestTransaction: () => 0,
     timeoutMs,
     onFatal: () => {
       timedOutAt = performance.now()
