@@ -22,9 +22,11 @@ const skip =
   (process.getuid?.() !== 0 || spawnSync('setpriv', ['--version']).status !== 0) &&
   'only root can run a command as another user, with setpriv(1)'
 
+/** Node hands the directory of coverage on, where another user may not write. */
+const otherEnvironment = { ...ownEnvironment(), NODE_V8_COVERAGE: '' }
+
 function asUser(args: readonly string[]): Promise<Ended> {
-  // Node hands the directory of coverage on, where this user may not write
-  return ended(startCommand([...user, ...ingestCommand(args)], { ...ownEnvironment(), NODE_V8_COVERAGE: '' }))
+  return ended(startCommand([...user, ...ingestCommand(args)], otherEnvironment))
 }
 
 /** What is in a directory and does not belong to the user. */
@@ -133,7 +135,7 @@ t.test('a user who is neither root nor the owner creates nothing in a store', { 
     chmodSync(join(store, name), 0o777)
   }
   const other = ['setpriv', '--reuid', '65533', '--regid', '65533', '--clear-groups', 'env', 'HOME=/tmp']
-  const asOther = () => ended(startCommand([...other, ...ingestCommand(['stats', '--store', store])], ownEnvironment()))
+  const asOther = () => ended(startCommand([...other, ...ingestCommand(['stats', '--store', store])], otherEnvironment))
   t.match(await asOther(), { code: 0 })
   for (const name of ['ids', 'events/gate', 'events/lock.mdb']) {
     renameSync(join(store, name), join(store, 'away'))
