@@ -1,7 +1,8 @@
+import { lstatSync, realpathSync } from 'node:fs'
 import { open, readFile, rename, rm } from 'node:fs/promises'
 import { basename, dirname, relative } from 'node:path'
 import { type Cursor, type EventFilter, IngestError } from '@ingest/core'
-import { filterNames, filterOf, isPermissionDenied, permissionDenied } from '@ingest/core/internal'
+import { filterNames, filterOf, isDangling, lockDirectory, toWriteError } from '@ingest/core/internal'
 import { withoutPartition } from './hive-partition.ts'
 
 /** The events of a file. */
@@ -43,6 +44,25 @@ interface CursorRecord extends EventFilter {
 const unfiltered = '(any)'
 
 /**
+ * Locks the cursor file, which exports to other directories may use too. Returns its path without a symbolic link, which a
+ * rename would replace, and the function that unlocks it.
+ *
+ * @throws {IngestError} the codes of `lockDirectory`; `invalid-argument` for a link to nothing
+ */
+export function lockCursorFile(path: string): { cursorFile: string; unlock: () => void } {
+  try {
+    if (isDangling(path)) {
+      throw new IngestError('invalid-argument', `${path} cannot be written: it is a symbolic link to nothing`)
+    }
+    const isLink = lstatSync(path, { throwIfNoEntry: false })?.isSymbolicLink()
+    const cursorFile = isLink ? realpathSync(path) : path
+    return { cursorFile, unlock: lockDirectory(dirname(cursorFile), `${basename(cursorFile)}.lock`) }
+  } catch (error) {
+    throw toWriteError(error as NodeJS.ErrnoException, path)
+  }
+}
+
+/**
  * The last file that the cursor file records; undefined if there is no cursor file.
  *
  * @throws {IngestError} `invalid-argument` for any other file, or the cursor file of another export.
@@ -54,8 +74,7 @@ export async function readCursorFile(options: CursorFileOptions): Promise<Export
     text = await readFile(cursorFile, 'utf8')
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code === 'ENOENT') return undefined
-    if (isPermissionDenied(error)) throw permissionDenied(cursorFile, error)
-    throw error
+    throw toWriteError(error as NodeJS.ErrnoException, cursorFile)
   }
   const record = parseRecord(text)
   if (!record) throw new IngestError('invalid-argument', `${cursorFile} is not a cursor file of an export.`)
@@ -96,14 +115,18 @@ export async function writeCursorFile(options: CursorFileOptions, last: Exported
   const { cursorFile, project } = options
   const directory = relativeDirectory(options)
   const record: CursorRecord = { version: 1, project, directory, ...filterOf(options), last }
-  const handle = await open(temporaryPath(cursorFile), 'w')
   try {
-    await handle.writeFile(`${JSON.stringify(record)}\n`)
-    await handle.sync()
-  } finally {
-    await handle.close()
+    const handle = await open(temporaryPath(cursorFile), 'w')
+    try {
+      await handle.writeFile(`${JSON.stringify(record)}\n`)
+      await handle.sync()
+    } finally {
+      await handle.close()
+    }
+    await rename(temporaryPath(cursorFile), cursorFile)
+  } catch (error) {
+    throw toWriteError(error as NodeJS.ErrnoException, cursorFile)
   }
-  await rename(temporaryPath(cursorFile), cursorFile)
 }
 
 /** Removes the temporary file of an interrupted {@link writeCursorFile}. */

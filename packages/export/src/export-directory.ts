@@ -7,6 +7,7 @@ import {
   type CursorFileOptions,
   type ExportedFile,
   type FileContent,
+  lockCursorFile,
   readCursorFile,
   removeTemporaryCursorFile,
   writeCursorFile,
@@ -56,7 +57,7 @@ const directoryMode = 0o777
  *   of another export, and for unwritable paths; `permission-denied`; `disk-full`.
  */
 export async function openExportDirectory(options: CursorFileOptions): Promise<ExportDirectory> {
-  const { directory, cursorFile } = options
+  const { directory } = options
   const locks: (() => void)[] = []
   const unlock = () => {
     for (const release of locks.splice(0)) release()
@@ -64,9 +65,9 @@ export async function openExportDirectory(options: CursorFileOptions): Promise<E
   try {
     makeDirectory(directory, directoryMode)
     locks.push(lockDirectory(directory, lockName))
-    // exports to other directories may use the same cursor file
-    locks.push(lockDirectory(dirname(cursorFile), `${basename(cursorFile)}.lock`))
-    return await openLocked(options, unlock)
+    const { cursorFile, unlock: unlockCursorFile } = lockCursorFile(options.cursorFile)
+    locks.push(unlockCursorFile)
+    return await openLocked({ ...options, cursorFile }, unlock)
   } catch (error) {
     unlock()
     throw toWriteError(error as NodeJS.ErrnoException, directory)

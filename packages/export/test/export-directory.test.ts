@@ -1,4 +1,14 @@
-import { existsSync, mkdirSync, readdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs'
+import {
+  existsSync,
+  lstatSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
 import type { FileContent } from '../src/cursor-file.ts'
@@ -254,4 +264,31 @@ t.test('an unusable directory is refused', async (t) => {
   }
   await t.rejects(open(join(path, 'fine'), join(path, 'none', 'cursor.json')), { code: 'invalid-argument' })
   t.strictSame(readdirSync(join(path, 'fine')), [])
+})
+
+t.test('a cursor file behind a symbolic link is written where the link points', async (t) => {
+  const path = t.testdir({ kept: {}, files: {} })
+  const link = join(path, 'cursor.json')
+  const file = join(path, 'kept', 'cursor.json')
+  symlinkSync(file, link)
+  const dangling = { code: 'invalid-argument', message: `${link} cannot be written: it is a symbolic link to nothing` }
+  await t.rejects(open(join(path, 'files'), link), dangling)
+  const first = await open(join(path, 'files'), file)
+  await add(first, 'one')
+  await t.rejects(open(join(path, 'other'), link), { code: 'invalid-argument', message: 'in use' })
+  await first.close()
+  const second = await open(join(path, 'files'), link)
+  await add(second, 'two')
+  await second.close()
+  t.ok(lstatSync(link).isSymbolicLink())
+  t.match(readFileSync(file, 'utf8'), '"cursor":"two"')
+  t.strictSame(readdirSync(join(path, 'kept')), ['cursor.json'])
+})
+
+t.test('an error of the cursor file names it, and not the directory', async (t) => {
+  const path = t.testdir({ files: {}, folder: {} })
+  for (const cursorFile of [join(path, 'missing', 'cursor.json'), join(path, 'folder')]) {
+    const named = { code: 'invalid-argument', message: `${cursorFile} cannot be written: E` }
+    await t.rejects(open(join(path, 'files'), cursorFile), named)
+  }
 })

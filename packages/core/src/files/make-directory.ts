@@ -1,5 +1,5 @@
 import { closeSync, fsyncSync, lstatSync, mkdirSync, openSync, statSync } from 'node:fs'
-import { dirname } from 'node:path'
+import { dirname, resolve } from 'node:path'
 import { IngestError } from '../error.ts'
 import { isPermissionDenied, permissionDenied } from './permission.ts'
 import { isDiskFull, reasonOf } from './write-file.ts'
@@ -43,7 +43,8 @@ function make(path: string, mode: number, onCreated: (path: string) => void): vo
 /** Whether a path is a symbolic link to a file that is missing. */
 export function isDangling(path: string): boolean {
   try {
-    return lstatSync(path).isSymbolicLink() && statSync(path, { throwIfNoEntry: false }) === undefined
+    // with a slash at the end, lstat follows the link
+    return lstatSync(resolve(path)).isSymbolicLink() && statSync(path, { throwIfNoEntry: false }) === undefined
   } catch {
     return false
   }
