@@ -1,5 +1,4 @@
 import { execFile, spawnSync } from 'node:child_process'
-import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { promisify } from 'node:util'
@@ -13,11 +12,6 @@ const source = join(folder, 'src')
 const isInstalled = spawnSync('python3', ['-c', 'import sys; sys.exit(sys.version_info < (3, 9))']).status === 0
 const options = isInstalled ? {} : { skip: 'Python 3.9 or later is not installed' }
 const run = promisify(execFile)
-
-t.test('the sender for Python has at most 400 lines', async (t) => {
-  const lines = readFileSync(join(source, 'ingest_sender/__init__.py'), 'utf8').trimEnd().split('\n')
-  t.ok(lines.length <= 400, `${lines.length} lines`)
-})
 
 t.test('its unit tests pass', options, async (t) => {
   const { stderr } = await run('python3', ['-W', 'error', '-m', 'unittest', 'discover', join(folder, 'test')])

@@ -1,9 +1,14 @@
 """What the conformance kit does not reach: the API, the spool on disk, and the life of a process."""
 
+import contextlib
+import functools
+import http.client
 import http.server
 import json
+import math
 import os
 import resource
+import socket
 import subprocess
 import sys
 import tempfile
@@ -24,6 +29,7 @@ class Server(http.server.ThreadingHTTPServer):
     def __init__(self, *script):
         super().__init__(("127.0.0.1", 0), Handler)
         self.script = list(script)
+        self.bodies = []
         self.events = []
         self.keys = []
         self.url = f"http://127.0.0.1:{self.server_port}"
@@ -32,7 +38,8 @@ class Server(http.server.ThreadingHTTPServer):
 
 class Handler(http.server.BaseHTTPRequestHandler):
     def do_POST(self):
-        events = json.loads(self.rfile.read(int(self.headers["Content-Length"])))["events"]
+        self.server.bodies.append(self.rfile.read(int(self.headers["Content-Length"])))
+        events = json.loads(self.server.bodies[-1])["events"]
         self.server.keys.append(self.headers["X-Ingestion-Key"])
         status = self.server.script.pop(0) if self.server.script else 202
         if status == 202:
@@ -43,6 +50,42 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
     def log_message(self, *_):
         pass
+
+
+class RawServer:
+    """Responds to each batch with the bytes that `respond(events, number)` returns, and closes the connection if asked."""
+
+    def __init__(self, respond, closes=False):
+        self.respond, self.closes, self.requests = respond, closes, 0
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.url = f"http://127.0.0.1:{self.listener.getsockname()[1]}"
+        threading.Thread(target=self.accept, daemon=True).start()
+
+    def accept(self):
+        with contextlib.suppress(OSError):
+            while True:
+                threading.Thread(target=self.run, args=(self.listener.accept()[0],), daemon=True).start()
+
+    def run(self, connection):
+        with connection, connection.makefile("rb") as reader, contextlib.suppress(OSError):
+            while reader.readline():
+                headers = http.client.parse_headers(reader)
+                events = json.loads(reader.read(int(headers["Content-Length"])))["events"]
+                self.requests += 1
+                connection.sendall(self.respond(events, self.requests))
+                if self.closes:
+                    return
+
+    def close(self):
+        self.listener.close()
+
+
+def response(status, body=b"", head=b""):
+    return b"HTTP/1.1 %d x\r\n%sContent-Length: %d\r\n\r\n%s" % (status, head, len(body), body)
+
+
+def result(events):
+    return response(202, json.dumps({"accepted": len(events), "duplicates": 0, "rejected": []}).encode())
 
 
 class SenderTest(unittest.TestCase):
@@ -59,8 +102,11 @@ class SenderTest(unittest.TestCase):
         self.addCleanup(server.shutdown)
         return server
 
-    def open(self, server, **options):
-        sender = Sender(server.url, "demo", "ik_key", **{"flush_seconds": 0.01, "pause_scale": 0.001, **options})
+    def serve_raw(self, respond, **options):
+        return self.enter(contextlib.closing(RawServer(respond, **options)))
+
+    def open(self, server, key="ik_key", **options):
+        sender = Sender(server.url, "demo", key, **{"flush_seconds": 0.01, "pause_scale": 0.001, **options})
         self.addCleanup(sender.close, 0)
         return sender
 
@@ -85,15 +131,120 @@ class SenderTest(unittest.TestCase):
         with self.open(self.serve()) as sender:
             for event in [["a"], {"eventId": 5}, {"eventId": ""}, {"eventId": "é" * 129}, {"eventId": "\n"}]:
                 self.assertRaises((TypeError, ValueError), sender.send, event)
-            for value in [float("nan"), {1}, "\ud800", b"bytes"]:
-                self.assertRaises((TypeError, ValueError), sender.send, {"value": value})
         self.assertEqual(sender.stats().queued_events, 0)
         self.assertRaises(RuntimeError, sender.send, {})
 
+    def test_unusual_values_are_sent_as_the_table_in_the_readme_says(self):
+        deep, itself = functools.reduce(lambda value, _: [value], range(100_000), 1), []
+        itself.append(itself)
+        texts = {
+            "\ud800\ud800a": rb'"\ud800\ud800a"',
+            "\ud83d\ude00": rb'"\ud83d\ude00"',
+            "😀": '"😀"'.encode(),
+            -0.0: b"-0.0",
+            2**53 + 1: b"9007199254740993",
+            None: b"null",
+        }
+        server = self.serve()
+        with self.open(server, flush_seconds=60) as sender:
+            for value in texts:
+                sender.send({"value": value})
+            sender.send({"value": functools.reduce(lambda value, _: [value], range(40), 1)})
+            for value in [math.nan, math.inf, 1e400, deep, itself, datetime.now(), b"bytes", {1}]:
+                self.assertRaises((TypeError, ValueError), sender.send, {"value": value})
+            self.assertRaises(TypeError, sender.send, None)
+            self.assertRaisesRegex(ValueError, "eventId must be", sender.send, {"eventId": "a\ud800"})
+        values = [event.partition(b'"value":')[2] for event in server.bodies[0].split(b"},{")]
+        self.assertEqual(values, [*texts.values(), b"[" * 40 + b"1" + b"]" * 40 + b"}]}"])
+
     def test_invalid_options_raise(self):
-        for url in ["ingest.example", "ftp://ingest.example", "http://", "http://a?b"]:
-            self.assertRaises(ValueError, Sender, url, "demo", "ik_key")
-        self.assertRaises(ValueError, Sender, "http://127.0.0.1", "../demo", "ik_key")
+        urls = ["ingest.secret", "ftp://secret", "http://", "http://a?secret", "http://a/#secret", "http://a/secret\n"]
+        urls += ["http://secret:b@a", "http://secret@a", "http://a/ secret", "http://[secret", "http://a:secret", "http://a:99999"]
+        urls += ["http://a/secret/é", None]
+        for url in urls:
+            with self.assertRaisesRegex((TypeError, ValueError), "^url must") as caught:
+                Sender(url, "demo", "ik_key")
+            self.assertNotIn("secret", str(caught.exception))
+        for project_id in ["../demo", "demo\n", "", "a" * 65]:
+            self.assertRaisesRegex(ValueError, "^project_id must", Sender, "http://127.0.0.1", project_id, "ik_key")
+        self.assertRaisesRegex(TypeError, "^project_id must", Sender, "http://127.0.0.1", None, "ik_key")
+        for key in ["", "ik_secret\n", " ik_secret", "ik_sécret", "ik_secret\0", b"ik_secret", None]:
+            with self.assertRaisesRegex((TypeError, ValueError), "^key must") as caught:
+                Sender("http://127.0.0.1", "demo", key)
+            self.assertNotIn("ik_", str(caught.exception))
+
+    def test_a_key_is_never_printed(self):
+        keys = iter(["ik_secret\n", "ik_secret€", "ik_secret"])
+        failures = []
+        server = self.serve_raw(
+            lambda events, number: response(500, b"headers: ik_secret") if number == 1 else result(events)
+        )
+        with self.assertLogs("ingest_sender") as logged:
+            sender = self.open(server, lambda: next(keys, "ik_secret"), on_retry=lambda failure, _: failures.append(failure))
+            sender.send({})
+            sender.close()
+        self.assertEqual(failures[-1], "500 headers: [key]")
+        self.assertEqual([failure.partition(" must")[0] for failure in failures[:-1]], ["ValueError: key"] * 2)
+        self.assertNotIn("ik_secret", f"{failures} {logged.output} {sender!r} {sender.stats()}")
+
+    def test_informational_responses_are_not_the_response(self):
+        hints = b"HTTP/1.1 102 Processing\r\n\r\n" + b"HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n" * 3
+        seen = []
+
+        def respond(events, number):
+            seen.append(events[0]["n"])
+            return hints + (response(503) if number == 2 else result(events))
+
+        with self.open(self.serve_raw(respond), flush_seconds=60) as sender:
+            for n in range(300):
+                sender.send({"n": n})
+        self.assertEqual(seen, [0, 100, 100, 200])
+        self.assertEqual((sender.stats().accepted, sender.stats().retries), (300, 1))
+
+    def test_a_protocol_that_was_not_asked_for_is_a_failure(self):
+        failures = []
+        server = self.serve_raw(
+            lambda events, number: b"HTTP/1.1 101 x\r\nUpgrade: x\r\n\r\nx" if number == 1 else result(events)
+        )
+        with self.open(server, on_retry=lambda failure, _: failures.append(failure)) as sender:
+            sender.send({})
+        self.assertEqual((sender.stats().accepted, len(failures)), (1, 1))
+        self.assertIn("101", failures[0])
+
+    def test_a_connection_that_the_server_has_closed_costs_no_attempt(self):
+        failures = []
+        server = self.serve_raw(
+            lambda events, number: response(503) if number in (3, 4) else result(events), closes=True
+        )
+        with self.open(server, flush_seconds=60, on_retry=lambda failure, _: failures.append(failure)) as sender:
+            for n in range(300):
+                sender.send({"n": n})
+        self.assertEqual((sender.stats().accepted, failures), (300, ["503 ", "503 "]))
+
+    def test_a_response_that_is_cut_is_a_failure(self):
+        failures = []
+        server = self.serve_raw(
+            lambda events, number: result(events)[: [-5, 9, 0, None][number - 1]] if number < 4 else result(events),
+            closes=True,
+        )
+        with self.open(server, on_retry=lambda failure, _: failures.append(failure)) as sender:
+            sender.send({})
+        self.assertEqual((sender.stats().accepted, len(failures), server.requests), (1, 3, 4))
+
+    def test_a_relative_spool_does_not_follow_the_working_directory(self):
+        changed = self.run_program(
+            "os.chdir(sys.argv[1])\n"
+            "sender = Sender('http://127.0.0.1:1', 'demo', 'ik_key', spool='spool', flush_seconds=0.001)\n"
+            "sender.send({'n': 1}); sender.flush(0.05); os.chdir('/')\n"
+            "for n in range(3): sender.send({'n': n}); sender.flush(0.01)\n"
+            "print(sender.close(0).queued_events)",
+            self.directory,
+        )
+        self.assertEqual(changed.stdout, "4\n", changed.stderr)
+        self.assertNotIn("in memory only", changed.stderr)
+        server = self.serve()
+        self.open(server, spool=self.spool).close()
+        self.assertEqual([event["n"] for event in server.events], [1, 0, 1, 2])
 
     def test_a_key_function_is_called_for_each_attempt(self):
         server = self.serve(503)

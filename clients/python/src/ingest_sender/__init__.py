@@ -68,10 +68,14 @@ class Sender(contextlib.AbstractContextManager["Sender"]):
     pause_scale: float = 1.0
 
     def __post_init__(self) -> None:
+        if not isinstance(self.project_id, str):
+            raise TypeError("project_id must be a string")
         if not re.fullmatch(r"[A-Za-z0-9._-]{1,64}", self.project_id):
             raise ValueError("project_id must be 1 to 64 of A-Z a-z 0-9 . _ -")
+        if not callable(self.key):
+            _check_key(self.key)
         self._endpoint = _Endpoint(self.url, self.timeout_seconds)
-        self._queue = _Queue(Path(self.spool) if self.spool else None, self.project_id)
+        self._queue = _Queue(Path(self.spool).absolute() if self.spool else None, self.project_id)
         self._changed = threading.Condition()
         self._accepted = self._duplicates = self._retries = self._removed = 0
         self._dropped = {**dict.fromkeys(DROP_REASONS, 0), "damaged": self._queue.damaged}
@@ -92,9 +96,9 @@ class Sender(contextlib.AbstractContextManager["Sender"]):
         """
         event = {"projectId": self.project_id, "eventId": str(uuid.uuid4()), **event}
         event_id = event["eventId"]
-        if not isinstance(event_id, str) or not re.fullmatch(rb"[^\0-\x1f\x7f]{1,256}", event_id.encode()):
-            raise ValueError("eventId must be a string of 1 to 256 bytes without control characters")
-        line = json.dumps(event, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
+        if not _is_event_id(event_id):
+            raise ValueError("eventId must be a string of 1 to 256 bytes of UTF-8 without control characters")
+        line = _serialize(event)
         with self._changed:
             if self._deadline < math.inf:
                 raise RuntimeError("the sender is closed, or belongs to the process before a fork")
@@ -159,22 +163,25 @@ class Sender(contextlib.AbstractContextManager["Sender"]):
         body = b'{"events":[%s]}' % b",".join(events)
         backoff = 1.0
         while not self._is_ended:
+            key, counts = "", (0, 0, dict.fromkeys(range(len(events)), []))
             try:
-                key = self.key() if callable(self.key) else self.key
+                key = _check_key(self.key() if callable(self.key) else self.key)
                 headers = {"X-Project-Id": self.project_id, "X-Ingestion-Key": key, "Content-Type": "application/json"}
                 status, floor, text = self._endpoint.post(body, headers)
-                failure = f"{status} {text[:200].decode(errors='replace')}"
-                counts = (
-                    _parse_result(text, len(events)) if status == 202 else (0, 0, dict.fromkeys(range(len(events)), []))
-                )
+                failure = f"{status} {text.decode(errors='replace')}"
+                if status == 202:
+                    counts = _parse_result(text, len(events))
             except Exception as error:  # also of a callable key: a later attempt may succeed
                 self._endpoint.close()
                 status, floor, failure = 0, 0.0, f"{type(error).__name__}: {error}"
+            if key:
+                failure = failure.replace(key, "[key]")[:200]  # a server may echo it
             self._failure = None if status == 202 else failure
             if status in REASON_BY_STATUS:
                 return self._settle(events, REASON_BY_STATUS[status], *counts)
             if status in (401, 403):
                 floor, backoff = UNAUTHORIZED_PAUSE_SECONDS, 0.5
+            self._endpoint.close()  # as when idle
             self._pause((floor + random.uniform(0, backoff)) * self.pause_scale, failure)
             backoff = min(backoff * 2, BACKOFF_SECONDS_MAX)
 
@@ -318,19 +325,33 @@ class _Endpoint:
     """Posts batches over one connection, kept until `close`. Follows no redirect, uses no proxy."""
 
     def __init__(self, url: str, timeout_seconds: float) -> None:
-        parts = urlsplit(url)
-        if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
-            raise ValueError(f"url must be http:// or https:// with a host and no query, not {url!r}")
-        connect = HTTPSConnection if parts.scheme == "https" else HTTPConnection
-        self._connection = connect(parts.hostname, parts.port, timeout=timeout_seconds)
-        self._path = parts.path.rstrip("/") + "/v1/events/batch"
+        scheme, host, port, path = _parse_url(url)
+        self._connection = (HTTPSConnection if scheme == "https" else HTTPConnection)(host, port)
+        self._path = path.rstrip("/") + "/v1/events/batch"
+        self._timeout_seconds = timeout_seconds
         self.close = self._connection.close
 
     def post(self, body: bytes, headers: dict[str, str]) -> tuple[int, float, bytes]:
-        """The status, Retry-After in seconds and body. Raises OSError or HTTPException without a whole response."""
+        """The status, Retry-After in seconds and body. Raises OSError or HTTPException without a whole response.
+
+        A server may close a kept connection at any time: what gets no byte of a response goes over a new one, once.
+        """
+        deadline = time.monotonic() + self._timeout_seconds
+        is_kept = self._connection.sock is not None
+        self._reader: _DeadlineReader | None = None
+        try:
+            return self._attempt(body, headers, deadline)
+        except OSError:
+            self.close()
+            has_response = self._reader is not None and self._reader.has_received
+            if not is_kept or has_response or time.monotonic() >= deadline:
+                raise
+        return self._attempt(body, headers, deadline)
+
+    def _attempt(self, body: bytes, headers: dict[str, str], deadline: float) -> tuple[int, float, bytes]:
         connection: Any = self._connection
-        deadline = time.monotonic() + connection.timeout
-        connection.response_class = lambda sock, **more: HTTPResponse(_DeadlineReader(sock, deadline), **more)  # type: ignore
+        connection.response_class = lambda sock, **more: _Response(self._read(sock, deadline), **more)
+        connection.timeout = max(0.001, deadline - time.monotonic())
         if not connection.sock:
             connection.connect()
         connection.sock.settimeout(max(0.001, deadline - time.monotonic()))
@@ -342,6 +363,22 @@ class _Endpoint:
             raise HTTPException(f"the body of the {response.status} is cut or too long")
         return response.status, _parse_retry_after(response.getheader("Retry-After", "")), text
 
+    def _read(self, sock: socket.socket, deadline: float) -> _DeadlineReader:
+        self._reader = _DeadlineReader(sock, deadline)
+        return self._reader
+
+
+class _Response(HTTPResponse):
+    """The final response: RFC 9110, section 15.2, allows any number of others with a status of 1xx in front."""
+
+    def begin(self) -> None:
+        super().begin()
+        while 100 <= self.status < 200:
+            if self.status == 101:
+                raise HTTPException("a 101, to a request without Upgrade")
+            self.headers: Any = None  # begins anew
+            super().begin()
+
 
 class _DeadlineReader(socket.SocketIO):
     """Reads a response from a socket until a deadline. The time-out of a socket bounds each read only."""
@@ -350,13 +387,43 @@ class _DeadlineReader(socket.SocketIO):
         super().__init__(sock, "r")
         self._socket, self._deadline = sock, deadline
         self._open = sock.makefile("rb", buffering=0)  # keeps it open when the connection is closed
+        self.has_received = False
 
     def makefile(self, _mode: str) -> io.BufferedReader:
         return io.BufferedReader(self)
 
     def readinto(self, buffer: Any) -> int | None:
         self._socket.settimeout(max(0.001, self._deadline - time.monotonic()))
-        return super().readinto(buffer)
+        count = super().readinto(buffer)
+        self.has_received = self.has_received or bool(count)
+        return count
+
+
+def _parse_url(url: str) -> tuple[str, str, int | None, str]:
+    """Scheme, host, port and path. The errors do not have the URL, which may hold a secret."""
+    if not isinstance(url, str):
+        raise TypeError("url must be a string")
+    try:
+        parts = urlsplit(url)
+        host, port = parts.hostname, parts.port
+    except ValueError:
+        raise ValueError("url must have a valid host and port") from None
+    if parts.scheme not in ("http", "https") or not host:
+        raise ValueError("url must be http:// or https:// with a host")
+    if parts.query or parts.fragment or "@" in parts.netloc:
+        raise ValueError("url must have no user, query or fragment")
+    if re.search(r"[\0-\x20\x7f]", url) or not parts.path.isascii():
+        raise ValueError("url must have no spaces or control characters, and an ASCII path (use percent-encoding)")
+    return parts.scheme, host, port, parts.path
+
+
+def _check_key(key: object) -> str:
+    """The key. The errors do not have it, unlike those of `http.client`."""
+    if not isinstance(key, str):
+        raise TypeError("key must be a string, or a function that returns one")
+    if not re.fullmatch(r"[!-~]+", key):
+        raise ValueError("key must be visible ASCII characters only: remove spaces and line feeds, as at the end of a file")
+    return key
 
 
 def _parse_retry_after(value: str) -> float:
@@ -368,6 +435,20 @@ def _parse_retry_after(value: str) -> float:
         seconds = date.replace(tzinfo=date.tzinfo or timezone.utc).timestamp() - time.time()
         return max(0.0, min(seconds, RETRY_AFTER_SECONDS_MAX))
     return 0.0
+
+
+def _is_event_id(value: Any) -> bool:
+    with contextlib.suppress(UnicodeEncodeError):  # a lone surrogate
+        return isinstance(value, str) and re.fullmatch(rb"[^\0-\x1f\x7f]{1,256}", value.encode()) is not None
+    return False
+
+
+def _serialize(event: dict[str, Any]) -> bytes:
+    try:
+        text = json.dumps(event, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    except RecursionError:
+        raise ValueError("the event is nested too deeply") from None
+    return text.encode(errors="backslashreplace")  # only lone surrogates have no UTF-8: JSON has \udc00 for them
 
 
 def _is_object(line: bytes) -> bool:
