@@ -187,8 +187,14 @@ func encode(event any, project string) (line []byte, id string, err error) {
 		b[6], b[8] = b[6]&0x0f|0x40, b[8]&0x3f|0x80
 		members["eventId"] = []byte(fmt.Sprintf(`"%x-%x-%x-%x-%x"`, b[:4], b[4:6], b[6:8], b[8:10], b[10:]))
 	}
-	if json.Unmarshal(members["eventId"], &id) != nil || len(id) > 256 || !idPattern.MatchString(id) {
-		return nil, "", fmt.Errorf("sender: no JSON object with an eventId of 1 to 256 bytes (%v)", err)
+	if err != nil {
+		return nil, "", fmt.Errorf("sender: the event is not JSON: %w", err)
+	} else if members == nil {
+		return nil, "", errors.New("sender: the event is not a JSON object in UTF-8")
+	} else if json.Unmarshal(members["eventId"], &id) != nil || len(id) > 256 || !idPattern.MatchString(id) {
+		return nil, "", errors.New("sender: eventId must be a string of 1 to 256 bytes without control characters")
+	} else if strings.ContainsRune(id, utf8.RuneError) { // in place of lone surrogates and bytes that are not UTF-8
+		return nil, "", errors.New("sender: eventId must be UTF-8 without U+FFFD and lone surrogates")
 	}
 	line, err = json.Marshal(members)
 	return line, id, err

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"math"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -108,6 +109,48 @@ func TestAnInvalidEventIsAnError(t *testing.T) {
 	sender.Close(context.Background())
 	_, err := sender.Send(map[string]any{})
 	equal(t, err, ErrClosed)
+}
+
+func TestUnusualValuesAreSentAsTheTableInTheReadmeSays(t *testing.T) {
+	type cycle struct{ Next *cycle }
+	itself := &cycle{}
+	itself.Next = itself
+	nested := func(levels int) json.RawMessage {
+		return json.RawMessage(strings.Repeat("[", levels) + strings.Repeat("]", levels))
+	}
+	sender := open(t, serve(t), nil)
+	defer sender.Close(context.Background())
+	for _, value := range []any{math.NaN(), math.Inf(1), nested(100_000), itself} {
+		if _, err := sender.Send(map[string]any{"value": value}); err == nil {
+			t.Errorf("no error for %.20v", value)
+		}
+	}
+	for _, event := range []any{
+		nil, map[string]any(nil), json.RawMessage(`{"eventId":"a\ud800"}`), map[string]any{"eventId": "a\xed\xa0\x80"},
+	} {
+		if _, err := sender.Send(event); err == nil {
+			t.Errorf("no error for %s", event)
+		}
+	}
+	for _, each := range []struct {
+		value any
+		text  string
+	}{
+		{"\xed\xa0\x80", `"\ufffd\ufffd\ufffd"`},
+		{json.RawMessage(`"\ud800"`), `"\ud800"`},
+		{math.Copysign(0, -1), `-0`},
+		{json.RawMessage(`1e400`), `1e400`},
+		{1<<53 + 1, `9007199254740993`},
+		{nested(40), string(nested(40))},
+		{time.Date(2026, 11, 20, 1, 2, 3, 4e8, time.UTC), `"2026-11-20T01:02:03.4Z"`},
+		{[]byte("bytes"), `"Ynl0ZXM="`},
+		{map[string]struct{}{"a": {}}, `{"a":{}}`},
+		{map[string]any(nil), `null`},
+	} {
+		line, _, err := encode(map[string]any{"value": each.value}, "demo")
+		equal(t, err, nil)
+		equal(t, string(parseObject(line)["value"]), each.text)
+	}
 }
 
 func TestInvalidOptionsAreAnError(t *testing.T) {

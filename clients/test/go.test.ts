@@ -1,5 +1,4 @@
 import { execFile, spawnSync } from 'node:child_process'
-import { readFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { promisify } from 'node:util'
@@ -12,11 +11,6 @@ const cwd = fileURLToPath(new URL('../go', import.meta.url))
 const isInstalled = spawnSync('go', ['version']).status === 0
 const options = isInstalled ? {} : { skip: 'Go is not installed' }
 const run = promisify(execFile)
-
-t.test('the sender for Go has at most 400 lines', async (t) => {
-  const lines = readFileSync(join(cwd, 'sender.go'), 'utf8').trimEnd().split('\n')
-  t.ok(lines.length <= 400, `${lines.length} lines`)
-})
 
 t.test('it is formatted, and vet finds nothing', options, async (t) => {
   t.equal((await run('gofmt', ['-l', '.'], { cwd })).stdout, '')
