@@ -58,11 +58,12 @@ export function eraseCommand(io: Io): Command {
     .action(async (options: EraseOptions, command: Command) => {
       const { dryRun } = options
       const erase = chooseErasure(io, command, options)
+      let isRefused = false
       const isTerminal = io.stdin.isTTY === true && io.stderr.isTTY === true
       if (!dryRun && !options.yes && !isTerminal) command.error('erasing cannot be undone: confirm it with --yes')
       const projects = await abortOnSignal(io, 'some events are erased; run it again to continue', (signal) =>
         withIngest(io, { store: parseStore(command) }, async (ingest) => {
-          await checkClock(io, ingest, options)
+          isRefused = await checkClock(io, ingest, options)
           return eraseProjects(io, ingest, { options, erase, signal })
         }),
       )
@@ -70,7 +71,8 @@ export function eraseCommand(io: Io): Command {
       const compared = selection && describeSelection(selection)
       const lines = compared === undefined ? [] : [`compared: ${compared}`]
       const result = { dryRun, ...(compared !== undefined && { compared }), projects }
-      await printResult(io, options, result, [...lines, ...formatTotals(projects, dryRun)])
+      const heading = dryRun ? (isRefused ? 'OLDER' : 'WOULD ERASE') : 'ERASED'
+      await printResult(io, options, result, [...lines, ...formatTotals(projects, heading)])
     })
 }
 
@@ -107,17 +109,18 @@ function chooseErasure(io: Io, command: Command, options: EraseOptions): Erase {
 }
 
 /**
- * Checks that the clock is not ahead, which would make all events old.
+ * Checks that the clock is not ahead, which would make all events old. Resolves to whether an erasure is refused, of which
+ * this is a dry run.
  *
  * @throws {CommandFailure} `clock-doubted` for a duration before now
  */
-async function checkClock(io: Io, ingest: EmbeddedIngest, { olderThan, dryRun }: EraseOptions): Promise<void> {
-  if (!olderThan) return
-  const doubt = await ingest.findClockDoubt(olderThan.before)
-  if (!doubt) return
-  if (doubt.mayBeAhead && olderThan.isByClock && !dryRun)
-    throw refusal('clock-doubted', `Nothing is erased by age. ${doubt.message}`)
-  printMessage(io, doubt.message)
+async function checkClock(io: Io, ingest: EmbeddedIngest, { olderThan, dryRun }: EraseOptions): Promise<boolean> {
+  const doubt = olderThan && (await ingest.findClockDoubt(olderThan.before))
+  if (!doubt) return false
+  const isRefused = doubt.mayBeAhead && olderThan.isByClock
+  if (isRefused && !dryRun) throw refusal('clock-doubted', `Nothing is erased by age. ${doubt.message}`)
+  printMessage(io, isRefused ? `Without --dry-run, this age is refused. ${doubt.message}` : doubt.message)
+  return isRefused
 }
 
 /** What events are compared with; undefined for their age. */
@@ -152,10 +155,9 @@ async function eraseProjects(io: Io, ingest: EmbeddedIngest, { options, erase, s
   return erased
 }
 
-function formatTotals(projects: readonly ProjectTotals[], dryRun: boolean): string[] {
-  const heading = ['PROJECT', dryRun ? 'WOULD ERASE' : 'ERASED', 'BYTES']
+function formatTotals(projects: readonly ProjectTotals[], heading: string): string[] {
   const cells = projects.map(({ projectId, events, bytes }) => [projectId, formatNumber(events), formatBytes(bytes)])
-  return formatTable([heading, ...cells], [1, 2])
+  return formatTable([['PROJECT', heading, 'BYTES'], ...cells], [1, 2])
 }
 
 /** @throws {InvalidArgumentError} also for a duration of 0 or a future time, which would erase everything */

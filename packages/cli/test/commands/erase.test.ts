@@ -27,6 +27,12 @@ t.test('nothing is erased by an age that only the clock confirms; a time erases'
   const doubt = /Only the clock says that the time from 2026-01-20T00:00:00.000Z to .* has passed/
   t.match(await erase('90d', '--yes'), { code: 3, stdout: '', stderr: doubt })
   t.match(await erase('90d', '--dry-run', '--json'), { code: 0, stdout: /"events":20/, stderr: doubt })
+  t.match(await erase('90d', '--dry-run'), {
+    code: 0,
+    stdout: /^PROJECT +OLDER +BYTES\np +20 /,
+    stderr: /^ingest: Without --dry-run, this age is refused\. Only/,
+  })
+  t.match(await erase('2026-01-11T00:00:00Z', '--dry-run'), { code: 0, stdout: /WOULD ERASE +BYTES\np +10 / })
   t.match(await erase('2026-01-11T00:00:00Z', '--yes', '--json'), { code: 0, stdout: /"events":10/, stderr: doubt })
   t.match(await erase('2199-01-01T00:00:00Z', '--yes'), { code: 2, stderr: /a time before now/ })
   t.match(await erase('yesterday', '--yes'), { code: 2, stderr: /a duration such as 90d, or a time/ })
