@@ -239,11 +239,23 @@ t.test('--schemas checks events by their type, and SIGHUP reloads it', async (t)
   const file = join(t.testdir(), 'schemas.json')
   const write = (type: string) =>
     writeFileSync(file, JSON.stringify({ kill: { type: 'object', required: ['n'], properties: { n: { type } } } }))
-  const serve = ['serve', '--store', data, '--schemas', file]
+  const missing = join(t.testdirName, 'missing')
+  const serve = ['serve', '--store', missing, '--schemas', file]
   await isWrongUsage(t, serve, /The event schemas cannot be read: ENOENT/)
-  for (const text of ['{', '[]', '{"kill":1}']) {
+  for (const [text, mistake] of [
+    ['{', /schemas.json: .*JSON/],
+    ['[]', /schemas.json: Expected an object of JSON Schemas by event type/],
+    ['{"kill":1}', /schemas.json: The schema for events of type "kill" is not an object/],
+    ['{"kill":{"type":"array"}}', /schemas.json: The schema .* "kill": #\/type must allow "object"/],
+    ['{"kill":{},"k\\u0069ll":{}}', /schemas.json: The event type "kill" is there twice/],
+    ['{"":{}}', /schemas.json: No event has the type "": a type has 1 to 200 bytes/],
+    [
+      JSON.stringify({ ['é'.repeat(101)]: {} }),
+      /schemas.json: No event has the type "é{40}…": a type has 1 to 200 bytes/,
+    ],
+  ] as const) {
     writeFileSync(file, text)
-    await isWrongUsage(t, serve, /The event schemas cannot be read|does not hold event schemas/)
+    await isWrongUsage(t, serve, mistake)
   }
   write('strange')
   await isWrongUsage(
@@ -251,6 +263,7 @@ t.test('--schemas checks events by their type, and SIGHUP reloads it', async (t)
     serve,
     /schemas.json: The schema for events of type "kill": #\/properties\/n\/type is the unknown type "strange"/,
   )
+  t.notOk(existsSync(missing), 'no store is created')
   write('integer')
   const server = await open(t, ['--schemas', file])
   const outcome = async (eventId: string, n: unknown) =>
@@ -259,7 +272,8 @@ t.test('--schemas checks events by their type, and SIGHUP reloads it', async (t)
   t.match(await outcome('s-2', 'x'), { rejected: [{ issues: [{ path: '/n', code: 'invalid_type' }] }] })
   write('strange')
   server.signal('SIGHUP')
-  await server.nextRecord(({ level }) => level === 'error')
+  const { err } = await server.nextRecord(({ level }) => level === 'error')
+  t.equal(String((err as Error).message).split('unknown type').length, 2, 'the mistake is said once')
   t.match(await outcome('s-2', 'x'), { accepted: 0 }, 'the schemas from before stay in force')
   write('string')
   server.signal('SIGHUP')

@@ -14,7 +14,7 @@ import { Command, Option } from 'commander'
 import { addTargetOptions, connect, parseTarget, type Target } from '../connect.ts'
 import { CommandFailure, exitCode, type Failure, toFailure } from '../exit-code.ts'
 import { openInput } from '../files/open-input.ts'
-import { compileSchemasOf, readSchemas, schemasOption } from '../files/read-schemas.ts'
+import { readSchemas, schemasOption } from '../files/read-schemas.ts'
 import { withRejectedReport } from '../files/rejected-report.ts'
 import { type Io, type PrintOptions, printMessage, printResult } from '../io.ts'
 import { jsonOption, nonEmpty, quietOption, wholeNumber } from '../options.ts'
@@ -71,7 +71,7 @@ type WithTarget = (use: (ingest: Ingest) => Promise<void>) => Promise<void>
 /** An empty project that remembers ids alone. */
 async function dryRunOn(project: string, schemasFile: string | undefined): Promise<WithTarget> {
   const schemas: EventSchemas = schemasFile === undefined ? {} : await readSchemas(schemasFile)
-  const ingest = compileSchemasOf(schemasFile, () => createIngest({ store: idStore(), schemas }))
+  const ingest = createIngest({ store: idStore(), schemas })
   return (use) => use(ingest.project(project)).finally(ingest.close)
 }
 

@@ -1,5 +1,6 @@
 import { readFile } from 'node:fs/promises'
 import { type EventSchemas, IngestError } from '@ingest/core'
+import { compileEventSchemas, type JsonObject, knownFields, memberNames } from '@ingest/core/internal'
 import { Option } from 'commander'
 import { parsePath } from '../options.ts'
 
@@ -11,37 +12,49 @@ export function schemasOption(): Option {
 }
 
 /**
- * Reads the event schemas of a file. They are not compiled.
+ * Reads and checks the event schemas of a file.
  *
- * @throws {IngestError} `invalid-argument` for a file that cannot be read, or that is not a JSON object of objects
+ * @throws {IngestError} `invalid-argument` for a file that cannot be read, and for a mistake in it, with the name of the file
  */
 export async function readSchemas(file: string): Promise<EventSchemas> {
-  const schemas = await readFile(file, 'utf8').then(JSON.parse).catch(unreadable)
-  if (isObject(schemas) && Object.values(schemas).every(isObject)) return schemas as EventSchemas
-  throw new IngestError(
-    'invalid-argument',
-    `${file} does not hold event schemas: expected { "<type>": { JSON Schema } }.`,
-  )
-
-  function unreadable(error: Error): never {
-    throw new IngestError('invalid-argument', `The event schemas cannot be read: ${error.message}.`, { cause: error })
-  }
-}
-
-/**
- * Calls `compile`, which compiles the schemas of a file.
- *
- * @throws {IngestError} `invalid-argument` for a mistake in one of them, with the name of the file
- */
-export function compileSchemasOf<Result>(file: string | undefined, compile: () => Result): Result {
+  // without the cause, whose text a log would print again
+  const bytes = await readFile(file).catch(({ message }) => {
+    throw new IngestError('invalid-argument', `The event schemas cannot be read: ${message}.`)
+  })
   try {
-    return compile()
-  } catch (cause) {
-    if (file === undefined || !(cause instanceof IngestError) || cause.code !== 'invalid-argument') throw cause
-    throw new IngestError('invalid-argument', `${file}: ${cause.message}`, { cause })
+    return parseSchemas(bytes)
+  } catch (error) {
+    throw new IngestError('invalid-argument', `${file}: ${(error as Error).message}`)
   }
 }
 
-function isObject(value: unknown): value is object {
+const typeBytesMax = knownFields.find(({ name }) => name === 'type')?.bytesMax ?? 0
+
+/** @throws {Error} for text that is not JSON, and for schemas that cannot be applied to events */
+function parseSchemas(bytes: Buffer): EventSchemas {
+  const schemas: unknown = JSON.parse(bytes.toString())
+  if (!isObject(schemas)) throw new Error('Expected an object of JSON Schemas by event type: { "<type>": { … } }.')
+  const types = new Set<string>()
+  for (const type of memberNames(bytes)) {
+    if (types.has(type)) throw new Error(`The event type ${quote(type)} is there twice.`)
+    if (type === '' || Buffer.byteLength(type) > typeBytesMax)
+      throw new Error(`No event has the type ${quote(type)}: a type has 1 to ${typeBytesMax} bytes.`)
+    types.add(type)
+  }
+  compileEventSchemas(schemas as EventSchemas)
+  for (const [type, schema] of Object.entries(schemas as Record<string, JsonObject>)) {
+    if (schema.type !== undefined && ![schema.type].flat().includes('object'))
+      throw new Error(`The schema for events of type ${quote(type)}: #/type must allow "object", which each event is.`)
+  }
+  return schemas as EventSchemas
+}
+
+const shownCharactersMax = 40
+
+function quote(type: string): string {
+  return JSON.stringify(type.length > shownCharactersMax ? `${type.slice(0, shownCharactersMax)}…` : type)
+}
+
+function isObject(value: unknown): value is JsonObject {
   return typeof value === 'object' && value !== null && !Array.isArray(value)
 }

@@ -1,11 +1,11 @@
 import { readFile } from 'node:fs/promises'
 import { hostname } from 'node:os'
-import { type EmbeddedIngest, type EventSchemas, IngestError, startRetention } from '@ingest/core'
+import { type EmbeddedIngest, IngestError, startRetention } from '@ingest/core'
 import type { DurabilityReport } from '@ingest/postgres'
 import type { ServedWithAdmin, TlsMaterial } from '@ingest/server'
 import { type OpenOptions, withIngest } from '../connect.ts'
 import { CommandFailure, toFailure } from '../exit-code.ts'
-import { compileSchemasOf, readSchemas } from '../files/read-schemas.ts'
+import { readSchemas } from '../files/read-schemas.ts'
 import { type Io, type StopSignal, signalExitCodes } from '../io.ts'
 import { describeStore, migrateHint } from '../store.ts'
 import { announce } from './announce.ts'
@@ -28,7 +28,7 @@ export async function runServer(io: Io, settings: ServeSettings): Promise<void> 
   const ignoreHangups = io.onReload(() => {})
   let isListening = false
   await withIngest(io, toOpenOptions(io, settings, log), async (ingest) => {
-    applySchemas(ingest, settings, files.schemas)
+    ingest.setSchemas(files.schemas)
     const signals = listenForSignals(io)
     const served = await startServer(io, settings, { ingest, log, tls: files.tls })
     isListening = true
@@ -90,7 +90,7 @@ async function startServer(
 /**
  * The files that SIGHUP reloads.
  *
- * @throws {IngestError} `invalid-argument` for a file that cannot be read
+ * @throws {IngestError} `invalid-argument` for a file that cannot be read, and for event schemas with a mistake
  */
 async function readFiles({ schemas, tlsCert, tlsKey }: ServeSettings) {
   return {
@@ -102,14 +102,9 @@ async function readFiles({ schemas, tlsCert, tlsKey }: ServeSettings) {
   }
 }
 
-/** @throws {IngestError} `invalid-argument` for a schema that cannot be compiled */
-function applySchemas(ingest: EmbeddedIngest, { schemas: file }: ServeSettings, schemas: EventSchemas): void {
-  compileSchemasOf(file, () => ingest.setSchemas(schemas))
-}
-
 function readPem(flag: string, path: string): Promise<string> {
   return readFile(path, 'utf8').catch((error: Error) => {
-    throw new IngestError('invalid-argument', `${flag} cannot be read: ${error.message}`, { cause: error })
+    throw new IngestError('invalid-argument', `${flag} cannot be read: ${error.message}`)
   })
 }
 
@@ -130,7 +125,7 @@ function reloadOnSignal(
   async function reload(): Promise<void> {
     try {
       const { schemas, tls } = await readFiles(settings)
-      applySchemas(ingest, settings, schemas)
+      ingest.setSchemas(schemas)
       if (tls) served.reloadTls(tls)
       log.info({ schemas: settings.schemas ?? 'none', tls: tls ? 'on' : 'off' }, 'reloaded')
     } catch (err) {

@@ -45,6 +45,16 @@ export function sliceMember(object: Uint8Array, name: string): Uint8Array | unde
   return value
 }
 
+/** The names of the members of a JSON object, in their order and with those that come twice. */
+export function memberNames(object: Uint8Array): string[] {
+  const names: string[] = []
+  skipMembers(object, skipSpace(object, 0), (keyStart, keyEnd, valueStart) => {
+    names.push(JSON.parse(Buffer.from(object.subarray(keyStart, keyEnd)).toString()))
+    return skipValue(object, valueStart)
+  })
+  return names
+}
+
 /** Skips an object. `skipMember` receives the range of each key, quotes included, and skips the value. */
 export function skipMembers(
   body: Uint8Array,
