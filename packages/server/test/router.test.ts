@@ -10,7 +10,7 @@ import {
 } from '@ingest/core'
 import t from 'tap'
 import { type HttpRequest, parseRawHeaders } from '../src/http/request.ts'
-import { concurrencyLimits, projectMaxOf } from '../src/limits/concurrency.ts'
+import { concurrencyLimits, shareMaxOf } from '../src/limits/concurrency.ts'
 import { errorsToConsole, type Log } from '../src/log.ts'
 import { createPublicRouter, type HandlerOptions } from '../src/public-router.ts'
 import { byEachEdge, type Sent } from './edges.ts'
@@ -51,7 +51,8 @@ const refused = (name: string, status: number, code: string, sent: Omit<Partial<
   return { name, ...(isBatch && { body: batchOf(1) }), status, code, ...sent }
 }
 const unauthorized = (what: string, headers: [string, string][]): Case => {
-  const detail = 'X-Project-Id, and X-Ingestion-Key or Authorization: Bearer, must be those of an active key.'
+  const detail =
+    'X-Project-Id, and X-Ingestion-Key or Authorization: Bearer, must be those of an active key.'
   return refused(`${what}: unauthorized`, 401, 'unauthorized', { headers, more: { detail, retryable: false } })
 }
 const withCoding = (coding: string): Pick<Case, 'headers'> => ({ headers: [good, ['Content-Encoding', coding]] })
@@ -409,7 +410,7 @@ t.test('batches in flight are bounded, and release their slots when they succeed
       await isReleased
       return Buffer.from(body)
     }
-    const projectMax = projectMaxOf(concurrencyLimits.batches)
+    const projectMax = shareMaxOf(concurrencyLimits.batches)
     const inFlight = Array.from({ length: projectMax }, () => router.respond({ ...request({}), readBody }))
     while (reading < projectMax) await new Promise(setImmediate)
     const unauthorized = { ...request({}), headers: parseRawHeaders(headersOf('wrong').flat()) }
@@ -427,8 +428,8 @@ t.test('batches in flight are bounded, and release their slots when they succeed
 t.test('the bytes of unfinished uploads are bounded', async (t) => {
   const router = createPublicRouter(createIngest({ store: openMemoryStore(), authenticate: () => true }))
   for (const [bytes, status] of [
-    [projectMaxOf(concurrencyLimits.uploadBytes), 400],
-    [projectMaxOf(concurrencyLimits.uploadBytes) + 1, 503],
+    [shareMaxOf(concurrencyLimits.uploadBytes), 400],
+    [shareMaxOf(concurrencyLimits.uploadBytes) + 1, 503],
   ] as const) {
     const readBody: HttpRequest['readBody'] = async (_, { receive }) => {
       await receive?.(bytes)

@@ -6,7 +6,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import tls, { type TLSSocket } from 'node:tls'
 import t, { type Test } from 'tap'
-import { concurrencyLimits, projectMaxOf } from '../src/limits/concurrency.ts'
+import { concurrencyLimits, shareMaxOf } from '../src/limits/concurrency.ts'
 import type { Log } from '../src/log.ts'
 import { createMetrics } from '../src/metrics/metrics.ts'
 import { lingerMs, type ServeOptions, serve } from '../src/serve.ts'
@@ -194,7 +194,7 @@ t.test('a request that is refused before its end releases its slot', async (t) =
   const check = async ([name, end, rest]: (typeof cases)[number]) => {
     const { served, connect, headers } = await openServed(t, end)
     const sent = { headers: [...headers, ['Transfer-Encoding', 'chunked'] as [string, string]] }
-    const raws = await Promise.all(Array.from({ length: projectMaxOf(concurrencyLimits.batches) }, connect))
+    const raws = await Promise.all(Array.from({ length: shareMaxOf(concurrencyLimits.batches) }, connect))
     for (const { write } of raws) write(requestBytes(sent))
     for (const { write } of raws) write(rest)
     for (const { read } of raws) t.equal((await read()).status, rest ? 400 : 408)

@@ -16,8 +16,8 @@ export const concurrencyLimits = {
   longPolls: { what: 'long polls', max: 512 },
 } as const
 
-/** The most of one project, so that its slow clients leave capacity for others: a quarter. */
-export function projectMaxOf({ max }: { max: number }): number {
+/** The most of one project, or of one address without a key, so that its slow clients leave capacity for others: a quarter. */
+export function shareMaxOf({ max }: { max: number }): number {
   return Math.floor(max / 4)
 }
 
@@ -46,7 +46,7 @@ export interface Slots {
 }
 
 export function createConcurrencyLimit({ what, max }: { what: string; max: number }): ConcurrencyLimit {
-  const projectMax = projectMaxOf({ max })
+  const projectMax = shareMaxOf({ max })
   const takenByProject = new Map<string, number>()
   let taken = 0
 

@@ -1,4 +1,4 @@
-import { projectMaxOf, tooMany } from './concurrency.ts'
+import { shareMaxOf, tooMany } from './concurrency.ts'
 
 /**
  * What one turn of the event loop does for all projects: each takes a few milliseconds. Node.js otherwise handles all
@@ -61,7 +61,7 @@ export function createTurnBudget({
       return undefined
     }
     const queue = waiting.get(source) ?? []
-    if (waitingCount >= waitingMax || queue.length >= projectMaxOf({ max: waitingMax })) throw tooMany(what)
+    if (waitingCount >= waitingMax || queue.length >= shareMaxOf({ max: waitingMax })) throw tooMany(what)
     waitingCount++
     return new Promise((resolve) => {
       queue.push({ cost, resolve })

@@ -1,5 +1,5 @@
 import type { ErrorCode } from '@ingest/core'
-import { concurrencyLimits, projectMaxOf } from '../limits/concurrency.ts'
+import { concurrencyLimits, shareMaxOf } from '../limits/concurrency.ts'
 import { quotasByBudget } from '../limits/rate-limiter.ts'
 import { parseRateLimits } from '../limits/rate-limits.ts'
 import { comma, type Header, type Operation, type Parameter, type Success } from '../operation.ts'
@@ -117,7 +117,7 @@ function limitsText({ scope, concurrency, budget }: Limits): string {
   const names = typeof concurrency === 'string' ? [concurrency] : (['downloads', 'longPolls'] as const)
   const flights = names.map((name) => {
     const { what, max } = concurrencyLimits[name]
-    return `${comma(max)} ${what} in flight, ${projectMaxOf({ max })} per project`
+    return `${comma(max)} ${what} in flight, ${shareMaxOf({ max })} per project`
   })
   return `Scope: \`${scope}\`. [Rate limits](http-api.md#rate-limits): ${rates}. At most ${flights.join('; ')}.`
 }

@@ -3,7 +3,7 @@ import { gzipSync } from 'node:zlib'
 import { batchBytesMax, IngestError } from '@ingest/core'
 import t, { type Test } from 'tap'
 import { inflateBody, readBody } from '../../src/http/body.ts'
-import { concurrencyLimits, projectMaxOf } from '../../src/limits/concurrency.ts'
+import { concurrencyLimits, shareMaxOf } from '../../src/limits/concurrency.ts'
 import { createHandler } from '../../src/node-handler.ts'
 import { requestBytes } from '../edges.ts'
 import { listen, openServed } from '../open-server.ts'
@@ -73,7 +73,7 @@ t.test('a client that disconnects in the middle of its body releases its slot, a
   const { connect, headers, storedCount } = await openServed(t)
   const body = batchOf(1)
   const bytes = requestBytes({ headers: [...headers, ['Expect', '100-continue']], body })
-  for (let left = projectMaxOf(concurrencyLimits.batches); left > 0; left -= 64) {
+  for (let left = shareMaxOf(concurrencyLimits.batches); left > 0; left -= 64) {
     await Promise.all(
       Array.from({ length: 64 }, async () => {
         const raw = await connect()

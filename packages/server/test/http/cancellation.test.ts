@@ -6,7 +6,7 @@ import t, { type Test } from 'tap'
 import { toFetchHandler } from '../../src/fetch-handler.ts'
 import { createCancellation, createWait } from '../../src/http/cancellation.ts'
 import type { HttpRequest } from '../../src/http/request.ts'
-import { concurrencyLimits, projectMaxOf } from '../../src/limits/concurrency.ts'
+import { concurrencyLimits, shareMaxOf } from '../../src/limits/concurrency.ts'
 import type { ServeOptions } from '../../src/serve.ts'
 import { requestBytes } from '../edges.ts'
 import { get } from '../map-parts.ts'
@@ -100,10 +100,10 @@ t.test('long polls end at once when the server drains', async (t) => {
 
 t.test('long polls in flight are bounded, and do not count as downloads', async (t) => {
   const { ask, ingest, key, reading } = await open(t)
-  const raws = await Promise.all(Array.from({ length: projectMaxOf(concurrencyLimits.longPolls) }, () => ask()))
-  await reading(projectMaxOf(concurrencyLimits.longPolls))
+  const raws = await Promise.all(Array.from({ length: shareMaxOf(concurrencyLimits.longPolls) }, () => ask()))
+  await reading(shareMaxOf(concurrencyLimits.longPolls))
   t.ok(
-    projectMaxOf(concurrencyLimits.longPolls) > projectMaxOf(concurrencyLimits.downloads),
+    shareMaxOf(concurrencyLimits.longPolls) > shareMaxOf(concurrencyLimits.downloads),
     'more than the slots for downloads',
   )
   const other = await ask()

@@ -4,7 +4,7 @@ import { setImmediate as nextTurn } from 'node:timers/promises'
 import { createIngest, digestOf, type EmbeddedIngest, openMemoryStore, type Store } from '@ingest/core'
 import t, { type Test } from 'tap'
 import { toFetchHandler } from '../../src/fetch-handler.ts'
-import { concurrencyLimits, projectMaxOf } from '../../src/limits/concurrency.ts'
+import { concurrencyLimits, shareMaxOf } from '../../src/limits/concurrency.ts'
 import { createHandler } from '../../src/node-handler.ts'
 import { routes } from '../../src/routes.ts'
 import { requestBytes } from '../edges.ts'
@@ -13,11 +13,11 @@ import { openRaw, type Sent } from '../raw-connection.ts'
 import { headersOf, projectId } from '../test-ingest.ts'
 
 /** As many clients as may read at once. */
-const clientCount = projectMaxOf(concurrencyLimits.downloads)
+const clientCount = shareMaxOf(concurrencyLimits.downloads)
 /** The others are refused, or share a check. */
 const fewBegin: Record<string, number> = {
-  'PUT /v1/maps': projectMaxOf(concurrencyLimits.storedUploads),
-  'PUT /v1/maps/chunks': projectMaxOf(concurrencyLimits.storedUploads),
+  'PUT /v1/maps': shareMaxOf(concurrencyLimits.storedUploads),
+  'PUT /v1/maps/chunks': shareMaxOf(concurrencyLimits.storedUploads),
   'GET /readyz': 1,
 }
 /** Beside these, a request for credentials reads the keys of its project. */

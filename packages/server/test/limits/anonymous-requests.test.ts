@@ -1,7 +1,7 @@
 import { createServer } from 'node:http'
 import t from 'tap'
 import { toFetchHandler } from '../../src/fetch-handler.ts'
-import { projectMaxOf } from '../../src/limits/concurrency.ts'
+import { shareMaxOf } from '../../src/limits/concurrency.ts'
 import { turnBudgets } from '../../src/limits/turn-budget.ts'
 import { createHandler } from '../../src/node-handler.ts'
 import { requestBytes } from '../edges.ts'
@@ -60,7 +60,7 @@ t.test('beyond the requests that may wait for a turn, the response is 503; liven
   const { ingest } = await openTestIngest()
   const handle = toFetchHandler(ingest)
   const { max, waitingMax } = turnBudgets.anonymous
-  const admitted = max + projectMaxOf({ max: waitingMax })
+  const admitted = max + shareMaxOf({ max: waitingMax })
   const statuses = async (path: string) => {
     const responses = Array.from({ length: admitted + 10 }, () => handle(new Request(`http://localhost${path}`)))
     const counts: Record<number, number> = {}

@@ -1,13 +1,13 @@
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import t from 'tap'
-import { concurrencyLimits, createConcurrencyLimit, projectMaxOf } from '../../src/limits/concurrency.ts'
+import { concurrencyLimits, createConcurrencyLimit, shareMaxOf } from '../../src/limits/concurrency.ts'
 import { createTurnBudget } from '../../src/limits/turn-budget.ts'
 
 const overloaded = { code: 'overloaded', retryAfterSeconds: 1 }
 
 t.test('one project takes a part of the slots and leaves the rest to others', async (t) => {
   const limit = createConcurrencyLimit(concurrencyLimits.batches)
-  const slots = Array.from({ length: projectMaxOf(concurrencyLimits.batches) }, () => limit.take('busy'))
+  const slots = Array.from({ length: shareMaxOf(concurrencyLimits.batches) }, () => limit.take('busy'))
   t.throws(() => limit.take('busy'), overloaded)
   limit.take('other')
   slots.pop()?.release()

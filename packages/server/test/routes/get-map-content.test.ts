@@ -4,7 +4,7 @@ import { chunkBytesMax } from '@ingest/core'
 import fc from 'fast-check'
 import t, { type Test } from 'tap'
 import { toFetchHandler } from '../../src/fetch-handler.ts'
-import { concurrencyLimits, projectMaxOf } from '../../src/limits/concurrency.ts'
+import { concurrencyLimits, shareMaxOf } from '../../src/limits/concurrency.ts'
 import { readBytesMin } from '../../src/limits/rate-limits.ts'
 import { lookUpReadBytes } from '../../src/routes/get-events.ts'
 import { entityTag, listsTag, parseByteRange } from '../../src/routes/get-map-content.ts'
@@ -350,11 +350,9 @@ t.test('a slow reader slows the server down and gets the whole body', async (t) 
 
 t.test('downloads in flight are bounded, and clients that disconnect release their slots', async (t) => {
   const { served, openPaused, key, counts, allClosed } = await serveBig(t)
-  const sockets = await Promise.all(
-    Array.from({ length: projectMaxOf(concurrencyLimits.downloads) }, () => openPaused()),
-  )
+  const sockets = await Promise.all(Array.from({ length: shareMaxOf(concurrencyLimits.downloads) }, () => openPaused()))
   const raw = await openRaw(served.port)
-  while (counts.open < projectMaxOf(concurrencyLimits.downloads)) {
+  while (counts.open < shareMaxOf(concurrencyLimits.downloads)) {
     raw.write(requestBytes({ method: 'GET', path: '/livez' }))
     await raw.read()
   }
@@ -362,7 +360,7 @@ t.test('downloads in flight are bounded, and clients that disconnect release the
   t.match(await raw.read(), { status: 503, json: { code: 'overloaded' } })
   for (const [i, socket] of sockets.entries()) i % 2 === 0 ? socket.resetAndDestroy() : socket.destroy()
   await allClosed()
-  for (let i = 0; i < projectMaxOf(concurrencyLimits.downloads) * 2; i++) {
+  for (let i = 0; i < shareMaxOf(concurrencyLimits.downloads) * 2; i++) {
     raw.write(requestBytes(get('/v1/maps', key)))
     t.equal((await raw.read()).status, 200)
   }
@@ -388,7 +386,7 @@ t.test(
 t.test('a HEAD leaves no body open', async (t) => {
   const { served, key, counts } = await serveBig(t)
   const raw = await openRaw(served.port)
-  for (let i = 0; i < projectMaxOf(concurrencyLimits.downloads) + 1; i++) {
+  for (let i = 0; i < shareMaxOf(concurrencyLimits.downloads) + 1; i++) {
     raw.write(requestBytes(get(path, key, {}, 'HEAD')))
     t.match(await raw.read(true), { status: 200, headers: { 'content-length': String(size) } })
   }
@@ -433,7 +431,7 @@ t.test('by fetch, a body is read on demand and closed when it is cancelled', asy
       headers: headers.map(([name, value]): [string, string] => [name, value]),
     })
   }
-  for (let i = 0; i < projectMaxOf(concurrencyLimits.downloads) + 1; i++) {
+  for (let i = 0; i < shareMaxOf(concurrencyLimits.downloads) + 1; i++) {
     const response = await handler(request())
     t.equal(response.status, 200)
     const reader = response.body?.getReader()
@@ -441,7 +439,7 @@ t.test('by fetch, a body is read on demand and closed when it is cancelled', asy
     await reader?.cancel()
   }
   t.equal(counts.open, 0)
-  t.ok(counts.read <= 3 * (projectMaxOf(concurrencyLimits.downloads) + 1))
+  t.ok(counts.read <= 3 * (shareMaxOf(concurrencyLimits.downloads) + 1))
   const hash = createHash('sha256')
   for await (const chunk of (await handler(request())).body ?? []) hash.update(chunk)
   t.equal(`sha256:${hash.digest('hex')}`, bigDigest)
@@ -486,13 +484,13 @@ t.test('an error at the start of a body is a problem document', async (t) => {
   const { ingest, key, log, errors, failAt } = await openFailing()
   failAt(10)
   const { raw } = await openServed(t, { ingest, log })
-  for (let i = 0; i < projectMaxOf(concurrencyLimits.downloads) + 1; i++) {
+  for (let i = 0; i < shareMaxOf(concurrencyLimits.downloads) + 1; i++) {
     raw.write(requestBytes(get('/v1/events', key)))
     const response = await raw.read()
     t.equal(response.status, 500)
     t.notMatch(response.body, 'secret')
   }
-  t.equal(errors.length, projectMaxOf(concurrencyLimits.downloads) + 1)
+  t.equal(errors.length, shareMaxOf(concurrencyLimits.downloads) + 1)
 })
 
 t.test('by fetch, an error in the middle fails the body', async (t) => {

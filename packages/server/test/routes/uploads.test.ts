@@ -2,7 +2,7 @@ import { gzipSync } from 'node:zlib'
 import { chunkBytesMax, createIngest, type EmbeddedIngest, openMemoryStore, type Publication } from '@ingest/core'
 import { chunksMax } from '@ingest/core/wire'
 import t, { type Test } from 'tap'
-import { concurrencyLimits, projectMaxOf } from '../../src/limits/concurrency.ts'
+import { concurrencyLimits, shareMaxOf } from '../../src/limits/concurrency.ts'
 import { chunksBytesMax } from '../../src/routes/put-chunks.ts'
 import { parsers } from '../../src/uploads/parse-upload.ts'
 import { parseUpload, smallBytesMax } from '../../src/uploads/upload-parser.ts'
@@ -439,7 +439,7 @@ t.test('uploads in flight are bounded, and clients that disconnect release their
   const { connect, key, headers } = await openServed(t)
   const headOnly = requestBytes(put('/v1/maps', key, publication, { Expect: '100-continue' })).subarray(0, -body.length)
   const raws = await Promise.all(
-    Array.from({ length: projectMaxOf(concurrencyLimits.uploads) }, async () => {
+    Array.from({ length: shareMaxOf(concurrencyLimits.uploads) }, async () => {
       const raw = await connect()
       raw.write(headOnly)
       t.equal((await raw.read()).status, 100, 'it has a slot')
@@ -457,7 +457,7 @@ t.test('uploads in flight are bounded, and clients that disconnect release their
   t.equal((await first?.read())?.status, 201)
   for (const raw of rest) raw.socket.resetAndDestroy()
   await Promise.all(rest.map((raw) => raw.ended))
-  for (let i = 0; i < projectMaxOf(concurrencyLimits.uploads) * 2; i++) {
+  for (let i = 0; i < shareMaxOf(concurrencyLimits.uploads) * 2; i++) {
     other.write(requestBytes(put('/v1/maps', key, publication)))
     t.equal((await other.read()).status, 200)
   }
@@ -487,7 +487,7 @@ t.test('uploads that are being stored are bounded', async (t) => {
     raw.write(requestBytes(put('/v1/maps', key, publication)))
     return raw
   }
-  const stored = await Promise.all(Array.from({ length: projectMaxOf(concurrencyLimits.storedUploads) }, send))
+  const stored = await Promise.all(Array.from({ length: shareMaxOf(concurrencyLimits.storedUploads) }, send))
   while (storing < stored.length) await new Promise((resolve) => setImmediate(resolve))
   let isRefused = false
   const refused = (await send()).read().finally(() => {
