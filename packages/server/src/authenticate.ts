@@ -69,6 +69,6 @@ function keysUnavailable(error: unknown): IngestError {
 function unauthorized(): IngestError {
   return new IngestError(
     'unauthorized',
-    'X-Project-Id, and X-Ingestion-Key or Authorization: Bearer, must be those of an active key.',
+    'X-Project-Id, and X-Ingestion-Key or Authorization: Bearer, must be those of an active key with the scope of the request.',
   )
 }

@@ -52,7 +52,7 @@ const refused = (name: string, status: number, code: string, sent: Omit<Partial<
 }
 const unauthorized = (what: string, headers: [string, string][]): Case => {
   const detail =
-    'X-Project-Id, and X-Ingestion-Key or Authorization: Bearer, must be those of an active key.'
+    'X-Project-Id, and X-Ingestion-Key or Authorization: Bearer, must be those of an active key with the scope of the request.'
   return refused(`${what}: unauthorized`, 401, 'unauthorized', { headers, more: { detail, retryable: false } })
 }
 const withCoding = (coding: string): Pick<Case, 'headers'> => ({ headers: [good, ['Content-Encoding', coding]] })

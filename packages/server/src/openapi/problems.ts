@@ -20,7 +20,9 @@ const examples: Readonly<Partial<Record<ErrorCode, [detail: string, details?: Er
     { issues: [{ code: 'required', path: '/buildId', message: 'Every map needs a buildId.' }] },
   ],
   'digest-mismatch': ['Expected the digest of the bytes.'],
-  unauthorized: ['X-Project-Id, and X-Ingestion-Key or Authorization: Bearer, must be those of an active key.'],
+  unauthorized: [
+    'X-Project-Id, and X-Ingestion-Key or Authorization: Bearer, must be those of an active key with the scope of the request.',
+  ],
   'not-found': ['There is nothing at this path.'],
   'map-not-found': ['No map was published for this place and build.'],
   'chunk-not-found': ['The project has no chunk with this digest.'],
