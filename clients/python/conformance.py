@@ -19,9 +19,14 @@ sender = Sender(
     queue_events_max=int(env.get("INGEST_QUEUE_EVENTS", "10000")),
     pause_scale=float(env.get("INGEST_TIME_SCALE", "1")),
 )
+if env.get("INGEST_CHDIR"):
+    os.chdir(env["INGEST_CHDIR"])
+taken = 0
 for line in sys.stdin.buffer:
     if line.strip():
         sender.send(json.loads(line))
+        taken += 1
+        print(f"accepted {taken}", flush=True)
     else:
         sender.flush()
 stats = sender.close(int(env.get("INGEST_CLOSE_MS", "10000")) / 1000)

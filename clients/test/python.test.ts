@@ -13,6 +13,9 @@ const isInstalled = spawnSync('python3', ['-c', 'import sys; sys.exit(sys.versio
 const options = isInstalled ? {} : { skip: 'Python 3.9 or later is not installed' }
 const run = promisify(execFile)
 
+/** Rules that it still breaks, and why. A rule that it keeps fails the test until its entry is deleted. */
+const broken: Record<string, string> = {}
+
 t.test('its unit tests pass', options, async (t) => {
   const { stderr } = await run('python3', ['-W', 'error', '-m', 'unittest', 'discover', join(folder, 'test')])
   t.match(stderr, /^OK$/m)
@@ -21,7 +24,9 @@ t.test('its unit tests pass', options, async (t) => {
 t.test('it keeps the rules for clients', options, async (t) => {
   const start = startCommand('python3', [join(folder, 'conformance.py')])
   const verdicts = await runConformance({ start, hasSpool: true })
-  for (const { id, outcome, expected, seen } of verdicts) t.equal(outcome, 'passed', `${id}: ${expected}`, { seen })
+  for (const { id, outcome, expected, seen } of verdicts) {
+    t.equal(outcome, Object.hasOwn(broken, id) ? 'failed' : 'passed', `${id}: ${broken[id] ?? expected}`, { seen })
+  }
 })
 
 t.test('its example stores an event', options, async (t) => {

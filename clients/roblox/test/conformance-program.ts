@@ -45,12 +45,16 @@ await game.run('sender = require(script.Parent.IngestSender).new(...)', {
   flushSeconds: toSeconds(number('INGEST_FLUSH_MS')),
   queueEventsMax: number('INGEST_QUEUE_EVENTS'),
 })
+let taken = 0
 while (isOpen || lines.length > 0) {
   await passTime()
   const line = lines.shift()
   if (line === undefined) await sleep(1)
   else if (line === '') await until(await game.start('sender:flush()'))
-  else await game.run('sender:send(...)', JSON.parse(line))
+  else {
+    await game.run('sender:send(...)', JSON.parse(line))
+    process.stdout.write(`accepted ${++taken}\n`)
+  }
 }
 const closing = await game.start('return sender:close(...)', toSeconds(number('INGEST_CLOSE_MS')))
 const { accepted, duplicates, dropped } = (await until(closing)) as {

@@ -33,18 +33,24 @@ namespace Ingest {
                 OnRetry = (failure, pause) => Console.Error.WriteLine($"retry in {pause}: {failure}"),
             };
             var sender = new IngestSender(options);
+            if (!string.IsNullOrEmpty(Variable("INGEST_CHDIR"))) Directory.SetCurrentDirectory(Variable("INGEST_CHDIR"));
+            var taken = 0;
             var input = new StreamReader(Console.OpenStandardInput(), new UTF8Encoding(false));
             for (var line = await input.ReadLineAsync(); line != null; line = await input.ReadLineAsync()) {
                 if (line == "") await sender.FlushAsync();
-                else Send(sender, line);
+                else if (Send(sender, line)) Console.WriteLine($"accepted {++taken}");
             }
             var stats = await sender.CloseAsync(Milliseconds("INGEST_CLOSE_MS", 10000));
             Console.WriteLine(Summary(stats));
         }
 
-        private static void Send(IngestSender sender, string line) {
+        private static bool Send(IngestSender sender, string line) {
             try { sender.Send(line); }
-            catch (ArgumentException error) { Console.Error.WriteLine(error.Message); }
+            catch (ArgumentException error) {
+                Console.Error.WriteLine(error.Message);
+                return false;
+            }
+            return true;
         }
 
         private static string Summary(IngestStats stats) {

@@ -20,7 +20,9 @@ func _ready() -> void:
 	_sender.retrying.connect(func(failure: String, seconds: float) -> void:
 		print("retry in %.3f s: %s" % [seconds, failure]))
 	add_child(_sender)
-	_sender.start()
+	if _sender.start() != OK:
+		_call("refuse()")
+		return
 	await _read_lines()
 	var stats: Dictionary = await _sender.close(float(env.get("INGEST_CLOSE_MS", "10000")) / 1000)
 	var rejected: int = stats.dropped.get("rejected", 0)
@@ -32,6 +34,7 @@ func _ready() -> void:
 
 
 func _read_lines() -> void:
+	var taken := 0
 	while true:
 		var lines: Array = JSON.parse_string(_call("takeLines()"))
 		for line: Variant in lines:
@@ -41,6 +44,8 @@ func _read_lines() -> void:
 				await _sender.flush()
 			else:
 				_sender.send(JSON.parse_string(line))
+				taken += 1
+				_call("accept(%d)" % taken)
 		await get_tree().process_frame
 
 

@@ -40,6 +40,8 @@ window.program = {
   takeLines: () => JSON.stringify(lines.splice(0)),
   add: (more) => lines.push(...more),
   finish: (result) => window.finish(result),
+  accept: (count) => window.accept(count),
+  refuse: () => window.refuse(),
   start(variables) {
     window.variables = variables
     window.fetch = (url, init) => ownFetch(url, String(url).startsWith(variables.INGEST_URL) ? { ...init, redirect: 'manual' } : init)
@@ -96,6 +98,11 @@ export async function openGodot(t: Test): Promise<StartProgram> {
     await page.exposeFunction('finish', async (result: string) => {
       stdout.write(`${result}\n`)
       end({ code: 0, signal: null })
+      await page.close()
+    })
+    await page.exposeFunction('accept', (count: number) => void stdout.write(`accepted ${count}\n`))
+    await page.exposeFunction('refuse', async () => {
+      end({ code: 1, signal: null })
       await page.close()
     })
     await page.goto(url)

@@ -1,7 +1,10 @@
 // A small sender in the program of `ingest conformance`, with the bug that its argument names.
 // @ts-check
 import { randomUUID } from 'node:crypto'
+import { mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { request } from 'node:http'
+import { connect } from 'node:net'
+import { join, resolve } from 'node:path'
 import { createInterface } from 'node:readline'
 import { setTimeout as sleep } from 'node:timers/promises'
 
@@ -19,8 +22,16 @@ const counts = {
 const batchBytesMax = 262_144
 const hourMs = 3_600_000
 
+const key = bug === 'trim-key' ? env.INGEST_KEY?.trim() : env.INGEST_KEY
+if (/[\r\n]/.test(key ?? '')) throw new Error(bug === 'quote-key' ? `not a key: ${key}` : 'not a key')
+
 /** @type {string[]} */
 const queue = []
+/** The files of events. @type {Map<string, string>} */
+const paths = new Map()
+const hasSpool = env.INGEST_SPOOL && bug !== 'no-spool'
+const spool = hasSpool ? (bug === 'relative-spool' ? env.INGEST_SPOOL : resolve(env.INGEST_SPOOL ?? '')) : undefined
+let fileNumber = 0
 /** @type {Promise<void> | undefined} */
 let running
 /** @type {NodeJS.Timeout | undefined} */
@@ -34,6 +45,46 @@ function drop(reason, count = 1) {
   counts.dropped[reason] = (counts.dropped[reason] ?? 0) + count
 }
 
+/** Reads the events of an earlier process. */
+function loadSpool() {
+  if (!spool) return
+  mkdirSync(spool, { recursive: true })
+  for (const name of readdirSync(spool).sort()) {
+    const path = join(spool, name)
+    const event = readFileSync(path, 'utf8')
+    queue.push(event)
+    paths.set(event, path)
+    fileNumber = Math.max(fileNumber, Number(name))
+  }
+}
+
+/** @param {string} event */
+function writeToSpool(event) {
+  if (!spool || paths.has(event)) return
+  const number = String(++fileNumber)
+  const path = join(spool, bug === 'unsorted-spool' ? number : number.padStart(9, '0'))
+  paths.set(event, path)
+  try {
+    writeFileSync(path, event)
+  } catch {
+    // in memory only
+  }
+}
+
+/** @param {string[]} batch */
+function removeFromSpool(batch) {
+  for (const event of batch) {
+    rmSync(paths.get(event) ?? '', { force: true })
+    paths.delete(event)
+  }
+}
+
+/** Counts what `close` leaves. @param {number} count */
+function leave(count) {
+  if (spool) counts.unsent += count
+  else drop('closed', count)
+}
+
 /** @param {string} text */
 const sizeOf = (text) => (bug === 'count-characters' ? text.length : Buffer.byteLength(text))
 
@@ -44,6 +95,7 @@ function send(line) {
   if (queue.length >= Number(env.INGEST_QUEUE_EVENTS) && bug !== 'unbounded-queue') return drop('queue_overflow')
   if (bug === 'newest-first' && running) queue.unshift(event)
   else queue.push(event)
+  if (bug !== 'late-spool') writeToSpool(event)
   timer ??= setTimeout(() => flush(), Number(env.INGEST_FLUSH_MS))
   if (queue.length >= countMax || queue.join().length >= batchBytesMax - 13) wake()
 }
@@ -80,7 +132,9 @@ function takeBatch() {
   const isFull = count === countMax || count < queue.length
   if (!isFull && due === 0) return []
   due = Math.max(0, due - count)
-  return queue.splice(0, count)
+  const batch = queue.splice(0, count)
+  for (const event of batch) writeToSpool(event)
+  return batch
 }
 
 /** @param {string[]} batch */
@@ -89,18 +143,27 @@ async function sendBatch(batch) {
   for (let attempt = 0; ; attempt++) {
     const body = `{"events":[${batch}]${bug === 'other-bytes' ? `,"attempt":${attempt}` : ''}}`
     const { status, headers, text } = await post(env.INGEST_URL ?? '', body)
-    if (ending.signal.aborted) return drop('closed', batch.length)
-    if (status === 202 && settle(text, batch.length)) return
-    if (status === 400 || (status === 500 && bug === 'drop-500')) return drop('bad_request', batch.length)
-    if (status === 413) return drop('too_large', batch.length)
-    if (status === 404 && bug === 'drop-404') return drop('bad_request', batch.length)
+    if (ending.signal.aborted) return leave(batch.length)
+    if (status === 202 && settle(text, batch.length)) return removeFromSpool(batch)
+    const reason = reasonOf(status)
+    if (reason) {
+      drop(reason, batch.length)
+      return bug === 'keep-dropped' || removeFromSpool(batch)
+    }
+    if (status === 401 && bug === 'log-key') console.error(`the server refuses ${key}`)
     const isPaused = (status === 401 || status === 403) && bug !== 'retry-401'
     const backoffMs = bug === 'no-jitter' ? rangeMs : Math.random() * rangeMs
     rangeMs = Math.min(rangeMs * 2, bug === 'unbounded-backoff' ? Number.POSITIVE_INFINITY : 60_000)
     if (bug === 'constant-backoff') rangeMs = 1000
     await pause(isPaused ? 300_000 : backoffMs + retryAfterMs(headers['retry-after']))
-    if (ending.signal.aborted) return drop('closed', batch.length)
+    if (ending.signal.aborted) return leave(batch.length)
   }
+}
+
+/** Why a batch is dropped; undefined if it is sent again. @param {number} status */
+function reasonOf(status) {
+  if (status === 400 || (status === 500 && bug === 'drop-500')) return 'bad_request'
+  return status === 413 ? 'too_large' : undefined
 }
 
 /** @param {string} text @param {number} count */
@@ -143,9 +206,10 @@ async function pause(ms) {
 function post(url, body) {
   const headers = {
     'X-Project-Id': env.INGEST_PROJECT_ID,
-    'X-Ingestion-Key': env.INGEST_KEY,
+    'X-Ingestion-Key': key,
     'Content-Type': 'application/json',
   }
+  if (bug === 'stale-connection') return postOnKept(url, headers, body)
   return new Promise((resolve) => {
     const signals = [ending.signal]
     if (bug !== 'no-time-out') signals.push(AbortSignal.timeout(Number(env.INGEST_TIMEOUT_MS)))
@@ -166,14 +230,66 @@ function post(url, body) {
       res.on('error', fail)
       res.on('close', fail)
     })
+    if (bug === 'interim-is-final') {
+      req.on('information', ({ statusCode }) => resolve({ status: statusCode, headers: {}, text: '' }))
+    }
     req.on('error', fail)
     req.end(body)
   })
 }
 
+/** @type {import('node:net').Socket | undefined} */
+let kept
+/** Takes what the kept connection receives, undefined at its end. @type {(text?: string) => void} */
+let receive = () => {}
+
+/**
+ * On one connection, also after the server has ended it.
+ *
+ * @param {string} url
+ * @param {Record<string, string | undefined>} headers
+ * @param {string} body
+ * @returns {ReturnType<typeof post>}
+ */
+function postOnKept(url, headers, body) {
+  const { hostname, port } = new URL(url)
+  kept ??= connect({ host: hostname, port: Number(port), allowHalfOpen: true })
+    .on('data', (chunk) => receive(String(chunk)))
+    .on('error', () => {})
+    .on('close', () => {
+      kept = undefined
+      receive()
+    })
+  const lines = Object.entries({ Host: hostname, ...headers, 'Content-Length': sizeOf(body) }).map(
+    ([name, value]) => `${name}: ${value}\r\n`,
+  )
+  kept.write(`POST /v1/events/batch HTTP/1.1\r\n${lines.join('')}\r\n${body}`)
+  if (kept.readableEnded) kept.destroySoon()
+  return new Promise((resolve) => {
+    let response = ''
+    receive = (text) => {
+      if (text === undefined) return resolve({ status: 0, headers: {}, text: '' })
+      response += text
+      const [head = '', rest = ''] = response.split('\r\n\r\n')
+      // the server responds in chunks, which end with one of length 0, or without a body
+      if (rest.endsWith('0') || !/chunked/i.test(head)) {
+        const [, json = ''] = /(\{.*\})/.exec(rest) ?? []
+        resolve({ status: Number(head.split(' ')[1]), headers: {}, text: json })
+      }
+    }
+  })
+}
+
+loadSpool()
+if (queue.length > 0) void flush()
+if (env.INGEST_CHDIR) process.chdir(env.INGEST_CHDIR)
+let taken = 0
 for await (const line of createInterface(process.stdin)) {
   if (line === '' && bug !== 'no-flush') await flush()
-  else if (line !== '') send(line)
+  else if (line !== '') {
+    send(line)
+    console.log(`accepted ${++taken}`)
+  }
 }
 const closeMs = Number(env.INGEST_CLOSE_MS)
 deadlineAt = performance.now() + closeMs
@@ -182,7 +298,8 @@ if (bug === 'no-drain') ending.abort()
 await flush()
 clearTimeout(deadline)
 clearTimeout(timer)
-drop('closed', queue.length)
+kept?.destroy()
+leave(queue.length)
 if (bug === 'miscount') counts.accepted++
 console.log(bug === 'no-counts' ? 'done' : JSON.stringify(counts))
 if (bug === 'no-end') setTimeout(() => {}, 1e9)

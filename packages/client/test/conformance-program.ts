@@ -27,9 +27,14 @@ const sender = createSenderWith(
   { now: () => performance.now() / scale, sleep: (ms, signal) => sleep(ms * scale, signal) },
 )
 
+if (env.INGEST_CHDIR) process.chdir(env.INGEST_CHDIR)
+let taken = 0
 for await (const line of createInterface(process.stdin)) {
   if (line === '') await sender.flush()
-  else sender.send(JSON.parse(line))
+  else {
+    sender.send(JSON.parse(line))
+    console.log(`accepted ${++taken}`)
+  }
 }
 const stats = await sender.close({ deadlineMs: number('INGEST_CLOSE_MS') / scale })
 await client.close()

@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"log"
 	"os"
 	"strconv"
@@ -29,6 +30,12 @@ func main() {
 	if err != nil {
 		log.Fatal(err)
 	}
+	if directory := os.Getenv("INGEST_CHDIR"); directory != "" {
+		if err := os.Chdir(directory); err != nil {
+			log.Fatal(err)
+		}
+	}
+	taken := 0
 	lines := bufio.NewReader(os.Stdin)
 	for err == nil {
 		var line []byte
@@ -36,6 +43,8 @@ func main() {
 			if _, err := s.Send(json.RawMessage(line)); err != nil {
 				log.Fatal(err)
 			}
+			taken++
+			fmt.Println("accepted", taken)
 		} else if err == nil {
 			s.Flush(context.Background())
 		}

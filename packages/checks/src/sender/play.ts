@@ -1,7 +1,7 @@
-import { mkdtemp, rm } from 'node:fs/promises'
+import { mkdir, mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
-import { join } from 'node:path'
-import { setTimeout as sleep } from 'node:timers/promises'
+import { join, sep } from 'node:path'
+import { setImmediate as nextTurn, setTimeout as sleep } from 'node:timers/promises'
 import type { JsonObject } from '@ingest/core/internal'
 import { type Arrivals, createArrivals } from './arrivals.ts'
 import { type Counts, parseCounts, sortCounts, sumOf } from './counts.ts'
@@ -34,6 +34,14 @@ export interface Play {
   end(): Promise<Counts>
   /** Accepts all further batches and ends the program, whose counts have to be these. */
   finish(counts: Partial<Counts>): Promise<void>
+  /** Resolves when the sender of the program has taken that many events. */
+  accepted(count: number): Promise<void>
+  /** When the last request came on a connection that had been ended, in milliseconds; undefined without one. */
+  lostAt(): number | undefined
+  /** Whether the program has printed this. */
+  hasPrinted(secret: string): boolean
+  /** Ends the standard input of the program, and resolves to its exit code. A request breaks the rule. */
+  exit(): Promise<number | null>
   /** Kills the program. */
   kill(): Promise<void>
   /** Starts the program again, with other settings. `carried` events are in its spool; undefined: any number. */
@@ -57,10 +65,12 @@ export async function runPlay(options: PlayOptions, script: (play: Play) => Prom
   const arrivals = createArrivals()
   const server = await openScriptedServer(arrivals.add)
   const spool = await mkdtemp(join(tmpdir(), 'ingest-conformance-'))
+  const elsewhere = join(`${spool}-elsewhere`, ...process.cwd().split(sep).fill('d'))
+  await mkdir(elsewhere, { recursive: true })
   let program: WatchedProgram | undefined
   try {
     const start = async (settings: Settings) => {
-      program = watchProgram(await options.start(toVariables(settings, server.url, spool)))
+      program = watchProgram(await options.start(toVariables(settings, server.url, { spool, elsewhere })))
       return program
     }
     await script(await createPlay({ ...options, arrivals, server, start }))
@@ -68,7 +78,7 @@ export async function runPlay(options: PlayOptions, script: (play: Play) => Prom
     program?.kill()
     await server.close()
     await program?.ended
-    await rm(spool, { recursive: true, force: true })
+    for (const path of [spool, `${spool}-elsewhere`]) await rm(path, { recursive: true, force: true })
   }
 }
 
@@ -96,13 +106,17 @@ async function createPlay({ arrivals, server, start, patienceMs, signal, ...stag
   }
 
   /** Resolves when there is a request. */
-  async function arrival(): Promise<void> {
+  const arrival = () => untilEnd(arrivals.any())
+
+  /** Waits for an event; the end of the program before it breaks the rule. */
+  async function untilEnd(event: Promise<void>): Promise<void> {
     const { ended, errors } = program
-    const end = ended.then(({ code, signal }) => {
-      if (arrivals.has()) return
+    const end = ended.then(async ({ code, signal }) => {
+      // what arrived before the end counts
+      if (await Promise.race([event.then(() => true), nextTurn(false)])) return
       throw new BrokenRule(`the program ended with ${signal ?? `exit code ${code}`}${errors()}`)
     })
-    await Promise.race([arrivals.any(), end])
+    await Promise.race([event, end])
   }
 
   const play: Play = {
@@ -163,6 +177,17 @@ async function createPlay({ arrivals, server, start, patienceMs, signal, ...stag
       const none = { accepted: 0, duplicates: 0, rejected: 0, dropped: {}, unsent: 0 }
       if (counts !== JSON.stringify(sortCounts({ ...none, ...expected })))
         throw new BrokenRule(`the counts were ${counts}`)
+    },
+
+    accepted: (count) => until(`the program printed no line 'accepted ${count}'`, untilEnd(program.accepted(count))),
+    lostAt: server.lostAt,
+    hasPrinted: (secret) => program.hasPrinted(secret),
+
+    async exit() {
+      program.stdin.end()
+      const { code } = await until('the program did not end', program.ended)
+      if (arrivals.has()) throw new BrokenRule('a request arrived')
+      return code
     },
 
     async kill() {

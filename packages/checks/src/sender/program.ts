@@ -61,6 +61,10 @@ export interface WatchedProgram extends Program {
   output(): string
   /** The last lines of its standard error, for a message. */
   errors(): string
+  /** Resolves when it has printed that its sender has taken that many events. */
+  accepted(count: number): Promise<void>
+  /** Whether either of its outputs had the secret. */
+  hasPrinted(secret: string): boolean
 }
 
 const outputCharsMax = 64 * 1024
@@ -68,14 +72,22 @@ const outputCharsMax = 64 * 1024
 /** Reads what a program writes. */
 export function watchProgram(program: Program): WatchedProgram {
   const texts = { stdout: '', stderr: '' }
+  let accepted = 0
+  const waiting: (() => void)[] = []
   for (const name of ['stdout', 'stderr'] as const) {
     program[name].setEncoding('utf8').on('data', (chunk) => {
       texts[name] = `${texts[name]}${chunk}`.slice(-outputCharsMax)
+      accepted = Number(/.*^accepted (\d+)$/ms.exec(texts.stdout)?.[1] ?? accepted)
+      for (const resolve of waiting.splice(0)) resolve()
     })
   }
   return {
     ...program,
     output: () => texts.stdout.trimEnd().split('\n').at(-1) ?? '',
     errors: () => (texts.stderr === '' ? '' : `; standard error: ${JSON.stringify(texts.stderr.trim().slice(-500))}`),
+    async accepted(count) {
+      while (accepted < count) await new Promise<void>((resolve) => waiting.push(resolve))
+    },
+    hasPrinted: (secret) => Object.values(texts).some((text) => text.includes(secret)),
   }
 }

@@ -1,7 +1,9 @@
 import { IngestError } from '@ingest/core'
 import { BrokenRule, runPlay } from './play.ts'
 import type { StartProgram } from './program.ts'
+import { connectionRules } from './rules/connections.ts'
 import { faultRules } from './rules/faults.ts'
+import { keyRules } from './rules/keys.ts'
 import { pauseRules } from './rules/pauses.ts'
 import { queueRules } from './rules/queue.ts'
 import { requestRules } from './rules/requests.ts'
@@ -12,6 +14,8 @@ import { spoolRules } from './rules/spool.ts'
 /** All rules, in the order of their verdicts. */
 export const senderRules: readonly Rule[] = [
   ...requestRules,
+  ...keyRules,
+  ...connectionRules,
   ...retryRules,
   ...pauseRules,
   ...queueRules,

@@ -26,6 +26,8 @@ export interface Exchange {
   respond(status: number, headers?: Readonly<Record<string, string>>, body?: string): void
   /** Stores the batch and responds as Ingest does. */
   accept(): Promise<void>
+  /** Ends the connection after the response, without having announced it. */
+  endConnection(): void
   inject(fault: Fault): Promise<void>
 }
 
@@ -34,6 +36,8 @@ export interface ScriptedServer {
   readonly url: string
   /** The stored events, in their order. */
   stored(): Promise<JsonObject[]>
+  /** When the last request came on a connection that had been ended, in milliseconds; undefined without one. */
+  lostAt(): number | undefined
   /** Closes all connections. */
   disconnect(): void
   close(): Promise<void>
@@ -47,7 +51,13 @@ export async function openScriptedServer(onRequest: (exchange: Exchange) => void
   const ingest = createIngest({ store: openMemoryStore() })
   const project = ingest.project(projectId)
 
+  let lostAt: number | undefined
+
   const server = createServer(async (req, res) => {
+    if (res.socket?.writableEnded) {
+      lostAt = performance.now()
+      return res.socket.resetAndDestroy()
+    }
     try {
       const body = decompress(req, await buffer(req))
       onRequest(toExchange(req, res, body, () => project.submitBatch(body)))
@@ -69,6 +79,7 @@ export async function openScriptedServer(onRequest: (exchange: Exchange) => void
       return events
     },
 
+    lostAt: () => lostAt,
     disconnect: () => server.closeAllConnections(),
 
     async close() {
@@ -89,6 +100,8 @@ function toExchange(
   body: Buffer,
   submit: () => Promise<object>,
 ): Exchange {
+  // a response that is complete has none
+  const { socket } = res
   const exchange: Exchange = {
     arrivedAt: performance.now(),
     respondedAt: undefined,
@@ -112,6 +125,8 @@ function toExchange(
         refuse(error)
       }
     },
+
+    endConnection: () => void socket?.end(),
 
     async inject(fault) {
       exchange.respondedAt = performance.now()

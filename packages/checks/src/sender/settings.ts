@@ -1,4 +1,5 @@
-import { key, projectId } from './scripted-server.ts'
+import { relative } from 'node:path'
+import { projectId, key as projectKey } from './scripted-server.ts'
 
 /** What the program gets in its environment. */
 export interface Settings {
@@ -14,11 +15,26 @@ export interface Settings {
   closeMs?: number
   /** Whether `INGEST_SPOOL` names a directory. Default false. */
   hasSpool?: boolean
+  /** Whether `INGEST_SPOOL` is relative, and `INGEST_CHDIR` names another directory. Default false. */
+  changesDirectory?: boolean
+  /** `INGEST_URL` in place of that of the server. */
+  url?: string
+  /** `INGEST_KEY` in place of that of the project. */
+  key?: string
+}
+
+/** Where the program of a play keeps files. */
+export interface Directories {
+  spool: string
+  /** Where a relative path of the spool leads to nothing outside of the play. */
+  elsewhere: string
 }
 
 /** The variables of a program. */
-export function toVariables(settings: Settings, url: string, spool: string): Record<string, string> {
-  const { timeoutMs = 30_000, flushMs = 600_000, queueEvents = 10_000, closeMs = 600_000, hasSpool } = settings
+export function toVariables(settings: Settings, serverUrl: string, directories: Directories): Record<string, string> {
+  const { timeoutMs = 30_000, flushMs = 600_000, queueEvents = 10_000, closeMs = 600_000 } = settings
+  const { hasSpool, changesDirectory, url = serverUrl, key = projectKey } = settings
+  const spool = changesDirectory ? relative('', directories.spool) : directories.spool
   return {
     INGEST_URL: url,
     INGEST_PROJECT_ID: projectId,
@@ -29,6 +45,7 @@ export function toVariables(settings: Settings, url: string, spool: string): Rec
     INGEST_QUEUE_EVENTS: String(queueEvents),
     INGEST_CLOSE_MS: String(closeMs),
     INGEST_SPOOL: hasSpool ? spool : '',
+    INGEST_CHDIR: changesDirectory ? directories.elsewhere : '',
   }
 }
 

@@ -4,6 +4,7 @@ import type { Exchange } from '../scripted-server.ts'
 import { makeEvents, type Rule, receive } from './rule.ts'
 
 const settings = { hasSpool: true, flushMs: 20 }
+const changing = { hasSpool: true, changesDirectory: true }
 const rule =
   'With a spool, events survive the end of the process; the next sender on the directory sends them first, with the same ids.'
 
@@ -60,16 +61,82 @@ export const spoolRules: readonly Rule[] = [
       await play.finish({ accepted: 3 })
     },
   },
+  {
+    id: 'spool-accepted',
+    rule,
+    expected: 'after a kill all events of `accepted` lines, also those that were never in a request, in order',
+    settings: { hasSpool: true },
+    needsSpool: true,
+    async play(play) {
+      // more than ten full batches, whose files may be numbered
+      for (const [from, count] of [
+        [0, 1200],
+        [1200, 50],
+      ] as const) {
+        play.send(makeEvents(count, from))
+        await play.accepted(count)
+        await play.kill()
+        await play.restart({ hasSpool: true }, undefined)
+      }
+      play.serve((exchange) => exchange.accept())
+      await play.end()
+      await expectEach(play, numbers(1250))
+    },
+  },
+  {
+    id: 'spool-empty',
+    rule: 'What is stored or dropped is not sent again, also not after a restart.',
+    expected: 'no request of a process after one whose events were all stored, dropped or rejected',
+    settings: { hasSpool: true },
+    needsSpool: true,
+    async play(play) {
+      play.send(makeEvents(103))
+      await (await play.next()).accept()
+      play.flush()
+      await (await play.next()).respond(400)
+      play.flush(makeEvents(2, 103))
+      const rejected = [0, 1].map((index) => ({ index, eventId: null, issues: [] }))
+      const result = JSON.stringify({ accepted: 0, duplicates: 0, rejected })
+      ;(await play.next()).respond(202, { 'Content-Type': 'application/json' }, result)
+      play.flush(makeEvents(1, 105))
+      await (await play.next()).accept()
+      await play.finish({ accepted: 101, rejected: 2, dropped: { bad_request: 3 } })
+      await play.restart({ hasSpool: true, flushMs: 20 }, 0)
+      await play.quiet(500, 'although the process before it had nothing left')
+      await play.finish({})
+    },
+  },
+  {
+    id: 'spool-chdir',
+    rule: 'A relative directory of the spool is that of the start, also after the program has changed its directory.',
+    expected: 'after INGEST_CHDIR and a kill, all events of `accepted` lines from the spool of the start',
+    settings: changing,
+    needsSpool: true,
+    async play(play) {
+      play.send(makeEvents(150))
+      await play.accepted(150)
+      await play.kill()
+      await play.restart(changing, undefined)
+      play.serve((exchange) => exchange.accept())
+      await play.end()
+      await expectEach(play, numbers(150))
+    },
+  },
 ]
 
 function numbersOf({ events }: Exchange): number[] {
   return events.map(({ n }) => Number(n))
 }
 
+function numbers(count: number): number[] {
+  return makeEvents(count).map(({ n }) => n)
+}
+
 /** Expects that these events are stored, and none twice or out of order. */
 async function expectEach(play: Play, expected: readonly number[]): Promise<void> {
   const stored = (await play.stored()).map(({ n }) => Number(n))
-  const lost = expected.find((n) => !stored.includes(n))
+  const present = new Set(stored)
+  const lost = expected.find((n) => !present.has(n))
   if (lost !== undefined) throw new BrokenRule(`event ${lost} was lost`)
   const wrong = stored.findIndex((n, i) => i > 0 && n <= (stored[i - 1] as number))
   if (wrong !== -1) throw new BrokenRule(`event ${stored[wrong]} was stored after event ${stored[wrong - 1]}`)

@@ -1,0 +1,74 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+import { BrokenRule, type Play } from '../play.ts'
+import type { Exchange } from '../scripted-server.ts'
+import { makeEvents, type Rule } from './rule.ts'
+
+/** What a server may do with a connection. */
+export const connectionRules: readonly Rule[] = [
+  {
+    id: 'interim',
+    rule: 'An interim response (1xx) does not count: wait for the final one.',
+    expected: 'the final response used after 100, 102 and 103, one and several, with or in front of it',
+    async play(play) {
+      let n = 0
+      for (const heads of [[100], [102], [103], [103, 103, 102]]) {
+        for (const pauseMs of [0, 20]) {
+          play.flush(makeEvents(1, n))
+          let exchange = await nextWith(play, n)
+          await sendInterim(exchange, heads, pauseMs)
+          exchange.respond(503)
+          exchange = await nextWith(play, n)
+          await sendInterim(exchange, heads, pauseMs)
+          await exchange.accept()
+          n++
+        }
+      }
+      await play.finish({ accepted: n })
+    },
+  },
+  {
+    id: 'idle-connection',
+    rule: 'A server may close an idle connection at any time: a request on it is not a failed attempt.',
+    expected: 'no pause because of a connection that the server has closed after a response',
+    settings: { timeScale: 0.5 },
+    async play(play) {
+      for (let n = 0; n < 4; n++) {
+        play.flush(makeEvents(1, n))
+        const first = await play.next()
+        expectSoon(play, first)
+        first.respond(503)
+        first.endConnection()
+        const retry = await play.retryOf(first)
+        expectSoon(play, retry)
+        await retry.accept()
+        retry.endConnection()
+        await play.quiet(50, 'after the last event')
+      }
+      await play.finish({ accepted: 4 })
+    },
+  },
+]
+
+/** The next request, which has to hold this event alone. */
+async function nextWith(play: Play, n: number): Promise<Exchange> {
+  const exchange = await play.next()
+  const numbers = exchange.events.map((event) => event.n)
+  if (numbers.join() !== String(n)) throw new BrokenRule(`a batch of the events ${numbers.join(', ')} in place of ${n}`)
+  return exchange
+}
+
+/** Writes a head for each status, which goes before the response, in a packet of its own after a pause. */
+async function sendInterim({ res }: Exchange, statuses: readonly number[], pauseMs: number): Promise<void> {
+  for (const status of statuses) {
+    res.socket?.write(`HTTP/1.1 ${status} Interim\r\nLink: </style.css>; rel=preload\r\n\r\n`)
+    if (pauseMs > 0) await sleep(pauseMs)
+  }
+}
+
+/** Expects that a request that was lost came again without a backoff. */
+function expectSoon(play: Play, { arrivedAt }: Exchange): void {
+  const lostMs = arrivedAt - (play.lostAt() ?? Number.POSITIVE_INFINITY)
+  // a backoff takes up to 500 or 1,000 ms here
+  if (lostMs > 200)
+    throw new BrokenRule(`a request was lost on the closed connection, and came ${Math.round(lostMs)} ms later`)
+}
