@@ -3,7 +3,7 @@ import { type ClockDoubt, IngestError, type Store } from '@ingest/core'
 import { createOperations } from '@ingest/core/internal'
 import type { ClientBase, PoolClient, PoolConfig } from 'pg'
 import { createActivityStore } from './activity/activity-store.ts'
-import { checkSettings } from './connection/check-settings.ts'
+import { checkIsolation, checkSettings } from './connection/check-settings.ts'
 import { type Database, openDatabase } from './connection/database.ts'
 import { createConsumerStore } from './consumers/consumer-store.ts'
 import { createAppendQueue } from './events/append-queue.ts'
@@ -201,7 +201,8 @@ function createStore(
     findClockDoubt: (_since: number, now: number) => findClockDoubt(database, now),
 
     async check() {
-      await database.query('check', [], performance.now() + checkTimeoutMs)
+      const [row] = await database.query<{ isolation: string }>('check', [], performance.now() + checkTimeoutMs)
+      if (row) checkIsolation(row.isolation)
     },
   })
 

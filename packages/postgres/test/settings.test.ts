@@ -187,6 +187,25 @@ t.test('a setting that changes while a server runs gets no wrong result either',
   t.strictSame((await store.append('p', batchOf('b'))).stored, [true])
 })
 
+t.test('a store is ready as long as its settings let it append', { skip }, async (t) => {
+  const admin = await openTestServer()
+  const { asServer } = await createForRoles()
+  const store = await openPostgresStore(asServer, { migrate: false })
+  t.teardown(() => store.close())
+  await store.append('p', batchOf('a'))
+  const known = await runSql<{ name: string }>(admin, 'SELECT s.name FROM pg_settings s')
+  const names = known.map(({ name }) => name)
+  for (const [name, [value, refusal]] of Object.entries(hostile)) {
+    if (refusal === undefined || !names.includes(name)) continue
+    const target = `DATABASE ${nameOf(asServer)}`
+    await runSql(admin, `ALTER ${target} SET ${name} = ${pg.escapeLiteral(value)}`)
+    await endSessions(asServer)
+    const appended = await outcomeOf(store.append('p', batchOf('a')))
+    t.equal(await outcomeOf(store.check()), appended, `${name} = ${value}`)
+    await runSql(admin, `ALTER ${target} RESET ALL`)
+  }
+})
+
 t.test('a path that drops the notices of the database is refused', { skip }, async (t) => {
   const { asServer } = await createForRoles()
   const proxy = await startProxy(t, asServer)
@@ -195,6 +214,13 @@ t.test('a path that drops the notices of the database is refused', { skip }, asy
   const refused = { code: 'store-incompatible', message: /^Notices of the database do not arrive/ }
   await t.rejects(openPostgresStore(proxy.url, { migrate: false }), refused)
 })
+
+async function outcomeOf(operation: Promise<unknown>): Promise<string> {
+  return operation.then(
+    () => 'succeeds',
+    ({ message }) => message,
+  )
+}
 
 /** Ends those of servers. */
 async function endSessions(url: string): Promise<void> {

@@ -13,6 +13,10 @@ BEGIN
   IF current_setting('synchronous_commit') IN ('off', 'local', 'remote_write') THEN
     PERFORM set_config('synchronous_commit', 'on', true);
   END IF;
+  -- with it, a duplicate would end the connection
+  IF current_setting('exit_on_error') = 'on' THEN
+    PERFORM set_config('exit_on_error', 'off', true);
+  END IF;
   -- a cancelled wait for the standby is a warning and nothing else
   PERFORM set_config('client_min_messages', 'warning', true);
 END $$;

@@ -32,7 +32,8 @@ FROM pg_class c
 WHERE c.relnamespace = 'ingest'::regnamespace AND c.relkind = 'r'
 
 -- name: check
-SELECT 1 AS ok
+-- what require_durability_1 refuses; a call of it would be a write
+SELECT current_setting('transaction_isolation') AS isolation
 
 -- name: clock
 SELECT floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint AS now

@@ -1,5 +1,6 @@
 import { IngestError } from '@ingest/core'
 import type { ClientBase } from 'pg'
+import { toIngestError } from './database-error.ts'
 
 /** A setting of the server, the database, the role or a pooler that a store cannot work with. */
 interface Requirement {
@@ -23,7 +24,7 @@ const requirements: readonly Requirement[] = [
   {
     // `require_durability_1` checks it again, as it may change while a server runs
     names: ['default_transaction_isolation'],
-    isMet: (value) => value === 'read committed' || value === 'read uncommitted',
+    isMet: hasFreshSnapshots,
     consequence: 'whose snapshots hide what is stored while a statement waits for a lock',
     remedy: 'set it to read committed for this role',
   },
@@ -46,6 +47,21 @@ const requirements: readonly Requirement[] = [
     remedy: `set it to 0, or to ${timeLimitMsMin} ms or more, for this role`,
   },
 ]
+
+function hasFreshSnapshots(isolation: string): boolean {
+  return isolation === 'read committed' || isolation === 'read uncommitted'
+}
+
+/**
+ * Checks the isolation of the transactions of a store that is open.
+ *
+ * @throws {IngestError} `store-failed`, as each write of `require_durability_1`
+ */
+export function checkIsolation(isolation: string): void {
+  if (hasFreshSnapshots(isolation)) return
+  const message = `default_transaction_isolation is "${isolation}", and must be "read committed"`
+  throw toIngestError(Object.assign(new Error(message), { code: 'IG002' }))
+}
 
 /**
  * Checks the settings of a connection, and that it delivers the notices of PostgreSQL.
