@@ -9,19 +9,19 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"log"
 	"math"
 	mathrand "math/rand"
 	"net/http"
+	"net/http/httptrace"
 	"net/url"
 	"os"
-	"path/filepath"
 	"regexp"
 	"sort"
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 	"unicode/utf8"
 )
@@ -39,13 +39,14 @@ const (
 var (
 	ErrClosed      = errors.New("sender: closed") // returned by Send after Close
 	projectPattern = regexp.MustCompile(`^[A-Za-z0-9._-]{1,64}$`)
+	keyPattern     = regexp.MustCompile(`^[!-~]+$`)
 	idPattern      = regexp.MustCompile(`^[^\x00-\x1f\x7f]+$`)
 )
 
 // Options of a sender: those of DefaultOptions, with changes.
 type Options struct {
 	URL, ProjectID                string
-	Key                           func() string // called for each attempt
+	Key                           func() string // called by New and for each attempt
 	Spool                         string        // a directory that keeps the queue across restarts
 	FlushInterval                 time.Duration // how long an event waits for others
 	Timeout                       time.Duration // of an attempt
@@ -87,20 +88,25 @@ type Sender struct {
 	mu                sync.Mutex
 	changed           *sync.Cond
 	queue             []queued
-	spool             string // how the paths of new files begin; empty without one
+	spool             *spool // nil without one
 	stats             Stats
-	removed, due      int // events that have left the queue, and those to be sent at once, counted from the first
-	pausedUntil       time.Time
+	removed, due      int       // events that have left the queue, and those to be sent at once, counted from the first
+	deadline          time.Time // of Close; zero without one
 	isClosed, isEnded bool
 }
 
-// New starts a sender, which first sends the events that an earlier one left in the spool.
+// New starts a sender, which first sends the events that an earlier one left in the spool. Its errors never have the URL
+// or key.
 func New(options Options) (*Sender, error) {
-	address, err := url.Parse(options.URL)
-	if err != nil || !strings.HasPrefix(address.Scheme, "http") || address.Host == "" || address.RawQuery != "" {
-		return nil, fmt.Errorf("sender: the URL must be http:// or https:// with a host and no query, not %q", options.URL)
+	address, err := parseURL(options.URL)
+	if err != nil {
+		return nil, err
 	} else if !projectPattern.MatchString(options.ProjectID) {
 		return nil, errors.New("sender: the project must be 1 to 64 of A-Z a-z 0-9 . _ -")
+	} else if options.Key == nil {
+		return nil, errors.New("sender: Key is missing")
+	} else if err := checkKey(options.Key()); err != nil {
+		return nil, err
 	}
 	options.URL = address.JoinPath("v1/events/batch").String()
 	ctx, end := context.WithCancel(context.Background())
@@ -108,33 +114,44 @@ func New(options Options) (*Sender, error) {
 	s.changed = sync.NewCond(&s.mu)
 	s.client = &http.Client{Transport: options.Transport, Timeout: options.Timeout}
 	s.client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse } // keeps the key here
-	if err = s.loadSpool(); err != nil {
-		return nil, err
+	if options.Spool != "" {
+		var damaged int
+		if s.spool, s.queue, damaged, err = openSpool(options.Spool, options.ProjectID); err != nil {
+			end()
+			return nil, err
+		} else if damaged > 0 {
+			s.stats.Dropped["damaged"] = damaged
+		}
+		for _, each := range s.queue {
+			s.stats.QueuedBytes += len(each.line)
+		}
 	}
 	go s.run(ctx)
 	return s, nil
 }
 
-// loadSpool queues the events of earlier senders, in their order.
-func (s *Sender) loadSpool() (err error) {
-	if s.options.Spool != "" {
-		err = os.MkdirAll(s.options.Spool, 0o700)
-		s.spool = filepath.Join(s.options.Spool, fmt.Sprintf("%s@%016x", s.options.ProjectID, time.Now().UnixNano()))
+func parseURL(text string) (*url.URL, error) {
+	address, err := url.Parse(text)
+	if err != nil {
+		return nil, errors.New("sender: the URL must have a valid host and port") // the error of url.Parse has the URL
 	}
-	names, _ := fs.Glob(os.DirFS(s.options.Spool), s.options.ProjectID+"@*.json")
-	for _, name := range names {
-		path := filepath.Join(s.options.Spool, name)
-		line, err := os.ReadFile(path)
-		if err != nil {
-			return err
-		} else if parseObject(line) != nil && len(line) <= eventBytesMax {
-			s.enqueue(queued{line: line, path: path})
-		} else {
-			s.stats.Dropped["damaged"]++
-			os.Remove(path)
-		}
+	if (address.Scheme != "http" && address.Scheme != "https") || address.Hostname() == "" {
+		return nil, errors.New("sender: the URL must be http:// or https:// with a host")
 	}
-	return err
+	if address.User != nil || address.RawQuery != "" || address.Fragment != "" {
+		return nil, errors.New("sender: the URL must have no user, query or fragment")
+	}
+	if _, err := strconv.ParseUint(address.Port(), 10, 16); err != nil && address.Port() != "" {
+		return nil, errors.New("sender: the URL must have a valid host and port")
+	}
+	return address, nil
+}
+
+func checkKey(key string) error {
+	if !keyPattern.MatchString(key) {
+		return errors.New("sender: the key must be visible ASCII characters: remove spaces and line feeds, as at the end of a file")
+	}
+	return nil
 }
 
 // Send queues an event, which json.Marshal turns into an object, and returns its eventId. It never waits for the network.
@@ -144,34 +161,43 @@ func (s *Sender) Send(event any) (id string, err error) {
 		return "", err
 	}
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	if s.isClosed {
+		s.mu.Unlock()
 		return "", ErrClosed
-	} else if len(line) > eventBytesMax {
-		s.drop("too_large", line, nil)
-	} else if len(s.queue) >= s.options.QueueEventsMax || s.stats.QueuedBytes+len(line) > s.options.QueueBytesMax {
-		s.drop("queue_overflow", line, nil)
-	} else {
-		s.enqueue(queued{line: line, at: time.Now()})
+	}
+	reason, failure := s.enqueue(line)
+	s.mu.Unlock() // the callbacks may block
+	if failure != nil {
+		s.options.Logf("sender: an event is in memory only: %v", failure)
+	}
+	if reason != "" {
+		s.options.OnDrop(reason, line, nil)
 	}
 	return id, nil
 }
 
-// enqueue writes an event to the spool if it is not there. After an error, such as of a full disk, it is in memory only.
-func (s *Sender) enqueue(event queued) {
-	if s.spool != "" && event.path == "" {
-		event.path = fmt.Sprintf("%s%08x.json", s.spool, s.removed+len(s.queue))
-		if err := os.WriteFile(event.path, event.line, 0o600); err != nil {
-			s.options.Logf("sender: an event is in memory only: %v", err)
-			os.Remove(event.path)
-			event.path = ""
-		}
+// enqueue returns the reason of an event that is dropped. After a failure of the spool, such as of a full disk, the event
+// is in memory only.
+func (s *Sender) enqueue(line []byte) (reason string, failure error) {
+	if len(line) > eventBytesMax {
+		reason = "too_large"
+	} else if len(s.queue) >= s.options.QueueEventsMax || s.stats.QueuedBytes+len(line) > s.options.QueueBytesMax {
+		reason = "queue_overflow"
+	}
+	if reason != "" {
+		s.stats.Dropped[reason]++
+		return reason, nil
+	}
+	event := queued{line: line, at: time.Now()}
+	if s.spool != nil {
+		event.path, failure = s.spool.write(line)
 	}
 	s.queue = append(s.queue, event)
-	s.stats.QueuedBytes += len(event.line)
+	s.stats.QueuedBytes += len(line)
 	if len(s.queue) == 1 || len(s.queue) >= batchEventsMax || s.stats.QueuedBytes >= batchBytesMax {
 		s.changed.Broadcast()
 	}
+	return "", failure
 }
 
 // encode adds missing ids.
@@ -220,8 +246,8 @@ func (s *Sender) Flush(ctx context.Context) error {
 // Close sends the queue until ctx is done, less if a pause is longer. The rest stays in the spool, or is dropped as "closed".
 func (s *Sender) Close(ctx context.Context) Stats {
 	s.mu.Lock()
-	if deadline, ok := ctx.Deadline(); ok && s.pausedUntil.After(deadline) {
-		s.end()
+	if deadline, ok := ctx.Deadline(); ok && (s.deadline.IsZero() || deadline.Before(s.deadline)) {
+		s.deadline = deadline
 	}
 	s.isClosed, s.due = true, s.removed+len(s.queue)
 	s.waitUntil(ctx, math.MaxInt64, func() bool { return s.isEnded })
@@ -283,6 +309,9 @@ func (s *Sender) run(ctx context.Context) {
 	sort.SliceStable(s.queue, func(i, j int) bool { return s.queue[i].path == "" && s.queue[j].path != "" })
 	lost := sort.Search(len(s.queue), func(i int) bool { return s.queue[i].path != "" })
 	s.settle(lost, "closed", result{})
+	if s.spool != nil {
+		s.spool.close()
+	}
 	s.isEnded = true
 	s.changed.Broadcast()
 	s.mu.Unlock()
@@ -319,20 +348,40 @@ func (s *Sender) deliver(ctx context.Context) {
 			return
 		}
 		seconds := (floor.Seconds() + random.Float64()*backoff) * s.options.PauseScale
-		s.pausedUntil = time.Now().Add(time.Duration(seconds * float64(time.Second)))
-		s.options.Logf("sender: next attempt in %.1f s: %v", seconds, err)
-		s.waitUntil(ctx, time.Until(s.pausedUntil), func() bool { return false })
+		s.pause(ctx, time.Duration(seconds*float64(time.Second)), err)
+	}
+}
+
+// pause waits before the next attempt. It ends the sender if the deadline of Close is before that.
+func (s *Sender) pause(ctx context.Context, pause time.Duration, failure error) {
+	until := time.Now().Add(pause)
+	s.mu.Unlock() // Logf may block
+	s.client.CloseIdleConnections()
+	s.options.Logf("sender: next attempt in %.1f s: %v", pause.Seconds(), failure)
+	s.mu.Lock()
+	isTooLong := func() bool { return s.isClosed && !s.deadline.IsZero() && until.After(s.deadline) }
+	s.waitUntil(ctx, time.Until(until), isTooLong)
+	if isTooLong() {
+		s.end()
+	} else if ctx.Err() == nil {
 		s.stats.Retries++
 	}
 }
 
 // attempt returns the reason of events that are dropped, if the outcome is final, or how long the pause is at least.
 func (s *Sender) attempt(ctx context.Context, body []byte, count int) (reason string, floor time.Duration, r result, err error) {
-	request, _ := http.NewRequestWithContext(ctx, http.MethodPost, s.options.URL, bytes.NewReader(body))
-	request.Header = http.Header{"X-Project-Id": {s.options.ProjectID}, "X-Ingestion-Key": {s.options.Key()}, "Content-Type": {"application/json"}}
-	response, err := s.client.Do(request)
-	if err != nil {
+	key := s.options.Key()
+	if err := checkKey(key); err != nil {
 		return "", 0, r, err
+	}
+	header := http.Header{
+		"X-Project-Id":    {s.options.ProjectID},
+		"X-Ingestion-Key": {key},
+		"Content-Type":    {"application/json"},
+	}
+	response, err := s.post(ctx, body, header)
+	if err != nil {
+		return "", 0, r, hideKey(err, key)
 	}
 	defer response.Body.Close()
 	text, err := io.ReadAll(io.LimitReader(response.Body, responseBytesMax))
@@ -349,7 +398,37 @@ func (s *Sender) attempt(ctx context.Context, body []byte, count int) (reason st
 	case http.StatusUnauthorized, http.StatusForbidden:
 		floor = unauthorizedPause
 	}
-	return reason, floor, r, fmt.Errorf("%d %.200s", response.StatusCode, text)
+	shown := strings.ReplaceAll(string(text), key, "[key]") // a server may echo it
+	return reason, floor, r, fmt.Errorf("%d %.200s", response.StatusCode, shown)
+}
+
+// post sends a request. A server may close a kept connection at any time: what gets no byte of a response goes over a new
+// one, once.
+func (s *Sender) post(ctx context.Context, body []byte, header http.Header) (*http.Response, error) {
+	var isKept, hasResponse atomic.Bool
+	traced := httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
+		GotConn:              func(info httptrace.GotConnInfo) { isKept.Store(info.Reused) },
+		GotFirstResponseByte: func() { hasResponse.Store(true) },
+	})
+	do := func() (*http.Response, error) {
+		request, _ := http.NewRequestWithContext(traced, http.MethodPost, s.options.URL, bytes.NewReader(body))
+		request.Header = header
+		return s.client.Do(request)
+	}
+	response, err := do()
+	var failure *url.Error
+	if errors.As(err, &failure) && !failure.Timeout() && isKept.Load() && !hasResponse.Load() && ctx.Err() == nil {
+		s.client.CloseIdleConnections()
+		return do()
+	}
+	return response, err
+}
+
+func hideKey(err error, key string) error {
+	if text := err.Error(); strings.Contains(text, key) { // of a response that is not HTTP
+		return errors.New(strings.ReplaceAll(text, key, "[key]"))
+	}
+	return err
 }
 
 // parseRetryAfter takes seconds or a date, at most an hour; 0 for anything else.
@@ -370,18 +449,22 @@ type result struct {
 
 // parseResult accepts what accounts for each event, as the body of a proxy does not.
 func parseResult(text []byte, count int) (r result, ok bool) {
+	var accepted, duplicates *uint16 // nil for null
 	var rejected []map[string]json.RawMessage
 	body := parseObject(text)
-	ok = json.Unmarshal(body["accepted"], &r.accepted) == nil && json.Unmarshal(body["duplicates"], &r.duplicates) == nil &&
-		json.Unmarshal(body["rejected"], &rejected) == nil && rejected != nil
-	r.issues = map[uint16]json.RawMessage{}
+	ok = json.Unmarshal(body["accepted"], &accepted) == nil && json.Unmarshal(body["duplicates"], &duplicates) == nil &&
+		json.Unmarshal(body["rejected"], &rejected) == nil && accepted != nil && duplicates != nil && rejected != nil
+	if !ok {
+		return r, false
+	}
+	r = result{*accepted, *duplicates, map[uint16]json.RawMessage{}}
 	for _, each := range rejected {
-		var index uint16
-		if json.Unmarshal(each["index"], &index) == nil && int(index) < count && bytes.HasPrefix(each["issues"], []byte("[")) {
-			r.issues[index] = each["issues"]
+		var index *uint16
+		if json.Unmarshal(each["index"], &index) == nil && index != nil && int(*index) < count && bytes.HasPrefix(each["issues"], []byte("[")) {
+			r.issues[*index] = each["issues"]
 		}
 	}
-	return r, ok && len(r.issues) == len(rejected) && int(r.accepted)+int(r.duplicates)+len(r.issues) == count
+	return r, len(r.issues) == len(rejected) && int(r.accepted)+int(r.duplicates)+len(r.issues) == count
 }
 
 // settle removes a batch, which is stored or dropped, from the queue.

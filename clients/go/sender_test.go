@@ -1,10 +1,13 @@
 package sender
 
 import (
+	"bufio"
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"math"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -12,6 +15,7 @@ import (
 	"reflect"
 	"runtime"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 )
@@ -49,7 +53,12 @@ func serve(t *testing.T, script ...int) *server {
 
 func open(t *testing.T, s *server, change func(*Options)) *Sender {
 	t.Helper()
-	options := DefaultOptions(s.URL, "demo", "ik_key")
+	return openURL(t, s.URL, change)
+}
+
+func openURL(t *testing.T, url string, change func(*Options)) *Sender {
+	t.Helper()
+	options := DefaultOptions(url, "demo", "ik_key")
 	options.FlushInterval, options.PauseScale, options.Logf = time.Millisecond, 0.001, t.Logf
 	if change != nil {
 		change(&options)
@@ -153,20 +162,35 @@ func TestUnusualValuesAreSentAsTheTableInTheReadmeSays(t *testing.T) {
 	}
 }
 
-func TestInvalidOptionsAreAnError(t *testing.T) {
-	for _, url := range []string{"ingest.example", "ftp://ingest.example", "http://", "http://a?b", "http://a b"} {
-		if _, err := New(DefaultOptions(url, "demo", "ik_key")); err == nil {
-			t.Errorf("no error for %q", url)
+func TestInvalidOptionsAreAnErrorWithoutTheirValue(t *testing.T) {
+	invalid := func(url, project, key, expected string) {
+		t.Helper()
+		_, err := New(DefaultOptions(url, project, key))
+		if err == nil || !strings.HasPrefix(err.Error(), expected) || strings.Contains(err.Error(), "secret") {
+			t.Errorf("%v for %q %q %q", err, url, project, key)
 		}
 	}
-	if _, err := New(DefaultOptions("http://127.0.0.1", "../demo", "ik_key")); err == nil {
-		t.Error("no error for a project that is a path")
+	for _, url := range []string{
+		"ingest.secret", "ftp://secret", "httpx://secret", "http://", "http://a?secret", "http://a#secret", "http://secret b",
+		"http://secret:b@a", "http://secret@a", "http://a:secret", "http://a:99999", "http://a/secret\n", "",
+	} {
+		invalid(url, "demo", "ik_key", "sender: the URL must")
 	}
+	for _, project := range []string{"../secret", "secret\n", ""} {
+		invalid("http://127.0.0.1", project, "ik_key", "sender: the project must")
+	}
+	for _, key := range []string{"", "ik_secret\n", " ik_secret", "ik_sécret", "ik_secret\x00"} {
+		invalid("http://127.0.0.1", "demo", key, "sender: the key must")
+	}
+	options := DefaultOptions("http://127.0.0.1", "demo", "")
+	options.Key = nil
+	_, err := New(options)
+	equal(t, err != nil, true)
 }
 
 func TestTheKeyIsReadForEachAttempt(t *testing.T) {
 	s := serve(t, 503)
-	keys := []string{"ik_1", "ik_2"}
+	keys := []string{"checked-by-New", "ik_1", "ik_2"}
 	sender := open(t, s, func(options *Options) {
 		options.Key = func() (key string) {
 			key, keys = keys[0], keys[1:]
@@ -176,6 +200,120 @@ func TestTheKeyIsReadForEachAttempt(t *testing.T) {
 	send(t, sender, map[string]any{})
 	equal(t, sender.Close(context.Background()).Retries, 1)
 	equal(t, s.keys, []string{"ik_1", "ik_2"})
+}
+
+func TestTheKeyIsInNoError(t *testing.T) {
+	var failures []string
+	keys := []string{"", "ik_secret", "ik_secret\n", "ik_secret"}
+	s := serveRaw(t, func(events, number int) (response string, closes bool) {
+		if number == 1 {
+			return respond(500, "headers: ik_secret"), false
+		} else if number == 2 {
+			return "ik_secret\r\n\r\n", true
+		}
+		return accept(events), false
+	})
+	sender := openURL(t, s.url, func(options *Options) {
+		options.Key = func() string {
+			if len(keys) > 1 {
+				keys = keys[1:]
+			}
+			return keys[0]
+		}
+		options.Logf = func(format string, args ...any) { failures = append(failures, fmt.Sprintf(format, args...)) }
+	})
+	send(t, sender, map[string]any{})
+	equal(t, sender.Close(context.Background()).Accepted, 1)
+	equal(t, len(failures), 3)
+	equal(t, strings.Contains(fmt.Sprint(failures), "secret"), false)
+	equal(t, strings.HasSuffix(failures[1], "500 headers: [key]"), true)
+}
+
+// A rawServer sends the bytes of a response, and then closes the connection if asked.
+type rawServer struct {
+	url      string
+	requests int // once the sender is closed
+}
+
+func serveRaw(t *testing.T, respond func(events, number int) (response string, closes bool)) *rawServer {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { listener.Close() })
+	s := &rawServer{url: "http://" + listener.Addr().String()}
+	var mu sync.Mutex
+	serve := func(connection net.Conn) {
+		defer connection.Close()
+		for reader := bufio.NewReader(connection); ; {
+			request, err := http.ReadRequest(reader)
+			if err != nil {
+				return
+			}
+			var body struct{ Events []any }
+			json.NewDecoder(request.Body).Decode(&body)
+			io.Copy(io.Discard, request.Body)
+			mu.Lock()
+			s.requests++
+			response, closes := respond(len(body.Events), s.requests)
+			mu.Unlock()
+			io.WriteString(connection, response)
+			if closes {
+				return
+			}
+		}
+	}
+	go func() {
+		for {
+			connection, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			go serve(connection)
+		}
+	}()
+	return s
+}
+
+func respond(status int, body string) string {
+	return fmt.Sprintf("HTTP/1.1 %d x\r\nContent-Length: %d\r\n\r\n%s", status, len(body), body)
+}
+
+func accept(events int) string {
+	return respond(202, fmt.Sprintf(`{"accepted":%d,"duplicates":0,"rejected":[]}`, events))
+}
+
+func TestInformationalResponsesAreNotTheResponse(t *testing.T) {
+	hints := "HTTP/1.1 102 Processing\r\n\r\n" + strings.Repeat("HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n", 3)
+	s := serveRaw(t, func(events, number int) (string, bool) {
+		if number == 2 {
+			return hints + respond(503, ""), false
+		} else if number == 3 {
+			return "HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\n\r\n", true
+		}
+		return hints + accept(events), false
+	})
+	sender := openURL(t, s.url, func(options *Options) { options.FlushInterval = time.Hour })
+	for n := 0; n < 300; n++ {
+		send(t, sender, map[string]any{})
+	}
+	stats := sender.Close(context.Background())
+	equal(t, []int{stats.Accepted, stats.Retries, s.requests}, []int{300, 2, 5})
+}
+
+func TestAConnectionThatTheServerHasClosedCostsNoAttempt(t *testing.T) {
+	s := serveRaw(t, func(events, number int) (string, bool) {
+		if number == 3 || number == 4 {
+			return respond(503, ""), true
+		}
+		return accept(events), true
+	})
+	sender := openURL(t, s.url, func(options *Options) { options.FlushInterval = time.Hour })
+	for n := 0; n < 1000; n++ {
+		send(t, sender, map[string]any{})
+	}
+	stats := sender.Close(context.Background())
+	equal(t, []int{stats.Accepted, stats.Retries, s.requests}, []int{1000, 2, 12})
 }
 
 func TestEachDropHasAReason(t *testing.T) {
@@ -206,8 +344,88 @@ func TestADamagedFileOfTheSpoolCostsItsEvent(t *testing.T) {
 	stats := open(t, s, func(options *Options) { options.Spool = spool }).Close(context.Background())
 	equal(t, stats.Dropped["damaged"], 1)
 	equal(t, ids(s), []string{"a", "b"})
-	left, _ := filepath.Glob(filepath.Join(spool, "*"))
-	equal(t, left, []string{filepath.Join(spool, "other@1.json")})
+	equal(t, list(t, spool), []string{"demo.lock", "other@1.json"})
+}
+
+func list(t *testing.T, directory string) (names []string) {
+	entries, err := os.ReadDir(directory)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, entry := range entries {
+		names = append(names, entry.Name())
+	}
+	return names
+}
+
+func closed() context.Context {
+	ctx, end := context.WithCancel(context.Background())
+	end()
+	return ctx
+}
+
+func TestASpoolHasOneSenderOfAProject(t *testing.T) {
+	s, spool := serve(t, 401), t.TempDir()
+	spooled := func(options *Options) { options.Spool, options.FlushInterval = spool, time.Hour }
+	first := open(t, s, spooled)
+	id := send(t, first, map[string]any{})
+	before := list(t, spool)
+	options := DefaultOptions(s.URL, "demo", "ik_key")
+	options.Spool = spool
+	_, err := New(options)
+	equal(t, err != nil && strings.Contains(err.Error(), "each sender needs its own directory"), true)
+	equal(t, list(t, spool), before)
+	options.ProjectID = "other"
+	other, err := New(options)
+	equal(t, err, nil)
+	other.Close(context.Background())
+	equal(t, first.Close(closed()).QueuedEvents, 1)
+	s.script = nil
+	open(t, s, spooled).Close(context.Background())
+	equal(t, ids(s), []string{id})
+}
+
+func TestFilesOfTheSpoolAreNumberedAcrossSenders(t *testing.T) {
+	s, spool := serve(t, 401, 401), t.TempDir()
+	var sent []string
+	for round := 0; round < 2; round++ {
+		sender := open(t, s, func(options *Options) { options.Spool, options.PauseScale = spool, 1 })
+		for n := 0; n < 12; n++ {
+			sent = append(sent, send(t, sender, map[string]any{}))
+		}
+		equal(t, sender.Close(closed()).QueuedEvents, len(sent))
+	}
+	names := list(t, spool)
+	equal(t, []string{names[0], names[1], names[24]}, []string{"demo.lock", "demo@0000000000000001.json", "demo@0000000000000024.json"})
+	s.script = nil
+	open(t, s, func(options *Options) { options.Spool = spool }).Close(context.Background())
+	equal(t, ids(s), sent)
+}
+
+func TestAnIncompleteFileOfAKilledProcessIsNoEvent(t *testing.T) {
+	spool := t.TempDir()
+	if err := os.WriteFile(filepath.Join(spool, "demo@tmp"), []byte(`{"eventId`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	stats := open(t, serve(t), func(options *Options) { options.Spool = spool }).Close(context.Background())
+	equal(t, stats.Dropped, map[string]int{})
+	equal(t, list(t, spool), []string{"demo.lock"})
+}
+
+func TestARelativeSpoolDoesNotFollowTheWorkingDirectory(t *testing.T) {
+	directory, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.Chdir(directory)
+	spool := t.TempDir()
+	os.Chdir(spool)
+	sender := openURL(t, "http://127.0.0.1:1", func(options *Options) { options.Spool = "spool" })
+	send(t, sender, map[string]any{})
+	os.Chdir(directory)
+	send(t, sender, map[string]any{})
+	equal(t, sender.Close(closed()).QueuedEvents, 2)
+	equal(t, len(list(t, filepath.Join(spool, "spool"))), 3)
 }
 
 func TestEventsAreInMemoryWhileTheSpoolCannotBeWritten(t *testing.T) {
@@ -223,10 +441,89 @@ func TestEventsAreInMemoryWhileTheSpoolCannotBeWritten(t *testing.T) {
 	equal(t, ids(s), []string{first, second})
 
 	third := send(t, sender, map[string]any{})
-	ended, end := context.WithCancel(context.Background())
-	end()
-	equal(t, sender.Close(ended).Dropped["closed"], 1)
+	equal(t, sender.Close(closed()).Dropped["closed"], 1)
 	equal(t, third != "", true)
+}
+
+func TestA202CountsOnlyIfItAccountsForEachEvent(t *testing.T) {
+	for text, expected := range map[string]bool{
+		`{"accepted":1,"duplicates":1,"rejected":[]}`:                                                true,
+		`{"accepted":1,"duplicates":0,"rejected":[{"index":1,"issues":[]}]}`:                         true,
+		`{"accepted":null,"duplicates":2,"rejected":[]}`:                                             false,
+		`{"accepted":2,"duplicates":null,"rejected":[]}`:                                             false,
+		`{"accepted":2,"duplicates":0,"rejected":null}`:                                              false,
+		`{"accepted":1,"duplicates":0,"rejected":[null]}`:                                            false,
+		`{"accepted":1,"duplicates":0,"rejected":[{"index":null,"issues":[]}]}`:                      false,
+		`{"accepted":1,"duplicates":0,"rejected":[{"index":1,"issues":null}]}`:                       false,
+		`{"accepted":1,"duplicates":0,"rejected":[{"index":2,"issues":[]}]}`:                         false,
+		`{"accepted":0,"duplicates":0,"rejected":[{"index":1,"issues":[]},{"index":1,"issues":[]}]}`: false,
+		`{"accepted":2,"duplicates":1,"rejected":[]}`:                                                false,
+		`{"accepted":1,"duplicates":0,"rejected":[]}`:                                                false,
+		`{"accepted":-1,"duplicates":3,"rejected":[]}`:                                               false,
+		`{"accepted":65538,"duplicates":0,"rejected":[]}`:                                            false,
+		`{"accepted":"2","duplicates":0,"rejected":[]}`:                                              false,
+		`{"accepted":2,"rejected":[]}`:                                                               false,
+		`null`:                                                                                       false,
+		``:                                                                                           false,
+	} {
+		if _, ok := parseResult([]byte(text), 2); ok != expected {
+			t.Errorf("%t for %s", ok, text)
+		}
+	}
+}
+
+func TestSendDoesNotWaitForLogf(t *testing.T) {
+	called, release := make(chan bool), make(chan bool)
+	sender := open(t, serve(t, 503), func(options *Options) {
+		options.Logf = func(string, ...any) {
+			called <- true
+			<-release
+		}
+	})
+	send(t, sender, map[string]any{})
+	<-called
+	sent := make(chan bool)
+	go func() {
+		sender.Send(map[string]any{})
+		sender.Stats()
+		close(sent)
+	}()
+	select {
+	case <-sent:
+	case <-time.After(20 * time.Second):
+		t.Error("Send waits for Logf")
+	}
+	close(release)
+	equal(t, sender.Close(context.Background()).Accepted, 2)
+}
+
+func TestCloseEndsWhenAPauseBeginsThatIsLongerThanItsDeadline(t *testing.T) {
+	received, release := make(chan bool), make(chan bool)
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		close(received)
+		<-release
+		w.WriteHeader(401)
+	}))
+	defer s.Close()
+	sender := openURL(t, s.URL, func(options *Options) { options.PauseScale = 1 })
+	send(t, sender, map[string]any{})
+	<-received
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	go func() {
+		for sender.isOpen() {
+			runtime.Gosched()
+		}
+		close(release)
+	}()
+	equal(t, sender.Close(ctx).Dropped["closed"], 1)
+	equal(t, ctx.Err(), nil)
+}
+
+func (s *Sender) isOpen() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return !s.isClosed
 }
 
 func TestRetryAfterIsSecondsOrADateUpToAnHour(t *testing.T) {
