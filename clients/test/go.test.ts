@@ -13,10 +13,7 @@ const options = isInstalled ? {} : { skip: 'Go is not installed' }
 const run = promisify(execFile)
 
 /** Rules that it still breaks, and why. A rule that it keeps fails the test until its entry is deleted. */
-const broken: Record<string, string> = {
-  'key-line-break': 'the key is first checked when it is sent',
-  'spool-chdir': 'the directory is resolved at each write',
-}
+const broken: Record<string, string> = {}
 
 t.test('it is formatted, and vet finds nothing', options, async (t) => {
   t.equal((await run('gofmt', ['-l', '.'], { cwd })).stdout, '')
