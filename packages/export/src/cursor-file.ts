@@ -27,21 +27,26 @@ export interface ExportedFile extends FileContent {
   bytes: number
 }
 
-/** What a cursor file belongs to. */
+/** What a cursor file belongs to: all runs with it select the same events, and write them in the same way. */
 export interface CursorFileOptions extends EventFilter {
   directory: string
   cursorFile: string
   project: string
+  /** Time of receipt from which events are exported, in milliseconds since 1970. */
+  from?: number
+  /** The `name` of the format. */
+  format: string
+  partition?: 'hive'
 }
 
-interface CursorRecord extends EventFilter {
+type Selection = Omit<CursorFileOptions, 'cursorFile'>
+
+interface CursorRecord extends Selection {
   version: 1
-  project: string
-  directory: string
   last: ExportedFile
 }
 
-const unfiltered = '(any)'
+const notGiven = '(not given)'
 
 /**
  * Locks the cursor file, which exports to other directories may use too. Returns its path without a symbolic link, which a
@@ -68,7 +73,7 @@ export function lockCursorFile(path: string): { cursorFile: string; unlock: () =
  * @throws {IngestError} `invalid-argument` for any other file, or the cursor file of another export.
  */
 export async function readCursorFile(options: CursorFileOptions): Promise<ExportedFile | undefined> {
-  const { cursorFile, project } = options
+  const { cursorFile } = options
   let text: string
   try {
     text = await readFile(cursorFile, 'utf8')
@@ -78,18 +83,10 @@ export async function readCursorFile(options: CursorFileOptions): Promise<Export
   }
   const record = parseRecord(text)
   if (!record) throw new IngestError('invalid-argument', `${cursorFile} is not a cursor file of an export.`)
-  const comparisons: [name: string, expected: string, actual: string][] = [
-    ['project', record.project, project],
-    ['directory', record.directory, relativeDirectory(options)],
-    ...filterNames.map((name): [string, string, string] => [
-      name,
-      record[name] ?? unfiltered,
-      options[name] ?? unfiltered,
-    ]),
-  ]
-  for (const [name, expected, actual] of comparisons) {
-    if (expected === actual) continue
-    const message = `${cursorFile} belongs to the ${name} ${expected}, and not to ${actual}: use another cursor file.`
+  const actual = describe(toRecord(options))
+  for (const [name, expected] of Object.entries(describe(record))) {
+    if (expected === actual[name]) continue
+    const message = `${cursorFile} belongs to the ${name} ${expected}, and not to ${actual[name]}: use another directory and cursor file.`
     throw new IngestError('invalid-argument', message)
   }
   return record.last
@@ -101,6 +98,7 @@ function parseRecord(text: string): CursorRecord | undefined {
     const { file, number, cursor } = record.last
     const isRecord =
       record.version === 1 &&
+      typeof record.format === 'string' &&
       basename(withoutPartition(file)) === withoutPartition(file) &&
       Number.isInteger(number) &&
       typeof cursor === 'string'
@@ -110,11 +108,35 @@ function parseRecord(text: string): CursorRecord | undefined {
   }
 }
 
+/** With the directory relative to the cursor file, so that both can be moved together. */
+function toRecord(options: CursorFileOptions): Selection {
+  const { directory, cursorFile, project, from, format, partition } = options
+  return {
+    project,
+    directory: relative(dirname(cursorFile), directory) || '.',
+    ...filterOf(options),
+    ...(from !== undefined && { from }),
+    format,
+    ...(partition && { partition }),
+  }
+}
+
+/** What must be the same in all runs, under the names of an error. */
+function describe({ project, directory, from, format, partition, ...filter }: Selection): Record<string, string> {
+  return {
+    project,
+    directory,
+    ...Object.fromEntries(filterNames.map((name) => [name, filter[name] ?? notGiven])),
+    'start time': from === undefined ? notGiven : new Date(from).toISOString(),
+    format,
+    partition: partition ?? notGiven,
+  }
+}
+
 /** Replaces the cursor file atomically. The rename is not durable until its directory is synced. */
 export async function writeCursorFile(options: CursorFileOptions, last: ExportedFile): Promise<void> {
-  const { cursorFile, project } = options
-  const directory = relativeDirectory(options)
-  const record: CursorRecord = { version: 1, project, directory, ...filterOf(options), last }
+  const { cursorFile } = options
+  const record: CursorRecord = { version: 1, ...toRecord(options), last }
   try {
     const handle = await open(temporaryPath(cursorFile), 'w')
     try {
@@ -136,9 +158,4 @@ export async function removeTemporaryCursorFile({ cursorFile }: CursorFileOption
 
 function temporaryPath(cursorFile: string): string {
   return `${cursorFile}.part`
-}
-
-/** Relative to the cursor file, so that both can be moved together. */
-function relativeDirectory({ directory, cursorFile }: CursorFileOptions): string {
-  return relative(dirname(cursorFile), directory) || '.'
 }

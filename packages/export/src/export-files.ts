@@ -16,7 +16,10 @@ export interface EventSource {
   readEvents(options?: ReadEventsOptions): AsyncIterable<StoredEvent>
 }
 
-/** Also selects the events. `after` is the start of the first run; later runs start at the cursor file. */
+/**
+ * Also selects the events. `after` is the start of the first run; later runs start at the cursor file. The filters,
+ * `from`, `format` and `partition` are the same in each run; `to` may be later.
+ */
 export interface ExportFilesOptions extends Omit<ReadEventsOptions, 'waitMs' | 'onProgress' | 'onScan'> {
   /** Directory of the files; created if it is missing. */
   directory: string
@@ -65,7 +68,15 @@ export async function exportFiles(ingest: EventSource, options: ExportFilesOptio
   checkCutOptions({ every, partition, fileBytesMax })
   const { signal = new AbortController().signal } = selection
   const project = ingest.projectId
-  const directory = await openExportDirectory({ directory: path, cursorFile, project, ...filterOf(selection) })
+  const directory = await openExportDirectory({
+    directory: path,
+    cursorFile,
+    project,
+    ...filterOf(selection),
+    ...(selection.from !== undefined && { from: selection.from }),
+    format: format.name,
+    ...(partition && { partition }),
+  })
   const files: ExportedFile[] = []
 
   async function report(file: ExportedFile): Promise<void> {

@@ -2,6 +2,8 @@ import type { StoredEvent } from '@ingest/core'
 
 /** What the files of an export contain: `ndjson()`, or `parquet()` of `@ingest/export/parquet`. */
 export interface FileFormat {
+  /** Names the format and its columns; all files of an export have the same. */
+  name: string
   /** Without the dot, such as `ndjson.gz`. */
   extension: string
   /**

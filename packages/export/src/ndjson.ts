@@ -13,8 +13,9 @@ export interface NdjsonOptions {
  * lines before an error of the events, and then throws it.
  */
 export function ndjson({ gzip = false }: NdjsonOptions = {}): FileFormat {
-  if (!gzip) return { extension: 'ndjson', encode: encodeNdjson }
+  if (!gzip) return { name: 'ndjson', extension: 'ndjson', encode: encodeNdjson }
   return {
+    name: 'ndjson with gzip',
     extension: 'ndjson.gz',
     // errors are thrown by the last stream, too
     encode: (events) => pipeline(encodeNdjson(events), createGzip(), () => {}),

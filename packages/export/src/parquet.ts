@@ -46,7 +46,9 @@ const zstdLevel = 1
 export function parquet({ columns = [], event = true, ...limits }: ParquetOptions = {}): FileFormat {
   checkColumns(columns)
   const all = [...metadataColumns, ...columns.map(toColumn), ...(event ? [eventColumn] : [])]
+  const added = [...columns.map(({ name, pointer, type }) => `${name}=${pointer}:${type}`), ...(event ? ['event'] : [])]
   return {
+    name: `parquet with the columns ${added.join(' ') || 'of every event'}`,
     extension: 'parquet',
     encode: (events, onMistyped) => encodeParquet(events, { columns: all, onMistyped, ...limits }),
   }

@@ -26,7 +26,7 @@ const contentOf = (cursor: string): FileContent => ({
 })
 
 function open(directory: string, cursorFile = join(directory, cursorFileName)) {
-  return openExportDirectory({ directory, cursorFile, project })
+  return openExportDirectory({ directory, cursorFile, project, format: 'ndjson' })
 }
 
 function add(directory: ExportDirectory, text: string, cursor = text) {
@@ -201,13 +201,13 @@ t.test('a cursor file may be elsewhere, and belongs to one directory, project an
     code: 'invalid-argument',
     message: 'belongs to the directory a, and not to b',
   })
-  await t.rejects(openExportDirectory({ directory: a, cursorFile, project: 'other' }), {
+  await t.rejects(openExportDirectory({ directory: a, cursorFile, project: 'other', format: 'ndjson' }), {
     code: 'invalid-argument',
     message: 'belongs to the project demo, and not to other',
   })
-  await t.rejects(openExportDirectory({ directory: a, cursorFile, project, playerId: '7' }), {
+  await t.rejects(openExportDirectory({ directory: a, cursorFile, project, format: 'ndjson', playerId: '7' }), {
     code: 'invalid-argument',
-    message: 'belongs to the playerId (any), and not to 7',
+    message: 'belongs to the playerId (not given), and not to 7',
   })
   mkdirSync(join(path, 'moved'))
   renameSync(a, join(path, 'moved', 'a'))

@@ -55,26 +55,27 @@ function idsIn(directory: string): string[] {
 for (const isServed of [false, true]) {
   const name = isServed ? 'over HTTP' : 'embedded'
 
-  t.test(`${name}: each run continues after the last one, in any format`, async (t) => {
+  t.test(`${name}: each run continues after the last one`, async (t) => {
     const { ingest, submit, directory } = await openProject(t, isServed)
     t.strictSame(await exportFiles(ingest, { directory }), { files: [], cursor: undefined })
     await submit(idsOf('a', 10))
     const first = await exportFiles(ingest, { directory, limit: 8 })
     const { cursor = '' } = (await ingest.findEvent('a-7')) ?? {}
     t.match(first, { cursor, files: [{ number: 1, events: 8, cursor, firstReceivedAt: noon, lastReceivedAt: noon }] })
-    t.match(await exportFiles(ingest, { directory, format: ndjson({ gzip: true }) }), { files: [{ events: 2 }] })
+    t.match(await exportFiles(ingest, { directory }), { files: [{ events: 2 }] })
     t.strictSame(idsIn(directory), idsOf('a', 10))
     await submit(idsOf('b', 3))
-    const { files } = await exportFiles(ingest, { directory, format: parquet() })
-    const [, , last = ''] = filesIn(directory)
-    t.equal(files[0]?.file, last)
-    const file = new Uint8Array(readFileSync(join(directory, last))).buffer
-    const rows = await parquetReadObjects({ file, compressors: { ZSTD: (bytes) => decompress(bytes) } })
-    t.strictSame(
-      rows.map(({ eventId }) => eventId),
-      idsOf('b', 3),
-    )
-    t.strictSame((await exportFiles(ingest, { directory })).files, [])
+    const options = { directory: join(directory, 'parquet'), after: cursor, format: parquet() }
+    t.match(await exportFiles(ingest, { ...options, limit: 2 }), { files: [{ number: 1, events: 2 }] })
+    t.match(await exportFiles(ingest, options), { files: [{ number: 2, events: 3 }] })
+    t.strictSame((await exportFiles(ingest, options)).files, [])
+    const ids: unknown[] = []
+    for (const name of filesIn(options.directory)) {
+      const file = new Uint8Array(readFileSync(join(options.directory, name))).buffer
+      const rows = await parquetReadObjects({ file, compressors: { ZSTD: (bytes) => decompress(bytes) } })
+      ids.push(...rows.map(({ eventId }) => eventId))
+    }
+    t.strictSame(ids, [...idsOf('a', 10).slice(8), ...idsOf('b', 3)])
   })
 
   t.test(`${name}: events are selected, and files are cut by hour and size`, async (t) => {
@@ -97,7 +98,7 @@ for (const isServed of [false, true]) {
     t.strictSame(idsIn(directory), [...idsOf('end-0', 2), ...idsOf('end-1', 2)])
     await t.rejects(exportFiles(ingest, { directory, type: 'round.start' }), {
       code: 'invalid-argument',
-      message: 'belongs to the type round.end, and not to round.start: use another cursor file.',
+      message: 'belongs to the type round.end, and not to round.start: use another directory and cursor file.',
     })
     const { every: _, ...rest } = options
     t.match(await exportFiles(ingest, { ...rest, fileBytesMax: 1 }), { files: [{ events: 1 }, { events: 1 }] })
@@ -115,6 +116,50 @@ for (const isServed of [false, true]) {
     })
   })
 }
+
+t.test('a later run with another start or layout is refused: it would skip events or mix files', async (t) => {
+  const { ingest, submit, directory } = await openProject(t, false)
+  await submit(['a'])
+  const column = { name: 'score', pointer: '/score', type: 'int' } as const
+  const columns = parquet({ columns: [column] })
+  const runs: [first: Partial<ExportFilesOptions>, later: Partial<ExportFilesOptions>, message: string][] = [
+    [{}, { from: noon }, 'the start time (not given), and not to 2026-11-20T12:00:00.000Z'],
+    [
+      { from: noon },
+      { from: noon + 1 },
+      'the start time 2026-11-20T12:00:00.000Z, and not to 2026-11-20T12:00:00.001Z',
+    ],
+    [{ from: noon }, {}, 'the start time 2026-11-20T12:00:00.000Z, and not to (not given)'],
+    [{}, { format: ndjson({ gzip: true }) }, 'the format ndjson, and not to ndjson with gzip'],
+    [{}, { format: parquet() }, 'the format ndjson, and not to parquet with the columns event'],
+    [
+      { format: columns },
+      { format: parquet({ columns: [{ ...column, type: 'float' }] }) },
+      'the format parquet with the columns score=/score:int event, and not to parquet with the columns score=/score:float event',
+    ],
+    [{ partition: 'hive' }, {}, 'the partition hive, and not to (not given)'],
+  ]
+  for (const [index, [first, later, difference]] of runs.entries()) {
+    const options = { directory: join(directory, String(index)) }
+    t.match(await exportFiles(ingest, { ...options, ...first }), { files: [{ events: 1 }] })
+    const message = `${join(options.directory, '.ingest-export.json')} belongs to ${difference}: use another directory and cursor file.`
+    await t.rejects(exportFiles(ingest, { ...options, ...later }), { code: 'invalid-argument', message })
+    t.strictSame((await exportFiles(ingest, { ...options, ...first })).files, [])
+  }
+})
+
+t.test('a later run may end later', async (t) => {
+  const { clock, ingest, submit, directory } = await openProject(t, false)
+  for (const hour of [0, 1, 2]) {
+    clock.now = noon + hour * hourMs
+    await submit(idsOf(`hour-${hour}`, 2))
+  }
+  for (const hour of [1, 2, 3]) {
+    const to = noon + hour * hourMs
+    t.match(await exportFiles(ingest, { directory, from: noon, to }), { files: [{ events: 2 }] })
+  }
+  t.equal(idsIn(directory).length, 6)
+})
 
 t.test('hive partitions are folders of hours, which DuckDB prunes by path', { skip: noDuckDb }, async (t) => {
   const { clock, ingest, submit, directory } = await openProject(t, false)
@@ -140,25 +185,26 @@ t.test('hive partitions are folders of hours, which DuckDB prunes by path', { sk
     )
     t.match(JSON.stringify(await queryDuckDb(`EXPLAIN SELECT * ${query}`)), 'Scanning Files: 1/4')
   }
-
-  await exportFiles(ingest, { directory, format: ndjson({ gzip: true }), partition: 'hive' })
-  const [path = ''] = readdirSync(join(directory, 'dt=2026-11-21', 'hour=02')).filter((name) => name.endsWith('.gz'))
-  t.match(textOf(join(directory, 'dt=2026-11-21', 'hour=02', path)), '"eventId":"hour-14-1"')
 })
 
-t.test('DuckDB reads the files of runs with other columns together, by name', { skip: noDuckDb }, async (t) => {
+t.test('DuckDB reads the files of exports with other columns together, by name', { skip: noDuckDb }, async (t) => {
   const { ingest, submit, directory } = await openProject(t, false)
-  const run = (name: string, type: ParquetColumn['type']) =>
-    exportFiles(ingest, { directory, format: parquet({ columns: [{ name, pointer: '/score', type }] }) })
+  let after: { after?: string } = {}
+  const run = async (name: string, type: ParquetColumn['type']) => {
+    const options = { directory: join(directory, `${name}-${type}`), ...after }
+    const format = parquet({ columns: [{ name, pointer: '/score', type }] })
+    const { files, cursor } = await exportFiles(ingest, { ...options, format })
+    t.equal(files.length, 1)
+    after = { after: cursor ?? '' }
+  }
   await submit(['a'], { score: 1 })
   await run('score', 'int')
   await submit(['b'], { score: 2.5 })
   await run('score', 'float')
   await submit(['c'], { score: 'x' })
-  const { files } = await run('grade', 'string')
-  t.equal(files.length, 1)
-  const table = `read_parquet('${directory}/*.parquet', union_by_name = true)`
-  t.strictSame(await queryDuckDb(`SELECT eventId, score, grade FROM ${table}`), [
+  await run('grade', 'string')
+  const table = `read_parquet('${directory}/*/*.parquet', union_by_name = true)`
+  t.strictSame(await queryDuckDb(`SELECT eventId, score, grade FROM ${table} ORDER BY eventId`), [
     { eventId: 'a', score: 1, grade: null },
     { eventId: 'b', score: 2.5, grade: null },
     { eventId: 'c', score: null, grade: 'x' },
@@ -215,7 +261,7 @@ t.test('all events before a failure are exported, in each format', async (t) => 
     }
     await t.rejects(exportFiles(source, { directory, format }), failure)
     t.equal(filesIn(directory).length, 1)
-    t.match(await exportFiles(ingest, { directory }), { files: [] })
+    t.match(await exportFiles(ingest, { directory, format }), { files: [] })
   }
 })
 
@@ -224,6 +270,7 @@ t.test('a format that fails leaves no file', async (t) => {
   await submit(['a'])
   const failure = new Error('its own')
   const format = {
+    name: 'odd',
     extension: 'odd',
     async *encode() {
       yield Buffer.from('half')

@@ -112,7 +112,8 @@ export function exportCommand(io: Io): Command {
 const exportHelp = `
 With --output, files are named <project>-<number>-<time of their first event>. A file appears when it is complete and
 never changes, so it may be moved or deleted. The cursor file stores where the next run starts; --after applies only to
-the first run. A run may be interrupted at any time, even by SIGKILL: the next run continues it.
+the first run, and the project, filters, --from, --format, --column and --partition must be the same in all runs. A run may
+be interrupted at any time, even by SIGKILL: the next run continues it.
 After a backup of the store is restored, the cursor file is refused: export to another directory, with --after and the
 cursor that \`ingest restore\` printed.
 

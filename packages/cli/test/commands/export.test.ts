@@ -202,23 +202,28 @@ t.test('files have at most --max-size, and together hold what export prints', as
   }
 })
 
-t.test('each run continues after the last one, in any format; --after is the start of the first', async (t) => {
+t.test('each run continues after the last one, in the same format; --after is the start of the first', async (t) => {
   const { project, run, output } = await openExport(t)
   await submitIds(project, idsOf('a', 150))
   const { cursor = '' } = (await project.findEvent('a-3')) ?? {}
   const exported = (events: number) => ({ code: 0, stdout: `exported ${events} events: 1 file` })
   t.match(await run('--after', cursor, '--limit', '120'), exported(120))
   await submitIds(project, idsOf('b', 10))
-  t.match(await run('--after', cursor, '--gzip'), exported(36))
+  t.match(await run('--after', cursor), exported(36))
   t.strictSame(idsIn(output), [...idsOf('a', 150).slice(4), ...idsOf('b', 10)])
   t.match(await run(), { code: 0, stdout: /^exported nothing: there are no new events\n$/ })
   for (const name of filesIn(output)) rmSync(join(output, name))
   await submitIds(project, idsOf('c', 5))
-  t.match(await run('--format', 'parquet'), exported(5))
-  const [name = '', ...others] = filesIn(output)
-  t.strictSame([name.replace(/.*\./, ''), others], ['parquet', []], 'removed files are not written again')
-  const bytes = readFileSync(join(output, name))
-  t.strictSame([bytes.subarray(0, 4).toString(), bytes.subarray(-4).toString()], ['PAR1', 'PAR1'])
+  for (const [other, difference] of [
+    [['--from', '3s'], /belongs to the start time \(not given\), and not to 20[-\d]+T[:.\d]+Z: /],
+    [['--gzip'], /belongs to the format ndjson, and not to ndjson with gzip: /],
+    [['--format', 'parquet'], /belongs to the format ndjson, and not to parquet with the columns event: /],
+    [['--partition', 'hive'], /belongs to the partition \(not given\), and not to hive: /],
+  ] as const) {
+    t.match(await run(...other), { code: 2, stderr: difference })
+  }
+  t.match(await run(), exported(5))
+  t.strictSame(idsIn(output), idsOf('c', 5), 'removed files are not written again')
 })
 
 t.test('Parquet has typed columns; values of another type are null and counted', async (t) => {
@@ -231,8 +236,10 @@ t.test('Parquet has typed columns; values of another type are null and counted',
     code: 0,
     stdout: /exported 3 events: 1 file, .* s; values of another type, which are null: score 2\n$/,
   })
-  t.match(JSON.parse((await run(...columns, '--json')).stdout), { events: 1, mistyped: {}, files: [{ events: 1 }] })
+  const json = await run(...columns, '--no-event', '--json')
+  t.match(JSON.parse(json.stdout), { events: 1, mistyped: {}, files: [{ events: 1 }] })
   const text = readFileSync(join(output, filesIn(output)[0] ?? '')).toString('latin1')
+  t.strictSame([text.slice(0, 4), text.slice(-4)], ['PAR1', 'PAR1'])
   for (const name of ['score', 'at:']) t.match(text, name)
   t.notMatch(text, '"eventId"', 'no whole event')
 })
