@@ -18,7 +18,8 @@ export async function run(args: readonly string[], io: Io): Promise<number> {
     // interrupted by the user, with nothing to explain
     if (failure.message === '') return code
     printMessage(io, failure.message)
-    if (wantsJson(args) && !isPrinted) await writeJson(io, { ok: false, ...details, error: failure })
+    // if standard output cannot be written, standard error has the failure
+    if (wantsJson(args) && !isPrinted) await writeJson(io, { ok: false, ...details, error: failure }).catch(() => {})
     return code
   }
 }

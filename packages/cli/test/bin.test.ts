@@ -166,7 +166,9 @@ t.test(
 
 const noFull = !existsSync('/dev/full') && 'there is no /dev/full'
 t.test('a full disk behind standard output: exit code 6', { skip: noFull }, async (t) => {
-  const command = ['sh', '-c', '"$0" "$@" > /dev/full', ...ingestCommand(['export', ...filled])]
-  const { code, stderr } = await ended(startCommand(command, ownEnvironment()))
-  t.match({ code, stderr }, { code: 6, stderr: /^ingest: standard output cannot be written: the disk is full\n$/m })
+  for (const args of [['export'], ['stats', '--json']]) {
+    const command = ['sh', '-c', '"$0" "$@" > /dev/full', ...ingestCommand([...args, ...filled])]
+    const { code, stderr } = await ended(startCommand(command, ownEnvironment()))
+    t.match({ code, stderr }, { code: 6, stderr: /^ingest: standard output cannot be written: the disk is full\n$/ })
+  }
 })

@@ -107,15 +107,22 @@ function sliceLines(firstLine: number): FormSlicer {
     *push(chunk, from) {
       let start = from
       for (let end = chunk.indexOf(lineFeed, start); end !== -1; end = chunk.indexOf(lineFeed, start)) {
-        const sliced = value.take(line++, { source: chunk, start, end })
+        const sliced = withoutMark(value.take(line++, { source: chunk, start, end }))
         start = end + 1
         if (sliced) yield sliced
       }
       value.keep(chunk.subarray(start))
     },
 
-    end: () => value.take(line, { source: noBytes, start: 0, end: 0 }),
+    end: () => withoutMark(value.take(line, { source: noBytes, start: 0, end: 0 })),
   }
+}
+
+/** A byte order mark also starts a later line, where files were concatenated. */
+function withoutMark(value: SlicedValue | undefined): SlicedValue | undefined {
+  if (!value || byteOrderMark.some((byte, i) => value.source[value.start + i] !== byte)) return value
+  const start = value.start + byteOrderMark.length
+  return start < value.end ? { ...value, start } : undefined
 }
 
 function sliceElements(): FormSlicer {

@@ -150,6 +150,15 @@ t.test('lines are values; empty lines are skipped and counted', async (t) => {
   t.strictSame(positionsOf(values), [3, 5, 6, 7])
 })
 
+t.test('files with byte order marks may be concatenated', async (t) => {
+  const text = '\ufeff{"a":1}\n\ufeff {"b":2}\r\n\ufeff\n{"c":"\ufeff"}\n\ufeff'
+  for (const sizes of [[1], [5], [14], [1000]]) {
+    const values = slice(text, sizes)
+    t.strictSame(textsOf(values), ['{"a":1}', ' {"b":2}', '{"c":"\ufeff"}'])
+    t.strictSame(positionsOf(values), [1, 2, 4])
+  }
+})
+
 t.test('the elements of an array are values', async (t) => {
   const elements = ['{"a":"],}\\"["}', '[[1],{"b":[]}]', '"\\\\"', '-1.5', 'null', '{\n}']
   const values = slice(` \n[ ${elements.join(' ,\n')}\n]\n`)
