@@ -1,5 +1,6 @@
 import { join } from 'node:path'
 import { IngestError, type ReadEventsOptions } from '@ingest/core'
+import { isInside } from '@ingest/core/internal'
 import { type ExportFilesResult, exportFiles, type FileFormat, ndjson, type Period } from '@ingest/export'
 import type { ParquetColumn } from '@ingest/export/parquet'
 import { Command, InvalidArgumentError, Option } from 'commander'
@@ -14,6 +15,7 @@ import {
   parseTimeOption,
   wholeNumber,
 } from '../options.ts'
+import { isDatabase } from '../store.ts'
 import { formatBytes, formatCount, formatSeconds, startTimer, toIsoTime } from '../terminal/format.ts'
 import { abortOnSignal } from '../terminal/on-signal.ts'
 
@@ -160,6 +162,7 @@ async function exportToStdout(io: Io, options: SelectionOptions, target: Target)
 async function exportToFiles(io: Io, options: FileOptions, target: Target): Promise<void> {
   const elapsed = startTimer()
   const { output, maxSize, every, partition, cursorFile, json } = options
+  checkOutside(target.store, [output, cursorFile ?? output])
   const selection = parseSelection(options)
   const format = await toFormat(options)
   const exported = await abortOnSignal(io, 'run it again to continue after the existing files', (signal) =>
@@ -182,6 +185,14 @@ async function exportToFiles(io: Io, options: FileOptions, target: Target): Prom
   )
   const result = { ...exported, durationMs: elapsed() }
   await printResult(io, options, toJsonResult(result, options), formatSummary(result, options))
+}
+
+/** @throws {IngestError} `invalid-argument` for a path in the directory of the store, which holds nothing else */
+function checkOutside(store: string | undefined, paths: readonly string[]): void {
+  if (store === undefined || isDatabase(store)) return
+  const path = paths.find((each) => isInside(store, each))
+  if (path !== undefined)
+    throw new IngestError('invalid-argument', `${path} is inside of the store: name another path.`)
 }
 
 /** @throws {IngestError} `invalid-argument` for options of the other format, and for invalid columns */

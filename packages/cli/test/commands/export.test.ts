@@ -1,6 +1,16 @@
 import { spawnSync } from 'node:child_process'
 import { once } from 'node:events'
-import { appendFileSync, existsSync, mkdirSync, readdirSync, readFileSync, renameSync, rmSync, statSync } from 'node:fs'
+import {
+  appendFileSync,
+  existsSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  statSync,
+  symlinkSync,
+} from 'node:fs'
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { join } from 'node:path'
@@ -127,6 +137,25 @@ t.test('--json prints one object with all files', async (t) => {
   const failed = await print('--output', join(output, names[0] ?? ''), '--json')
   t.match(failed, { code: 2, stderr: /^ingest: .* cannot be a directory: .*\n$/ })
   t.match(JSON.parse(failed.stdout), { ok: false, error: { code: 'invalid-argument', retryable: false } })
+})
+
+t.test('files are not written into the directory of the store', async (t) => {
+  const path = t.testdir()
+  const data = join(path, 'data')
+  t.match(await ingest(['keys', 'create', '--store', data, '--project', projectId]), { code: 0 })
+  symlinkSync(data, join(path, 'link'))
+  const before = readdirSync(data)
+  const outside = join(path, 'files')
+  for (const args of [
+    [data],
+    [join(data, 'events', 'new')],
+    [join(path, 'link')],
+    [outside, '--cursor-file', join(data, 'c')],
+  ]) {
+    const command = ['export', '--store', data, '--project', projectId, '--output', ...args]
+    await isWrongUsage(t, command, /is inside of the store: name another path/)
+  }
+  t.strictSame([readdirSync(data), existsSync(outside)], [before, false])
 })
 
 t.test('--cursor-file may be outside of the directory', async (t) => {

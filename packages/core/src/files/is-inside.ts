@@ -1,0 +1,16 @@
+import { existsSync, realpathSync } from 'node:fs'
+import { basename, dirname, isAbsolute, join, relative, resolve, sep } from 'node:path'
+
+/** Whether a path is a directory or inside of it. Parts of both that are missing have no symbolic links. */
+export function isInside(directory: string, path: string): boolean {
+  const way = relative(realPath(directory), realPath(path))
+  return way !== '..' && !way.startsWith(`..${sep}`) && !isAbsolute(way)
+}
+
+/** The path without symbolic links, of which the last parts may be missing. */
+function realPath(path: string): string {
+  const absolute = resolve(path)
+  if (existsSync(absolute)) return realpathSync(absolute)
+  const parent = dirname(absolute)
+  return parent === absolute ? absolute : join(realPath(parent), basename(absolute))
+}
