@@ -247,6 +247,7 @@ t.test('an export of NDJSON loads no Parquet code', async (t) => {
 
 /** What the tests of several packages need. */
 const sharedByTests = [
+  'packages/bench/src/preload-library.js',
   'packages/checks/src/store/sample-events.ts',
   'packages/console/scripts/chromium.js',
   'packages/core/test/copy/filled-store.ts',

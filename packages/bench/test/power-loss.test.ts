@@ -4,13 +4,14 @@ import { join, relative } from 'node:path'
 import t from 'tap'
 import { checkPowerLoss, type PowerLossOptions } from '../src/power-loss/check-power-loss.js'
 import { createDisk } from '../src/power-loss/disk.js'
-import { recordWorkload, whyNotRecorded } from '../src/power-loss/record.js'
+import { recordWorkload } from '../src/power-loss/record.js'
+import { whyNotPreloaded } from '../src/preload-library.js'
 
 // INGEST_IMAGES=5000 opens more images, INGEST_FIRST_SEED=7 others. The workload is recorded again by each run.
 const images = Number(process.env.INGEST_IMAGES ?? 60)
 const seed = Number(process.env.INGEST_FIRST_SEED ?? Date.now() % 1_000_000)
 
-const skip = whyNotRecorded() ?? false
+const skip = whyNotPreloaded() ?? false
 const directory = mkdtempSync(join(tmpdir(), 'ingest-power-loss-'))
 const { root, operations } = skip ? { root: '', operations: [] } : await recordWorkload(directory)
 const check = (options: Partial<PowerLossOptions>) => checkPowerLoss({ root, operations, seed, images, ...options })

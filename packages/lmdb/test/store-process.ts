@@ -101,6 +101,8 @@ export interface StartOptions {
   inject?: string[]
   /** As {@link slowOpenings} does. */
   isSlowToOpen?: boolean
+  /** More variables of its environment. */
+  env?: NodeJS.ProcessEnv
 }
 
 /** Starts a process on the store in `directory`; rejects with the code with which the store refuses to open. */
@@ -122,7 +124,7 @@ export async function startStoreProcess(directory: string, options: StartOptions
     serialization: 'advanced',
     detached: true,
     // one thread, so that the n-th call is the same call each time
-    env: { ...process.env, UV_THREADPOOL_SIZE: '1' },
+    env: { ...process.env, UV_THREADPOOL_SIZE: '1', ...options.env },
   })
   return talkTo(child)
 }

@@ -1,23 +1,13 @@
-import { execFile, execFileSync } from 'node:child_process'
+import { execFile } from 'node:child_process'
 import { mkdirSync, readFileSync, realpathSync } from 'node:fs'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { promisify } from 'node:util'
+import { compileLibrary } from '../preload-library.js'
 import { readLog } from './read-log.js'
 
 const run = promisify(execFile)
 const fileOf = (/** @type {string} */ name) => fileURLToPath(new URL(name, import.meta.url))
-
-/** Why this machine cannot record; undefined if it can. */
-export function whyNotRecorded() {
-  if (process.platform !== 'linux') return 'the recorder is for Linux'
-  try {
-    execFileSync('cc', ['--version'], { stdio: 'ignore' })
-  } catch {
-    return 'there is no C compiler (cc)'
-  }
-  return undefined
-}
 
 /**
  * Compiles the recorder, runs the workload in a new directory below `directory`, and resolves with the log of all that it
@@ -31,7 +21,7 @@ export async function recordWorkload(directory, { signal } = {}) {
   const library = join(directory, 'recorder.so')
   const log = join(directory, 'log')
   mkdirSync(root)
-  await run('cc', ['-shared', '-fPIC', '-O2', '-o', library, fileOf('recorder.c'), '-ldl'], { signal })
+  await compileLibrary(fileOf('recorder.c'), library, { signal })
   await run(process.execPath, ['--no-warnings', fileOf('workload.js'), root, log], {
     signal,
     // io_uring writes without the calls that are recorded

@@ -1,6 +1,6 @@
 import { execFileSync } from 'node:child_process'
 import { join } from 'node:path'
-import { whyNotRecorded } from '../power-loss/record.js'
+import { whyNotPreloaded } from '../preload-library.js'
 import { openLedger } from './ledger.js'
 import { createProcesses } from './processes.js'
 import { createServerSlot } from './servers.js'
@@ -93,7 +93,7 @@ function hasStrace(skipped) {
 
 /** @param {string[]} skipped */
 function canRecord(skipped) {
-  const reason = whyNotRecorded()
+  const reason = whyNotPreloaded()
   if (reason !== undefined) skipped.push(`power losses: ${reason}`)
   return reason === undefined
 }
