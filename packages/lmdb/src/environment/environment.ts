@@ -7,7 +7,7 @@ import { checkDataFile, checkLockFile, type Headers, openHeaders } from './data-
 import { createFiles } from './directory.ts'
 import { checkFreeSpace, isDiskFull } from './disk-space.ts'
 import { checkBegun, type Gate, gateDirectory, openGate } from './gate.ts'
-import { closeRoot, openRoot, openTable, openTables, type Root, readersOf, type Table } from './root.ts'
+import { closeRoot, openRoot, openTable, openTables, type Root, readersOf, releaseReused, type Table } from './root.ts'
 import type { TableName } from './schema.ts'
 import { findProcessMapping, type LockHolder, lockedError, lockTimeoutMs } from './write-lock.ts'
 
@@ -116,13 +116,14 @@ const fileDescriptorsMin = 16
 export async function openEnvironment(directory: string, options: EnvironmentOptions = {}): Promise<Environment> {
   const files = filesOf(directory)
   const exists = checkBeforeOpening(directory, files, options)
-  const gate = openGate(directory)
+  const isFirst = options.fileIds === undefined
+  const gate = openGate(directory, isFirst)
   let root: Root | undefined
   let headers: Headers | undefined
   try {
     const tables = await gate.enter(() => {
       root = openRoot(directory, mapBytes, options)
-      if (options.fileIds === undefined) root = releaseReused(root, () => openRoot(directory, mapBytes, options))
+      if (isFirst) root = releaseReused(root, () => openRoot(directory, mapBytes, options))
       return openTables(root)
     })
     // LMDB syncs the file, but not the directories that name it
@@ -135,18 +136,6 @@ export async function openEnvironment(directory: string, options: EnvironmentOpt
     await closeAll({ root, gate, headers })
     throw error
   }
-}
-
-/**
- * Releases the snapshots of a killed process that had the id of this one: LMDB takes them for those of this process as
- * long as it runs. Closing releases all readers with the id of this process, unless other threads of it have the
- * environment open, whose readers are alive.
- */
-function releaseReused(root: Root, reopen: () => Root): Root {
-  // this opening has given back its own slot
-  if (!readersOf(root).some(({ pid }) => pid === process.pid)) return root
-  closeRoot(root)
-  return reopen()
 }
 
 interface Opened {

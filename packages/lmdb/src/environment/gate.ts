@@ -6,7 +6,7 @@ import { syncDirectoryNow } from '@ingest/core/internal'
 import { checkLockFile, inspectDataFile } from './data-file.ts'
 import { createInnerFiles } from './directory.ts'
 import { checkFreeSpace } from './disk-space.ts'
-import { closeRoot, openRoot, type Root } from './root.ts'
+import { closeRoot, openRoot, type Root, releaseReused } from './root.ts'
 import { type LockHolder, lockedError, lockTimeoutMs, openLockProbe } from './write-lock.ts'
 
 /**
@@ -61,9 +61,10 @@ const offerAgainMs = 2000
  * Opens the gate of the environment in `directory`, and creates it durably when it is missing. A damaged data file, as
  * after a power loss, is written again.
  *
+ * @param isFirst whether no other thread of this process has it open
  * @throws {IngestError} `store-incompatible` for files that LMDB cannot open safely; `disk-full`; `store-locked`
  */
-export function openGate(directory: string): Gate {
+export function openGate(directory: string, isFirst: boolean): Gate {
   const path = join(directory, gateDirectory)
   const [dataPath, lockPath] = [join(path, 'data.mdb'), join(path, 'lock.mdb')] as const
   const hasLockFile = checkLockFile(lockPath)
@@ -71,7 +72,8 @@ export function openGate(directory: string): Gate {
   createInnerFiles(path)
   if (!hasLockFile || dataFile !== 'whole') checkFreeSpace(path)
   if (dataFile === 'damaged') writeAndSync(dataPath, newContent(path))
-  const root = openRoot(path, gateBytes)
+  const open = () => openRoot(path, gateBytes)
+  const root = isFirst ? releaseReused(open(), open) : open()
   if (dataFile === 'missing') {
     // LMDB does not sync what it creates
     writeAndSync(dataPath)

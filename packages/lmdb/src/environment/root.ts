@@ -66,6 +66,18 @@ export function closeRoot(root: Root): void {
   void root.close()
 }
 
+/**
+ * Releases the snapshots of a killed process that had the id of this one: LMDB takes them for those of this process as
+ * long as it runs. Closing releases all readers with the id of this process, unless other threads of it have the
+ * environment open, whose readers are alive.
+ */
+export function releaseReused(root: Root, reopen: () => Root): Root {
+  // this opening has given back its own slot
+  if (!readersOf(root).some(({ pid }) => pid === process.pid)) return root
+  closeRoot(root)
+  return reopen()
+}
+
 /** The slots that threads of all processes take for reading; `transaction` is NaN for one that does not read now. */
 export function readersOf(root: Omit<Root, 'close'>): { pid: number; transaction: number }[] {
   // below a title, the process, the thread, and its transaction, or a dash without one

@@ -12,10 +12,11 @@ import {
   writeSync,
 } from 'node:fs'
 import { join } from 'node:path'
+import { setImmediate as nextTurn } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
 import t from 'tap'
 import { openEnvironment } from '../../src/environment/environment.ts'
-import { readersOf } from '../../src/environment/root.ts'
+import { closeRoot, openRoot, readersOf } from '../../src/environment/root.ts'
 import { container, noContainer, startStoreProcess } from '../store-process.ts'
 
 const program = fileURLToPath(new URL('reading-program.js', import.meta.url))
@@ -136,6 +137,35 @@ t.test(
     t.equal(snapshots(), 1, 'the next one has its own only')
     await kill(next)
     await close()
+  },
+)
+
+t.test(
+  'a process that had the id of this one and was killed while it waited is not waited for',
+  { skip: noContainer },
+  async (t) => {
+    const directory = t.testdir()
+    const [holder, waiting] = await Promise.all([
+      startStoreProcess(directory),
+      startStoreProcess(directory, { inContainer: true }),
+    ])
+    for (const each of [holder, waiting]) t.teardown(each.kill)
+    const gate = openRoot(join(directory, 'events', 'gate'), 2 ** 20)
+    // the first process of a container has process id 1
+    const isWaiting = () => readersOf(gate).some(({ pid, transaction }) => pid === 1 && transaction >= 0)
+    await holder.ask('hold')
+    const ended = waiting.end().catch(() => 'killed')
+    while (!isWaiting()) await nextTurn()
+    await waiting.kill()
+    t.equal(await ended, 'killed')
+    t.ok(isWaiting(), 'it still looks like one that waits')
+    await holder.kill()
+    const next = await startStoreProcess(directory, { inContainer: true })
+    t.teardown(next.kill)
+    t.notOk(isWaiting())
+    t.equal(await next.ask('count'), 1)
+    t.equal(await next.end(), 0)
+    closeRoot(gate)
   },
 )
 
