@@ -10,7 +10,10 @@ export interface LockHolder {
   isStopped: boolean
 }
 
-/** How long requests wait for the write lock, while nobody else gets it, before they are rejected. */
+/**
+ * How long requests wait for the write lock while no process commits, and openings and closings while one thread holds
+ * it, before they are rejected.
+ */
 export const lockTimeoutMs = 5000
 
 /** The error of a request that waits for the write lock. */
@@ -24,7 +27,7 @@ export function lockedError(holder?: LockHolder): IngestError {
 
 /** Looks at a lock without waiting for it. */
 export interface LockProbe {
-  /** The other process that holds it; undefined when there is none, and always on systems other than Linux. */
+  /** The other process that holds it; undefined if no other process does, and always on systems other than Linux. */
   holder(): LockHolder | undefined
   /** The id of the thread that holds it, also one of this process; always 0, as for none, on systems other than Linux. */
   thread(): number
