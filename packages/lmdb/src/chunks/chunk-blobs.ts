@@ -25,7 +25,7 @@ export interface ChunkBlobs {
   exists(blobKey: BlobKey): boolean
   /** Hashes blobs one after another, on the thread that writes them. */
   openHash(): BlobHash
-  /** Deletes garbage; resolves when there is none, or when it cannot be deleted now. */
+  /** Deletes garbage; resolves when all is deleted, or when the rest cannot be deleted now. */
   collectGarbage(): Promise<void>
   /**
    * Deletes blobs that no chunk uses: those that a crash has left, and those in flight, which are written again. Looks at

@@ -37,7 +37,7 @@ export interface Gate {
    * `pause`, which takes milliseconds.
    */
   untilTurn(pause: Pause): Promise<void>
-  /** The other process that is inside; undefined when there is none, or it is not known. */
+  /** The other process that is inside; undefined if no other process is, or it is not known. */
   holder(): LockHolder | undefined
   close(): void
 }
@@ -97,7 +97,7 @@ export function openGate(directory: string, isFirst: boolean): Gate {
     return (result as { value: T }).value
   }
 
-  /** Polls until nobody is inside; the snapshot that it holds meanwhile tells others that it does. */
+  /** Polls until no thread is inside. Holds a snapshot meanwhile, by which {@link letPollersIn} finds those that poll. */
   async function untilFree(): Promise<void> {
     const snapshot = root.useReadTransaction()
     try {
@@ -171,8 +171,8 @@ function newContent(path: string): Buffer {
 }
 
 /**
- * Writes the content of a gate in place: whoever has the file open keeps it and reads what was there before, and another
- * opening writes the same. A new file in its place would be another environment to LMDB, and a thread that opened it
+ * Writes the content of a gate in place: a process that has the file open keeps it and reads what was there before, and
+ * another opening writes the same. A new file in its place would be another environment to LMDB, and a thread that opened it
  * would release the locks of its process on the lock file of both.
  */
 function writeAndSync(dataPath: string, content: Buffer = Buffer.alloc(0)): void {

@@ -110,7 +110,7 @@ t.test('a gate is written again beside a process that has it open', async (t) =>
 
 t.test(
   'a store whose gate was deleted is not opened beside a process that has it open',
-  { skip: process.platform !== 'linux' && 'who has a file open is known on Linux only' },
+  { skip: process.platform !== 'linux' && 'the processes that have a file open are known on Linux only' },
   async (t) => {
     const directory = damagedStore(join(t.testdir(), 'data'), () => {})
     const live = await startStoreProcess(directory)

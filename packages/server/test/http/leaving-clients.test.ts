@@ -150,7 +150,7 @@ const edges: Record<string, (t: Test, ingest: EmbeddedIngest) => Promise<Start>>
 }
 
 for (const [edge, openEdge] of Object.entries(edges)) {
-  t.test(`by ${edge}, what clients that leave have asked for ends, on every route`, async (t) => {
+  t.test(`by ${edge}, a request ends when its client leaves, on every route`, async (t) => {
     const { store, begun, close, open } = gatedStore()
     const { ingest, sentTo, routes: asked } = await openFilled(store)
     const all = routes.map(({ method, path }) => `${method} ${path}`)
