@@ -86,8 +86,9 @@ namespace Ingest {
     /// synchronization context of the constructor, in Unity that of the main thread.</summary>
     public sealed class IngestSender : IDisposable {
         private const int BatchEventsMax = 100, EventBytesMax = 262144 - 13; // without {"events":[]}
-        private static readonly TimeSpan Hour = TimeSpan.FromHours(1);
-        private static readonly Encoding Utf8 = new UTF8Encoding(false, true);
+        private const int CallbacksMax = 1000;
+        private static readonly TimeSpan Hour = TimeSpan.FromHours(1), Day = TimeSpan.FromDays(1);
+        private static readonly Encoding Utf8 = new UTF8Encoding(false, true), Latin1 = Encoding.GetEncoding(28591);
         private sealed class Batch {
             public readonly List<string> Events = new List<string>();
             public readonly TaskCompletionSource<bool> Done =
@@ -105,7 +106,11 @@ namespace Ingest {
         private readonly Random random = new Random(Guid.NewGuid().GetHashCode());
         private readonly List<Batch> batches = new List<Batch>(); // the first may be in flight, the last is filled
         private readonly CancellationTokenSource ending = new CancellationTokenSource();
+        private readonly string spool; // absolute: the working directory may change
         private readonly FileStream spoolLock;
+        private readonly TaskScheduler callbackScheduler;
+        private Task callbacks = Task.CompletedTask; // completes when all so far have returned
+        private int callbacksPending;
         private CancellationTokenSource wake = new CancellationTokenSource();
         private TimeSpan retryAt, deadlineAt = TimeSpan.MaxValue;
         private double backoffSeconds = 1;
@@ -116,18 +121,26 @@ namespace Ingest {
         /// <exception cref="ArgumentException">An option is missing or out of range.</exception>
         /// <exception cref="IOException">The spool is in use by another process, or cannot be opened.</exception>
         public IngestSender(IngestOptions options) {
+            Check(options?.Transport != null, "Options and Transport are required.");
             this.options = options;
-            var isUrl = Uri.TryCreate(options.Url?.TrimEnd('/') + "/v1/events/batch", UriKind.Absolute, out url);
-            Check(isUrl && url.Scheme.StartsWith("http"), "Url must be an http or https address.");
+            var isUrl = Uri.TryCreate(options.Url, UriKind.Absolute, out var address) && address.UserInfo == ""
+                && (address.Scheme == "http" || address.Scheme == "https") && !Regex.IsMatch(options.Url, @"[\s?#]");
+            Check(isUrl, "Url must be an http or https address without credentials, query, fragment and white space.");
+            url = new Uri(options.Url.TrimEnd('/') + "/v1/events/batch");
             Check(Regex.IsMatch(options.ProjectId ?? "", @"\A[A-Za-z0-9._-]{1,64}\z"), "ProjectId must be 1 to 64 of A-Z a-z 0-9 . _ -.");
-            Check(Regex.IsMatch(options.Key ?? "", @"\A[!-~]+\z"), "Key must be a key of the project.");
-            Check(options.Timeout > TimeSpan.Zero && options.FlushAfter >= TimeSpan.Zero, "Times must be positive.");
+            Check(Regex.IsMatch(options.Key ?? "", @"\A[!-~]+\z"), "Key must be visible ASCII characters, without spaces and line breaks.");
+            Check(options.Timeout > TimeSpan.Zero && options.Timeout <= Day, "Timeout must be positive, and at most a day.");
+            Check(options.FlushAfter >= TimeSpan.Zero && options.FlushAfter <= Day, "FlushAfter must be from zero to a day.");
             Check(options.QueueEventsMax > 0 && options.QueueBytesMax > 0, "The queue must hold an event.");
+            var hasContext = SynchronizationContext.Current != null;
+            callbackScheduler = hasContext ? TaskScheduler.FromCurrentSynchronizationContext() : TaskScheduler.Default;
             if (!string.IsNullOrEmpty(options.Spool)) {
-                Directory.CreateDirectory(options.Spool);
-                spoolLock = new FileStream(SpoolPath("lock"), FileMode.Create, FileAccess.Write, FileShare.None);
-                try { spoolLock.Lock(0, 1); } catch (PlatformNotSupportedException) { } // Mono needs it, macOS has none
-                ReadSpool();
+                spool = Directory.CreateDirectory(options.Spool).FullName;
+                spoolLock = LockSpool();
+                try { ReadSpool(); } catch {
+                    spoolLock.Dispose();
+                    throw;
+                }
             }
             Run();
         }
@@ -154,7 +167,7 @@ namespace Ingest {
                 reason = isClosing ? "closed" : bytes > EventBytesMax ? "too_large" : isFull ? "queue_overflow" : null;
                 if (reason == null) Enqueue(text, bytes);
             }
-            if (reason != null) Drop(reason, new[] { text }, "The event was not queued.");
+            if (reason != null) Drop(reason, new[] { text }, "The event was not queued.", Try);
             return eventId;
         }
 
@@ -172,6 +185,7 @@ namespace Ingest {
         /// <summary>Takes no further events and sends the queue until the deadline, less if no retry fits. The rest
         /// stays queued in the spool, or is dropped as <c>closed</c>. A second close only shortens the first.</summary>
         public async Task<IngestStats> CloseAsync(TimeSpan deadline) {
+            deadline = deadline > Day ? Day : deadline < TimeSpan.Zero ? TimeSpan.Zero : deadline;
             lock (gate) {
                 isClosing = true;
                 if (clock.Elapsed + deadline < deadlineAt) deadlineAt = clock.Elapsed + deadline;
@@ -179,9 +193,20 @@ namespace Ingest {
             }
             if (deadline > TimeSpan.Zero) await PauseAsync(deadline, ending.Token);
             End();
+            Task left;
+            TimeSpan time;
+            lock (gate) {
+                left = callbacks;
+                time = deadlineAt - clock.Elapsed;
+            }
+            using (var returned = new CancellationTokenSource()) {
+                if (time > TimeSpan.Zero) await Task.WhenAny(left, PauseAsync(time, returned.Token));
+                returned.Cancel();
+            }
             return Stats();
         }
 
+        /// <summary>Ends at once, also a request in flight. May be called more than once.</summary>
         public void Dispose() => End();
 
         private async void Run() {
@@ -199,25 +224,29 @@ namespace Ingest {
                     if (batch != null && pause <= TimeSpan.Zero) batch.IsSealed = true;
                 }
                 if (isClosing && (batch == null || retryAt >= deadlineAt)) End();
-                else if (pause > TimeSpan.Zero) await PauseAsync(pause, woken);
-                else await AttemptAsync(batch);
+                else if (pause <= TimeSpan.Zero) await AttemptAsync(batch);
+                else if (!await PauseAsync(pause, woken)) End(); // without pauses it would send in a tight loop
             }
         }
 
         private async Task AttemptAsync(Batch batch) {
             var response = new IngestResponse();
             var failure = "It timed out.";
+            var text = "";
+            Dictionary<string, object> result = null;
+            List<string> rejected = null;
             try {
                 var headers = new Dictionary<string, string> { ["X-Project-Id"] = options.ProjectId };
                 headers["X-Ingestion-Key"] = options.Key;
                 var body = Utf8.GetBytes("{\"events\":[" + string.Join(",", batch.Events) + "]}");
                 response = await options.Transport.PostAsync(url, headers, body, options.Timeout, ending.Token);
                 failure = $"The server responded with {response.Status}.";
+                text = Encoding.UTF8.GetString(response.Body);
+                result = ParseObject(response.Status == 202 ? text : null);
+                rejected = FindRejected(result, batch.Events);
             } catch (OperationCanceledException) {
             } catch (Exception error) { failure = error.GetBaseException().Message; }
-            var text = Encoding.UTF8.GetString(response.Body);
-            var result = ParseObject(response.Status == 202 ? text : null);
-            var rejected = FindRejected(result, batch.Events);
+            response = response ?? new IngestResponse();
             var isDropped = response.Status == 400 || response.Status == 413;
             lock (gate) {
                 if (isEnded) return;
@@ -226,8 +255,8 @@ namespace Ingest {
                 stats.Duplicates += rejected == null ? 0 : Whole(result, "duplicates");
                 if (rejected != null || isDropped) Remove(batch);
             }
-            if (rejected != null) Drop("rejected", rejected, text);
-            else if (isDropped) Drop(response.Status == 400 ? "bad_request" : "too_large", batch.Events, failure);
+            if (rejected != null) Drop("rejected", rejected, text, Notify);
+            else if (isDropped) Drop(response.Status == 400 ? "bad_request" : "too_large", batch.Events, failure, Notify);
             else PauseBeforeRetry(response, failure);
             if (rejected != null || isDropped) batch.Done.TrySetResult(true);
         }
@@ -239,12 +268,18 @@ namespace Ingest {
             backoffSeconds = isUnauthorized ? 1 : Math.Min(backoffSeconds * 2, 60);
             retryAt = clock.Elapsed + TimeSpan.FromTicks((long)(pause.Ticks * options.PauseScale));
             lock (gate) stats.Retries++;
-            Try(() => options.OnRetry?.Invoke(failure, pause));
+            Notify(() => options.OnRetry?.Invoke(failure, pause));
         }
 
-        private async Task PauseAsync(TimeSpan time, CancellationToken woken) {
+        /// <summary>Whether it passed, or was cancelled.</summary>
+        private async Task<bool> PauseAsync(TimeSpan time, CancellationToken woken) {
             try { await options.Transport.DelayAsync(time, woken); }
             catch (OperationCanceledException) { await Task.Yield(); } // lets the call that cancelled the pause return
+            catch (Exception error) {
+                lock (gate) stats.Failure = error.Message;
+                return false;
+            }
+            return true;
         }
 
         private void End() {
@@ -258,9 +293,9 @@ namespace Ingest {
                     stats.QueuedBytes -= lost.Sum(text => (long)Utf8.GetByteCount(text));
                     spoolLock?.Dispose();
                 }
-                Drop("closed", lost, "The sender was closed.");
+                Drop("closed", lost, "The sender was closed.", Try);
             }
-            ending.Cancel();
+            Try(ending.Cancel); // throws what a transport throws
             wake.Cancel();
             foreach (var batch in batches) batch.Done.TrySetResult(false);
         }
@@ -292,7 +327,7 @@ namespace Ingest {
             if (batch.Path != null) Try(() => File.Delete(batch.Path));
         }
 
-        private void Drop(string reason, IReadOnlyList<string> events, string detail, int unreadable = 0) {
+        private void Drop(string reason, IReadOnlyList<string> events, string detail, Action<Action> call, int unreadable = 0) {
             if (events.Count + unreadable == 0) return;
             lock (gate) {
                 stats.Dropped.TryGetValue(reason, out var count);
@@ -300,7 +335,19 @@ namespace Ingest {
                 stats.Dropped = new Dictionary<string, long>(stats.Dropped);
                 stats.Dropped[reason] = count + events.Count + unreadable;
             }
-            Try(() => options.OnDrop?.Invoke(reason, events, detail));
+            call(() => options.OnDrop?.Invoke(reason, events, detail));
+        }
+
+        /// <summary>Calls back beside the sending, which a callback that blocks does not stop.</summary>
+        private void Notify(Action callback) {
+            lock (gate) {
+                if (callbacksPending == CallbacksMax) return;
+                callbacksPending++;
+                callbacks = callbacks.ContinueWith(_ => {
+                    Try(callback);
+                    lock (gate) callbacksPending--;
+                }, CancellationToken.None, TaskContinuationOptions.None, callbackScheduler);
+            }
         }
 
         private void Try(Action action) {
@@ -309,24 +356,39 @@ namespace Ingest {
         }
 
         // the spool has a file for each batch, with an event a line, deleted when the batch is stored or dropped
-        private string SpoolPath(string name) => Path.Combine(options.Spool, $"{name}.{options.ProjectId}.spool");
+        private string SpoolPath(string name) => Path.Combine(spool, $"{name}.{options.ProjectId}.spool");
+        private FileStream LockSpool() {
+            FileStream file = null;
+            try {
+                file = new FileStream(SpoolPath("lock"), FileMode.Create, FileAccess.Write, FileShare.None);
+                file.Lock(0, 1); // Mono needs it, macOS has none
+            } catch (PlatformNotSupportedException) {
+            } catch (IOException error) {
+                file?.Dispose();
+                throw new IOException($"{spool} is in use by another sender, or cannot be locked.", error);
+            }
+            return file;
+        }
+
         private void ReadSpool() {
             var damaged = 0;
-            foreach (var path in Directory.GetFiles(options.Spool).OrderBy(path => path, StringComparer.Ordinal)) {
+            foreach (var path in Directory.GetFiles(spool).OrderBy(path => path, StringComparer.Ordinal)) {
                 long.TryParse(Path.GetFileName(path).Split('.')[0], out var number);
                 if (path != SpoolPath(number.ToString("D16"))) continue;
                 fileNumber = number;
                 var batch = new Batch { Path = path, IsSealed = true };
-                var lines = File.ReadAllText(path).Split('\n');
+                var lines = Latin1.GetString(File.ReadAllBytes(path)).Split('\n');
                 foreach (var line in lines.Take(lines.Length - 1)) { // the last was not written to its end
-                    if (ParseObject(line) == null) damaged++;
-                    else Add(batch, line, Utf8.GetByteCount(line));
+                    string text = null;
+                    try { text = Utf8.GetString(Latin1.GetBytes(line)); } catch (ArgumentException) { }
+                    if (ParseObject(text) == null) damaged++;
+                    else Add(batch, text, line.Length);
                 }
                 batch.Spooled = batch.Events.Count;
                 if (batch.Spooled > 0) batches.Add(batch);
                 else File.Delete(path);
             }
-            Drop("damaged", new string[0], "Unreadable in the spool.", damaged);
+            Drop("damaged", new string[0], "Unreadable in the spool.", Try, damaged);
         }
 
         // once the operating system has the event, it outlives the process, but not a power loss

@@ -18,6 +18,8 @@ namespace Ingest {
 
         public Task DelayAsync(TimeSpan time, CancellationToken cancel) {
             var done = new TaskCompletionSource<bool>();
+            // a disabled component runs no coroutine to its end
+            cancel.Register(() => done.TrySetCanceled());
             host.StartCoroutine(Delay(time, cancel, done));
             return done.Task;
         }
@@ -32,6 +34,7 @@ namespace Ingest {
             };
             foreach (var header in headers) request.SetRequestHeader(header.Key, header.Value);
             var done = new TaskCompletionSource<IngestResponse>();
+            cancel.Register(() => done.TrySetCanceled());
             host.StartCoroutine(Post(request, timeout, cancel, done));
             return done.Task;
         }

@@ -24,7 +24,7 @@ namespace UnityEngine {
     }
 
     public static class Application {
-        public static string persistentDataPath => "";
+        public static string persistentDataPath = "";
         public static string version => "";
     }
 

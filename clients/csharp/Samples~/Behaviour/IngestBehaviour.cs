@@ -14,8 +14,9 @@ public sealed class IngestBehaviour : MonoBehaviour {
     /// <summary>Sends an object of a [Serializable] class, on the main thread.</summary>
     public string Send(object gameEvent) => sender.Send(JsonUtility.ToJson(gameEvent));
 
-    private void Awake() {
-        if (Instance != null) {
+    // also after scripts are compiled in play mode, which calls no Awake
+    private void OnEnable() {
+        if (Instance != null && Instance != this) {
             Destroy(gameObject); // the first scene was loaded again
             return;
         }
@@ -36,5 +37,6 @@ public sealed class IngestBehaviour : MonoBehaviour {
         if (isPaused) sender?.FlushAsync();
     }
 
-    private void OnDestroy() => sender?.Dispose();
+    // also when the game quits, and before scripts are compiled in play mode
+    private void OnDisable() => sender?.Dispose();
 }
