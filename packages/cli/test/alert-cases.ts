@@ -320,4 +320,16 @@ export const alertCases: Readonly<Record<string, readonly AlertCase[]>> = {
     },
     { fact: 'there are 8 runs of a level', series: { [onServer('id_index_runs', ',level="0"')]: '8x30' }, at: '20m' },
   ],
+  IngestSnapshotOpen: [
+    {
+      fact: 'a snapshot is open for more than two hours',
+      series: { [onServer('oldest_snapshot_seconds')]: '7260x20' },
+      at: '10m',
+      fires: {
+        labels: { job: 'ingest' },
+        summary: 'A session or a replication slot has kept a snapshot of the database open for 2h 1m 0s',
+      },
+    },
+    { fact: 'a dump takes an hour', series: { [onServer('oldest_snapshot_seconds')]: '3600x20' }, at: '10m' },
+  ],
 }

@@ -4,7 +4,7 @@ import type { Database } from './connection/database.ts'
 import type { AppendQueue } from './events/append-queue.ts'
 import type { Servers } from './servers.ts'
 
-/** How long the size of the database is kept. */
+/** How long the size and the oldest snapshot of the database are kept. */
 const sizeAgeMs = 60_000
 /** A database that does not respond must not delay a scrape. */
 const sizeTimeoutMs = 500
@@ -16,7 +16,7 @@ export function createMeasure(
 ) {
   const sizeNow = createSizeReader(database)
   return async (): Promise<StoreMetric[]> => {
-    const bytes = await sizeNow()
+    const size = await sizeNow()
     const { connections, idle, waiting } = database.size()
     const { requests, bytes: queueBytes, statements } = queue.size()
     const byState = [
@@ -33,24 +33,43 @@ export function createMeasure(
       storeGauge('waiting_statements', 'Statements that wait for a connection.', waiting),
       storeGauge('servers', 'Live servers of the store.', servers.count()),
       storeGauge('survives_primary_loss', 'Whether commits waited for a standby when the store opened.', isDurable),
-      ...(bytes === undefined ? [] : [storeGauge('database_bytes', 'Bytes of all tables of the store.', bytes)]),
+      ...(size === undefined ? [] : sizeGauges(size)),
     ]
   }
 }
 
+interface Size {
+  bytes: number
+  /** When this process first saw the snapshot that is the oldest now. */
+  snapshotSince: number | undefined
+}
+
+function sizeGauges({ bytes, snapshotSince }: Size): StoreMetric[] {
+  const seconds = snapshotSince === undefined ? 0 : (performance.now() - snapshotSince) / 1000
+  return [
+    storeGauge('database_bytes', 'Bytes of all tables of the store.', bytes),
+    storeGauge('oldest_snapshot_seconds', 'How long one snapshot has kept dead rows from being removed.', seconds),
+  ]
+}
+
 /** The size of the tables, read once a minute at most, and as it was while it cannot be read. */
-function createSizeReader(database: Database): () => Promise<number | undefined> {
-  let bytes: number | undefined
+function createSizeReader(database: Database): () => Promise<Size | undefined> {
+  let size: Size | undefined
+  let oldest: string | null = null
   let readAt = Number.NEGATIVE_INFINITY
   return async () => {
-    if (performance.now() - readAt < sizeAgeMs) return bytes
+    if (performance.now() - readAt < sizeAgeMs) return size
     readAt = performance.now()
     try {
-      const [row] = await database.query<{ bytes: number }>('size', [], readAt + sizeTimeoutMs)
-      bytes = row?.bytes
+      const [row] = await database.query<{ bytes: number; oldest: string | null }>('size', [], readAt + sizeTimeoutMs)
+      if (row) {
+        const since = row.oldest === oldest ? size?.snapshotSince : readAt
+        oldest = row.oldest
+        size = { bytes: row.bytes, snapshotSince: oldest === null ? undefined : since }
+      }
     } catch {
       // the next reading is due in a minute
     }
-    return bytes
+    return size
   }
 }

@@ -6,7 +6,7 @@ import t from 'tap'
 import { openPostgresStore } from '../src/open-postgres-store.ts'
 import { numberOf } from '../src/projects/project-numbers.ts'
 import { batchOf } from './batches.ts'
-import { createDatabase, holdLock, noPostgres, runSql } from './database.ts'
+import { createDatabase, createForRoles, holdLock, noPostgres, runSql } from './database.ts'
 
 /** The values by name and labels. */
 async function measured(store: Store): Promise<Record<string, number>> {
@@ -49,6 +49,22 @@ t.test('the queue, the connections and the size of the tables are measured', { s
   await lock.release()
   await Promise.all(appends)
   t.match(await measured(store), idle)
+})
+
+t.test('a snapshot of another role is measured without any privilege', { skip: noPostgres }, async (t) => {
+  const { asOwner, asServer } = await createForRoles()
+  const open = async () => {
+    const store = await openPostgresStore(asServer, { migrate: false })
+    t.teardown(() => store.close())
+    return store
+  }
+  const before = await open()
+  t.equal((await measured(before)).oldest_snapshot_seconds, 0)
+  await holdLock(t, asOwner, 'SET TRANSACTION ISOLATION LEVEL REPEATABLE READ; SELECT FROM ingest.meta')
+  const store = await open()
+  const { oldest_snapshot_seconds: first = 0 } = await measured(store)
+  t.ok(first > 0)
+  t.ok(((await measured(store)).oldest_snapshot_seconds as number) > first, 'and grows')
 })
 
 t.test('docs/metrics.md lists every metric, with its labels', { skip: noPostgres }, async (t) => {

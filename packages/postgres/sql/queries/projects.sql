@@ -26,8 +26,22 @@ SELECT ingest.register_server_1($1::uuid, $2::float8 * interval '1 millisecond')
 SELECT ingest.unregister_server_1($1::uuid)
 
 -- name: size
--- administration: of the whole schema
-SELECT coalesce(sum(pg_total_relation_size(c.oid)), 0)::bigint AS bytes
+-- administration: of the whole schema, and the oldest transaction id that keeps dead rows of this database from being removed,
+-- or null. Every role sees these, but not the times of other roles' transactions. Autovacuum, without a role, keeps none.
+SELECT coalesce(sum(pg_total_relation_size(c.oid)), 0)::bigint AS bytes,
+  (
+    SELECT h.xmin::text
+    FROM (
+      SELECT a.backend_xmin AS xmin FROM pg_stat_activity a
+      WHERE a.pid <> pg_backend_pid() AND a.usesysid IS NOT NULL
+        AND (a.datname = current_database() OR a.datname IS NULL)
+      UNION ALL SELECT p.transaction FROM pg_prepared_xacts p WHERE p.database = current_database()
+      UNION ALL SELECT r.xmin FROM pg_replication_slots r
+    ) h
+    WHERE h.xmin IS NOT NULL
+    ORDER BY age(h.xmin) DESC
+    LIMIT 1
+  ) AS oldest
 FROM pg_class c
 WHERE c.relnamespace = 'ingest'::regnamespace AND c.relkind = 'r'
 
