@@ -1,3 +1,4 @@
+import { readFileSync } from 'node:fs'
 import { IngestError } from '@ingest/core'
 import type { PoolConfig } from 'pg'
 import { parse, toClientConfig } from 'pg-connection-string'
@@ -30,16 +31,14 @@ export function parseUrl(url: string): Target {
   const [, scheme, credentials, list = '', rest] = urlPattern.exec(url) ?? []
   if (scheme === undefined) throw invalidUrl('it must begin with postgres://')
   const names = list === '' ? [] : list.split(',')
+  checkTls(new URLSearchParams(rest?.split('?', 2)[1]))
   let parsed: ReturnType<typeof parse>
   try {
     // one host at a time: `pg` itself knows no lists of hosts
-    parsed = parse(`${scheme}${credentials}${names[0] ?? ''}${rest}`)
-  } catch (error) {
-    throw (
-      unreadableFile(error, rest) ??
-      invalidUrl(
-        'expected postgres://user:password@host:port/database, with special characters of the password percent-encoded',
-      )
+    parsed = parse(`${scheme}${credentials}${names[0] ?? ''}${withoutWarning(rest)}`)
+  } catch {
+    throw invalidUrl(
+      'expected postgres://user:password@host:port/database, with special characters of the password percent-encoded',
     )
   }
   const { target_session_attrs: attributes, ...options } = parsed as typeof parsed & { target_session_attrs?: string }
@@ -51,15 +50,32 @@ export function parseUrl(url: string): Target {
   return { config, hosts: names.map(parseHost) }
 }
 
-/** Of a certificate or a key, which `pg-connection-string` reads. */
-function unreadableFile(error: unknown, rest = ''): IngestError | undefined {
-  const { code, path } = error as NodeJS.ErrnoException
-  if (path === undefined) return undefined
-  const [name] = [...new URLSearchParams(rest.split('?')[1])].find(([, value]) => value === path) ?? ['a certificate']
-  return new IngestError(
-    'invalid-argument',
-    `The file of ${name} of the database URL cannot be read (${code}): ${path}.`,
-  )
+const sslModes = ['verify-full', 'verify-ca', 'require', 'no-verify', 'disable']
+
+/** Checks what `pg-connection-string` accepts without a word, and the files that it reads. */
+function checkTls(query: URLSearchParams): void {
+  const mode = query.getAll('sslmode').at(-1)
+  if (mode === 'prefer' || mode === 'allow') {
+    throw invalidUrl(`sslmode=${mode} may connect without TLS: use verify-full, or disable`)
+  }
+  if (mode !== undefined && !sslModes.includes(mode)) throw invalidUrl(`sslmode must be one of ${sslModes.join(', ')}`)
+  for (const name of ['sslrootcert', 'sslcert', 'sslkey']) {
+    const path = query.getAll(name).at(-1)
+    if (!path) continue
+    try {
+      readFileSync(path)
+    } catch (error) {
+      const { code } = error as NodeJS.ErrnoException
+      const message = `The file of ${name} of the database URL cannot be read (${code}): ${path}.`
+      throw new IngestError('invalid-argument', message)
+    }
+  }
+}
+
+/** `pg` treats these modes as verify-full, and prints a warning of several lines about that. */
+function withoutWarning(rest = ''): string {
+  if (/[?&]uselibpqcompat=/.test(rest)) return rest
+  return rest.replaceAll(/([?&]sslmode=)(?:require|verify-ca)(?=[&#]|$)/g, '$1verify-full')
 }
 
 function parseHost(text: string): Host {

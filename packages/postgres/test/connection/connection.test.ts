@@ -68,6 +68,10 @@ t.test('an invalid URL is refused without its password', async (t) => {
     'postgres://u:secret#word@h/db',
     'postgres://u:secret?word@h/db',
     'postgres://u:secret@h/db?target_session_attrs=standby',
+    'postgres://u:secret@h/db?sslmode=verify_full',
+    'postgres://u:secret@h/db?sslmode=',
+    'postgres://u:secret@h/db?sslmode=prefer',
+    'postgres://u:secret@h/db?sslmode=allow',
   ]
   const refused = { name: 'IngestError', code: 'invalid-argument', message: /^The URL of the PostgreSQL database/ }
   for (const url of urls) {
@@ -77,7 +81,28 @@ t.test('an invalid URL is refused without its password', async (t) => {
   }
 })
 
+t.test('a mode of TLS that pg does not check means what it says, without a warning', async (t) => {
+  const warnings: Error[] = []
+  const warn = (warning: Error) => void warnings.push(warning)
+  process.on('warning', warn)
+  t.teardown(() => process.off('warning', warn))
+  for (const mode of ['verify-full', 'verify-ca', 'require']) {
+    t.strictSame({ ...(parseUrl(`postgres://u@h/db?sslmode=${mode}`).config.ssl as object) }, {}, mode)
+  }
+  t.match(parseUrl('postgres://u@h/db?sslmode=no-verify').config.ssl, { rejectUnauthorized: false })
+  t.equal(parseUrl('postgres://u@h/db?sslmode=disable').config.ssl, false)
+  const error = await errorOf(async () => parseUrl('postgres://u@h/db?sslmode=prefer'))
+  t.match(error.message, /: sslmode=prefer may connect without TLS: use verify-full, or disable\.$/)
+  // a warning is emitted in a later turn
+  await new Promise(setImmediate)
+  t.strictSame(warnings, [])
+})
+
 t.test('a file of the URL that cannot be read is named', async (t) => {
+  const directory = t.testdir()
+  const ofDirectory = `The file of sslrootcert of the database URL cannot be read (EISDIR): ${directory}.`
+  const unreadable = await errorOf(async () => parseUrl(`postgres://u:secret@h/db?sslrootcert=${directory}`))
+  t.match(unreadable, { code: 'invalid-argument', message: ofDirectory })
   for (const name of ['sslrootcert', 'sslcert', 'sslkey']) {
     const url = `postgres://u:secret@h/db?sslmode=verify-full&${name}=/nowhere/ca.crt`
     const message = `The file of ${name} of the database URL cannot be read (ENOENT): /nowhere/ca.crt.`
