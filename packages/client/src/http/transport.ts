@@ -1,5 +1,4 @@
 import { Readable } from 'node:stream'
-import type * as Undici from 'undici'
 import type { Dispatcher, Pool } from 'undici'
 
 export interface TransportRequest {
@@ -40,30 +39,36 @@ const undici = await import('undici').catch(() => undefined)
 export function openTransport(origin: string): Transport {
   if (undici?.Pool === undefined || !('dispatch' in undici.Pool.prototype)) return fetchTransport(origin)
   // `startWatchdog` enforces time-outs
-  return poolTransport(
-    undici,
-    new undici.Pool(origin, { connections: connectionsMax, headersTimeout: 0, bodyTimeout: 0 }),
-  )
+  return poolTransport(new undici.Pool(origin, { connections: connectionsMax, headersTimeout: 0, bodyTimeout: 0 }))
 }
 
-function poolTransport({ DecoratorHandler }: typeof Undici, pool: Pool): Transport {
+function poolTransport(pool: Pool): Transport {
   return {
     async send(request, { signal, onStart }) {
-      const observed = pool.compose((dispatch) => (options, handler) => {
-        const started = Object.assign(new DecoratorHandler(handler), {
-          onRequestStart(controller: Dispatcher.DispatchController, context: unknown) {
-            onStart()
-            handler.onRequestStart?.(controller, context)
-          },
-        })
-        return dispatch(options, started)
-      })
+      const observed = pool.compose(
+        (dispatch) => (options, handler) => dispatch(options, announceStart(handler, onStart)),
+      )
       // undici rejects an aborted request only when it has a connection
       const response = observed.request({ ...request, signal })
       const { statusCode: status, headers, body } = await Promise.race([response, rejectOnAbort(signal)])
       return { status, headers, body }
     },
     close: () => pool.destroy(),
+  }
+}
+
+/** Not undici's `DecoratorHandler`, which fails at the second start of a response: the final one after an interim one. */
+function announceStart(handler: Dispatcher.DispatchHandler, onStart: () => void): Dispatcher.DispatchHandler {
+  return {
+    onRequestStart(controller, context) {
+      onStart()
+      handler.onRequestStart?.(controller, context)
+    },
+    onRequestUpgrade: (...args) => handler.onRequestUpgrade?.(...args),
+    onResponseStart: (...args) => handler.onResponseStart?.(...args),
+    onResponseData: (...args) => handler.onResponseData?.(...args),
+    onResponseEnd: (...args) => handler.onResponseEnd?.(...args),
+    onResponseError: (...args) => handler.onResponseError?.(...args),
   }
 }
 

@@ -122,6 +122,44 @@ t.test('an unreachable server is connection-failed', async (t) => {
   await t.rejects(read(connect(t, 'http://ingest.invalid')), { code: 'connection-failed' })
 })
 
+/** Interim responses of a proxy: hints with headers, and two that say nothing. */
+const interim = [
+  'HTTP/1.1 103 Early Hints\r\nLink: </style.css>; rel=preload\r\nRetry-After: 9\r\n\r\n',
+  'HTTP/1.1 102 Processing\r\n\r\n',
+  'HTTP/1.1 199 Unassigned\r\n\r\n',
+]
+const final = 'HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nfinal'
+
+t.test(
+  'interim responses precede the final one, in any number and in any packets (RFC 9110 section 15.2)',
+  async (t) => {
+    const oneByOne = (socket: Socket) => {
+      const parts = [...interim, final]
+      const write = () => socket.write(parts.shift() ?? '', () => parts.length > 0 && setImmediate(write))
+      write()
+    }
+    for (const url of [
+      await openRawServer(t, interim[0] + final),
+      await openRawServer(t, [...interim, ...interim, final].join('')),
+      await openRawServer(t, '', oneByOne),
+    ]) {
+      const connection = connect(t, url)
+      const response = await connection.send(get, options)
+      t.match([response.status, response.headers['retry-after']], [200, undefined])
+      t.equal(await textOf(response.body), 'final')
+    }
+  },
+)
+
+t.test('interim responses do not restart the time-out', async (t) => {
+  const url = await openRawServer(t, '', (socket) => {
+    const timer = setInterval(() => socket.write(interim[1] as string), 5)
+    socket.once('close', () => clearInterval(timer))
+  })
+  const expected = { code: 'request-timeout', message: /400 ms/ }
+  await t.rejects(read(connect(t, url), get, { ...options, timeoutMs: 400 }), expected)
+})
+
 t.test('a response that is not HTTP is unexpected-response', async (t) => {
   for (const bytes of ['SSH-2.0-OpenSSH_9.2\r\n', 'HTTP/1.1 abc\r\n\r\n', '\x00\x01\x02\x03\r\n\r\n']) {
     await t.rejects(read(connect(t, await openRawServer(t, bytes))), { code: 'unexpected-response' }, bytes)
