@@ -32,11 +32,19 @@ export interface Transport {
 /** The most open connections; further requests are queued. */
 export const connectionsMax = 64
 
-/** Undefined in an ES module that bundles it: the modules of Node that it requires are missing there. */
-const undici = await import('undici').catch(() => undefined)
+/** Loads undici at once, but without awaiting it at the top level: `require()` and CommonJS bundles refuse that. */
+export function openTransport(origin: string): Transport {
+  const transport = loadTransport(origin)
+  return {
+    send: async (request, options) => (await transport).send(request, options),
+    close: async () => (await transport).close(),
+  }
+}
 
 /** A pool of undici, or `fetch` where undici does not run: Bun replaces it by a part of itself. */
-export function openTransport(origin: string): Transport {
+async function loadTransport(origin: string): Promise<Transport> {
+  // fails in an ES module that bundles it: the modules of Node that it requires are missing there
+  const undici = await import('undici').catch(() => undefined)
   if (undici?.Pool === undefined || !('dispatch' in undici.Pool.prototype)) return fetchTransport(origin)
   // `startWatchdog` enforces time-outs
   return poolTransport(new undici.Pool(origin, { connections: connectionsMax, headersTimeout: 0, bodyTimeout: 0 }))
