@@ -61,7 +61,7 @@ export function lockCursorFile(path: string): { cursorFile: string; unlock: () =
     }
     const isLink = lstatSync(path, { throwIfNoEntry: false })?.isSymbolicLink()
     const cursorFile = isLink ? realpathSync(path) : path
-    return { cursorFile, unlock: lockDirectory(dirname(cursorFile), `${basename(cursorFile)}.lock`) }
+    return { cursorFile, unlock: lockDirectory(dirname(cursorFile), `${basename(cursorFile)}.lock`).unlock }
   } catch (error) {
     throw toWriteError(error as NodeJS.ErrnoException, path)
   }

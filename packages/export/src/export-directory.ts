@@ -64,7 +64,7 @@ export async function openExportDirectory(options: CursorFileOptions): Promise<E
   }
   try {
     makeDirectory(directory, directoryMode)
-    locks.push(lockDirectory(directory, lockName))
+    locks.push(lockDirectory(directory, lockName).unlock)
     const { cursorFile, unlock: unlockCursorFile } = lockCursorFile(options.cursorFile)
     locks.push(unlockCursorFile)
     return await openLocked({ ...options, cursorFile }, unlock)

@@ -13,7 +13,7 @@ export interface SendQueueOptions {
 /** An event in memory. */
 export interface QueuedEvent {
   bytes: Buffer
-  /** Undefined for an event that is not in the spool. */
+  /** Undefined for an event that is not in the spool. It changes when a lost spool is renewed. */
   spooledTo: SpoolPosition | undefined
 }
 
@@ -46,7 +46,8 @@ export interface SendQueue {
   close(): QueuedEvent[]
 }
 
-export function createSendQueue({ eventsMax, bytesMax, spool, onUnreadable }: SendQueueOptions): SendQueue {
+export function createSendQueue({ eventsMax, bytesMax, onUnreadable, ...options }: SendQueueOptions): SendQueue {
+  let { spool } = options
   let queue: QueuedEvent[] = []
   let queueBytes = 0
   /** The events after those of `queue`: they are in the spool only. */
@@ -97,6 +98,19 @@ export function createSendQueue({ eventsMax, bytesMax, spool, onUnreadable }: Se
     flushes = flushes.filter(({ until }) => until > removed)
   }
 
+  /** Writes the events in memory to what takes the place of a lost spool. Those that were in the spool only are lost. */
+  function renew(): void {
+    const renewed = spool.renew()
+    if (renewed === undefined) return
+    spool = renewed
+    readTo = { segment: 0, offset: 0 }
+    for (const event of queue) {
+      event.spooledTo = spool.isFull(event.bytes.length) ? undefined : spool.append(event.bytes)
+      readTo = event.spooledTo ?? readTo
+    }
+    if (unread.events > 0) skipUnread()
+  }
+
   tryReadAhead()
   return {
     events: () => queue.length + unread.events,
@@ -104,6 +118,7 @@ export function createSendQueue({ eventsMax, bytesMax, spool, onUnreadable }: Se
 
     add(bytes) {
       if (bytes.length > eventBytesMax) return 'too_large'
+      renew()
       if (spool.isFull(bytes.length)) return 'spool_overflow'
       // to keep the order, events queue in the spool while older ones are there
       const fitsInMemory = unread.events === 0 && queue.length < eventsMax && queueBytes + bytes.length <= bytesMax
@@ -129,17 +144,20 @@ export function createSendQueue({ eventsMax, bytesMax, spool, onUnreadable }: Se
     },
 
     firstBatch() {
+      renew()
       if (queue.length === 0) readAhead()
       return fillBatch(queue)
     },
     first: (count) => queue.slice(0, count),
 
     unsent() {
+      renew()
       const lost = queue.filter(({ spooledTo }) => !spooledTo).length
       return { kept: queue.length - lost + unread.events, lost }
     },
 
     remove(count) {
+      renew()
       const events = queue.splice(0, count)
       queueBytes -= totalBytes(events)
       const last = events.findLast(({ spooledTo }) => spooledTo)?.spooledTo
@@ -149,6 +167,7 @@ export function createSendQueue({ eventsMax, bytesMax, spool, onUnreadable }: Se
     },
 
     close() {
+      renew()
       const lost = queue.filter(({ spooledTo }) => !spooledTo)
       queue = queue.filter(({ spooledTo }) => spooledTo)
       queueBytes = totalBytes(queue)

@@ -1,3 +1,4 @@
+import { resolve } from 'node:path'
 import { IngestError } from '@ingest/core'
 import type { JsonObject } from '@ingest/core/internal'
 import { createEventIds } from '../batch/event-ids.ts'
@@ -84,7 +85,9 @@ export type SenderClient = Pick<Client<unknown>, 'projectId' | 'submitBatch'>
 /** A sender with a given clock and randomness. */
 export function createSenderWith(client: SenderClient, options: SenderOptions, effects: RetryEffects): Sender {
   const { flushMs = 2000, queueEventsMax = 10_000, queueBytesMax = 16 * 1024 * 1024, signal } = options
-  const { spool: directory, spoolBytesMax = 1024 * 1024 * 1024 } = options
+  const { spoolBytesMax = 1024 * 1024 * 1024 } = options
+  // stays where it is when the process changes its working directory
+  const directory = options.spool && resolve(options.spool)
   checkOptions({ flushMs, queueEventsMax, queueBytesMax })
   checkOptions({ spoolBytesMax }, spoolBytesMin)
   signal?.throwIfAborted()

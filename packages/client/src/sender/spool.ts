@@ -1,31 +1,19 @@
 import { randomBytes } from 'node:crypto'
-import {
-  closeSync,
-  constants,
-  existsSync,
-  fdatasync,
-  fdatasyncSync,
-  ftruncateSync,
-  linkSync,
-  openSync,
-  rmSync,
-  writeSync,
-} from 'node:fs'
+import { closeSync, constants, existsSync, linkSync, openSync, rmSync, writeSync } from 'node:fs'
 import { IngestError } from '@ingest/core'
 import {
+  type DirectoryLock,
   isDiskFull,
   isPermissionDenied,
   lockDirectory,
   makeDirectory,
   permissionDenied,
-  syncDirectory,
-  syncDirectoryNow,
 } from '@ingest/core/internal'
 import { eventBytesMax } from '../batch/fill-batch.ts'
+import { createSegmentWriter, type Segment, segmentBytesMax } from './segment-writer.ts'
 import {
   damagedPath,
   encodeHeader,
-  encodeLine,
   encodeSettled,
   foreignFile,
   readHeader,
@@ -52,6 +40,11 @@ export interface Spool {
   readonly tooLarge: readonly SpooledEvent[]
   /** Whether an event of that many bytes would exceed `bytesMax`. */
   isFull(bytes: number): boolean
+  /**
+   * Undefined while the spool is intact. Once its directory was deleted or, while this process was stopped, taken over by
+   * another one: what takes its place, a spool without events or memory only, with a process warning.
+   */
+  renew(): Spool | undefined
   /** When this returns a position, the event outlives the process; undefined if it could not be written. */
   append(bytes: Uint8Array): SpoolPosition | undefined
   /** The unsettled events after this position in the first segment that has any. */
@@ -69,8 +62,6 @@ export interface SpoolOptions {
   bytesMax: number
 }
 
-/** A segment of this size is full. */
-export const segmentBytesMax = 1024 * 1024
 /** Only full segments are deleted: a smaller spool could fill up with one that never is. */
 export const spoolBytesMin = 2 * segmentBytesMax
 /** The most damaged segments that are kept, each of about `segmentBytesMax`. */
@@ -99,22 +90,43 @@ export const damagedSegmentsMax = 16
 export function openSpool(options: SpoolOptions): Spool {
   const { directory } = options
   if (directory === undefined) return noSpool
-  let unlock: () => void
   try {
-    makeDirectory(directory)
-    unlock = lockDirectory(directory)
+    return lockAndOpen({ ...options, directory })
   } catch (error) {
     if (!isDiskFull(error)) throw toIngestError(error, directory)
-    const { message } = error as Error
-    process.emitWarning(`${directory} cannot be used, events are in memory only until a restart: ${message}`)
-    return noSpool
+    return memoryOnly(directory, error)
   }
+}
+
+type LockedOptions = SpoolOptions & { directory: string }
+
+function lockAndOpen(options: LockedOptions, isAnew = false): Spool {
+  makeDirectory(options.directory)
+  const lock = lockDirectory(options.directory)
   try {
-    return openLocked({ ...options, directory }, unlock)
+    return openLocked(options, lock, isAnew)
   } catch (error) {
-    unlock()
-    throw toIngestError(error, directory)
+    lock.unlock()
+    throw error
   }
+}
+
+/** Opens a spool in place of one that was lost. Events in the directory are left to the next process. */
+function openAnew(options: LockedOptions): Spool {
+  const { directory } = options
+  const reason = 'was deleted, or taken over by another process while this one was stopped'
+  process.emitWarning(`${directory} ${reason}: events that are in memory are written to it again.`)
+  try {
+    return lockAndOpen(options, true)
+  } catch (error) {
+    return memoryOnly(directory, error)
+  }
+}
+
+function memoryOnly(directory: string, error: unknown): Spool {
+  const { message } = error as Error
+  process.emitWarning(`${directory} cannot be used, events are in memory only until a restart: ${message}`)
+  return noSpool
 }
 
 /** Events are in memory only. */
@@ -123,6 +135,7 @@ const noSpool: Spool = {
   damaged: 0,
   tooLarge: [],
   isFull: () => false,
+  renew: () => undefined,
   append: () => undefined,
   readAfter: () => [],
   settle() {},
@@ -136,17 +149,16 @@ function toIngestError(error: unknown, directory: string): unknown {
   return isPermissionDenied(error) ? permissionDenied(path, error) : foreignFile(path, message, error)
 }
 
-function openLocked(
-  { directory, projectId, bytesMax }: SpoolOptions & { directory: string },
-  unlock: () => void,
-): Spool {
+function openLocked(options: LockedOptions, lock: DirectoryLock, isAnew: boolean): Spool {
+  const { directory, projectId, bytesMax } = options
   const known = readSettled(directory)
   const found = segmentNumbers(directory, '.spool')
   const headers = found.map((segment) => ({ segment, header: readHeader(directory, segment) }))
   checkProject(directory, headers, projectId)
-  // the segments name the spool; `settled` may be of another one
-  const id = headers.findLast(({ header }) => header)?.header?.id ?? known?.id ?? randomBytes(8).toString('hex')
-  const { left, damaged, tooLarge, segments } = scanUnsettled(directory, found, known)
+  // the segments name the spool; `settled` may be of another one. With a new id, `settled` settles no earlier segment
+  const foundId = isAnew ? undefined : (headers.findLast(({ header }) => header)?.header?.id ?? known?.id)
+  const id = foundId ?? randomBytes(8).toString('hex')
+  const { left, damaged, tooLarge, segments } = scanUnsettled(directory, isAnew ? [] : found, known)
   // a kept segment also keeps its number
   const numbers = [...found, ...segmentNumbers(directory, '.spool.damaged')]
   const last = Math.max(known?.id === id ? known.segment : 0, ...numbers)
@@ -161,11 +173,26 @@ function openLocked(
     process.emitWarning(`${directory} cannot be written, events are in memory only: ${(error as Error).message}`)
   }
 
+  function abandon(): void {
+    try {
+      writer.abandon()
+      if (settledFd !== undefined) closeSync(settledFd)
+    } finally {
+      lock.unlock()
+    }
+  }
+
   return {
     left,
     damaged,
     tooLarge,
     isFull: (bytes) => writer.bytes() + bytes > bytesMax,
+
+    renew() {
+      if (lock.isHeld() && writer.isLinked()) return undefined
+      abandon()
+      return openAnew(options)
+    },
 
     append(bytes) {
       try {
@@ -213,7 +240,7 @@ function openLocked(
       } catch (error) {
         warn(error)
       } finally {
-        unlock()
+        lock.unlock()
       }
     },
   }
@@ -228,99 +255,6 @@ function checkProject(directory: string, found: readonly Header[], projectId: st
       'invalid-argument',
       `${segmentPath(directory, segment)} has events of the project ${header.projectId}: each project needs its own directory.`,
     )
-  }
-}
-
-/** A segment that is not deleted: the position is the end of its last event. */
-interface Segment extends SpoolPosition {
-  /** The offset up to which its events are settled when the spool is opened. */
-  settledTo: number
-}
-
-/**
- * Appends lines to segments, and deletes settled ones. It never appends to a segment of an earlier process, as its last
- * line may be truncated.
- */
-function createSegmentWriter(directory: string, header: Buffer, lastSegment: number, segments: Segment[]) {
-  let last = lastSegment
-  /** Full segments that are being synced. */
-  const full = new Set<number>()
-  let current: { fd: number; position: SpoolPosition } | undefined
-  let bytes = segments.reduce((sum, { offset }) => sum + offset, 0)
-
-  function begin(): { fd: number; position: SpoolPosition } {
-    const position = { segment: ++last, offset: 0, settledTo: 0 }
-    const fd = openSync(segmentPath(directory, position.segment), 'wx', 0o600)
-    segments.push(position)
-    return { fd, position }
-  }
-
-  function write({ fd, position }: { fd: number; position: SpoolPosition }, line: Buffer): void {
-    writeLine(fd, line, position.offset)
-    position.offset += line.length
-    bytes += line.length
-  }
-
-  return {
-    /** The size of all segments. */
-    bytes: () => bytes,
-
-    append(bytes: Uint8Array): SpoolPosition {
-      current ??= begin()
-      const { fd, position } = current
-      if (position.offset === 0) write(current, header)
-      write(current, encodeLine(bytes))
-      const end = { segment: position.segment, offset: position.offset }
-      if (position.offset >= segmentBytesMax) {
-        current = undefined
-        full.add(fd)
-        fdatasync(fd, () => {
-          full.delete(fd)
-          closeSync(fd)
-          // `close` reports a disk error
-          syncDirectory(directory).catch(() => {})
-        })
-      }
-      return end
-    },
-
-    /** Deletes the segments whose events are all up to this position. */
-    removeUntil({ segment, offset }: SpoolPosition): void {
-      for (let first = segments[0]; first; first = segments[0]) {
-        const isSettled =
-          first.segment < segment ||
-          // the position is after one or both of the line feeds
-          (first.segment === segment && first.offset <= offset + 1 && first !== current?.position)
-        if (!isSettled) return
-        rmSync(segmentPath(directory, first.segment), { force: true })
-        segments.shift()
-        bytes -= first.offset
-      }
-    },
-
-    /** Syncs what this process has written, and the names of its segments. */
-    close(): void {
-      if (last === lastSegment) return
-      for (const fd of full) fdatasyncSync(fd)
-      if (current) {
-        fdatasyncSync(current.fd)
-        closeSync(current.fd)
-      }
-      current = undefined
-      syncDirectoryNow(directory)
-    },
-  }
-}
-
-/** Writes the whole line or nothing. */
-function writeLine(fd: number, line: Buffer, offset: number): void {
-  try {
-    for (let written = 0; written < line.length; ) {
-      written += writeSync(fd, line, written, line.length - written, offset + written)
-    }
-  } catch (error) {
-    ftruncateSync(fd, offset)
-    throw error
   }
 }
 

@@ -561,6 +561,89 @@ t.test('events that vanish from a spool while they wait are dropped as damaged, 
   t.match(warnings, [/0000000000000002\.spool cannot be read: ENOENT/])
 })
 
+for (const [name, remove] of [
+  ['directory', (spool: string) => rmSync(spool, { recursive: true })],
+  ['lock', (spool: string) => rmSync(join(spool, 'lock'))],
+  ['file of events', (spool: string) => rmSync(join(spool, '0000000000000001.spool'))],
+] as const) {
+  t.test(`a spool whose ${name} is deleted gets the events in memory again`, async (t) => {
+    const spool = join(t.testdir(), 'spool')
+    const { sender, sendAll, start, received, time } = await open(t, { spool }, problem(503, 'draining'), accept)
+    const warnings = warningsOf(t)
+    const ids = sendAll(0, 1, 2)
+    remove(spool)
+    ids.push(...sendAll(3))
+    await time.pass(2000)
+    remove(spool)
+    t.match(await sender.close({ deadlineMs: 0 }), { queuedEvents: 4, dropped: none })
+
+    const next = start()
+    await time.until(next.flush())
+    t.strictSame(
+      [
+        ...new Set(
+          received
+            .slice(1)
+            .flatMap(eventsOf)
+            .map(({ eventId }) => eventId),
+        ),
+      ],
+      ids,
+    )
+    t.match(await next.close(), { queuedEvents: 0, dropped: none })
+    t.strictSame(readdirSync(spool), ['settled'])
+    t.match(warnings, [/was deleted, or taken over/, /was deleted, or taken over/, /4 unsent events: 4 kept in /])
+  })
+}
+
+t.test('events that only a deleted spool had are counted as damaged', async (t) => {
+  const spool = join(t.testdir(), 'spool')
+  const { sender, sendAll, received, drops, time } = await open(t, { spool, queueEventsMax: 2 }, accept)
+  sendAll(...upTo(5))
+  rmSync(spool, { recursive: true })
+  await time.until(sender.flush())
+  t.strictSame(numbersOf(received), [[0, 1]])
+  t.strictSame(drops, [['damaged', []]])
+  t.match(await sender.close(), { accepted: 2, queuedEvents: 0, dropped: { ...none, damaged: 3 } })
+})
+
+t.test(
+  'a sender whose spool was taken over keeps its events in memory, and leaves that of the other alone',
+  async (t) => {
+    const spool = t.testdir()
+    const { sender, sendAll, start, received, drops, time } = await open(t, { spool }, problem(503, 'draining'), accept)
+    const warnings = warningsOf(t)
+    const ids = sendAll(0, 1, 2)
+    // as a process of another container does when this one was stopped for longer than its lock lasts
+    rmSync(join(spool, 'lock'))
+    const other = start()
+    ids.push(...sendAll(3), other.send({ n: 4 }))
+    const files = readdirSync(spool)
+    t.strictSame(files, ['0000000000000001.spool', '0000000000000002.spool', 'lock'])
+    await time.until(Promise.all([sender.flush(), other.flush()]))
+    t.strictSame(
+      [
+        ...new Set(
+          received
+            .slice(1)
+            .flatMap(eventsOf)
+            .map(({ eventId }) => eventId),
+        ),
+      ].sort(),
+      ids.sort(),
+    )
+    t.strictSame([sender.stats().queuedEvents, other.stats().queuedEvents, drops], [0, 0, []])
+
+    sendAll(5)
+    t.match(await sender.close({ deadlineMs: 0 }), { queuedEvents: 0, dropped: { ...none, closed: 1 } })
+    await other.close()
+    t.strictSame(readdirSync(spool), ['settled'])
+    // warnings come in the next turn
+    await turn()
+    t.match(warnings, [/taken over/, /is in use by process \d+/, /1 unsent event: 1 dropped/])
+  },
+)
+
 t.test('events that cannot be read from a spool now are sent when they can', async (t) => {
   const spool = t.testdir()
   const segment = join(spool, '0000000000000002.spool')
@@ -665,7 +748,7 @@ t.test(
   async (t) => {
     const { spool } = await leaveSpool(t, 3)
     const warnings = warningsOf(t)
-    const unlock = lockDirectory(spool)
+    const { unlock } = lockDirectory(spool)
     const [pid, , namespace = ''] = readFileSync(join(spool, 'lock'), 'utf8').trim().split(' ')
     unlock()
     const ownLock = join(spool, `lock.${pid}${namespace}`)

@@ -12,13 +12,13 @@ import {
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { eventBytesMax } from '../../src/batch/fill-batch.ts'
+import { segmentBytesMax } from '../../src/sender/segment-writer.ts'
 import {
   damagedSegmentsMax,
   openSpool as open,
   type Spool,
   type SpooledEvent,
   type SpoolPosition,
-  segmentBytesMax,
 } from '../../src/sender/spool.ts'
 
 /** All unsettled events. */

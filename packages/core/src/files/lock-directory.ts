@@ -20,9 +20,16 @@ const beatMs = 2000
 /** A lock that was not written for so long is stale for the processes that cannot see its holder. */
 const staleMs = 10_000
 
+/** A directory that is locked by {@link lockDirectory}. */
+export interface DirectoryLock {
+  /** False once the lock was taken over, while this process was stopped, or was deleted, as with its directory. */
+  isHeld(): boolean
+  /** Leaves a lock alone that is not held any more. */
+  unlock(): void
+}
+
 /**
- * Locks a directory for this process, and returns the function that unlocks it. The lock of a process that has ended is
- * stale and is taken over. The file `name` holds the process id and, on Linux, the start time of that process, since
+ * Locks a directory for this process. The lock of a process that has ended is stale and is taken over. The file `name` holds the process id and, on Linux, the start time of that process, since
  * process ids are reused, and its PID namespace.
  *
  * A process of another PID namespace, as in another container, cannot be seen: its lock is stale once it was not written
@@ -33,7 +40,7 @@ const staleMs = 10_000
  * @throws {IngestError} `permission-denied`; `invalid-argument` while another process, or this one, holds the lock, and for
  *   a foreign file in its place
  */
-export function lockDirectory(directory: string, name = 'lock'): () => void {
+export function lockDirectory(directory: string, name = 'lock'): DirectoryLock {
   const path = join(directory, name)
   const namespace = pidNamespace()
   const own = `${path}.${process.pid}${namespace}`
@@ -54,13 +61,27 @@ export function lockDirectory(directory: string, name = 'lock'): () => void {
   removeAbandoned(directory, name)
   const beat = setInterval(() => tryWrite(fd, text), beatMs).unref()
   let isLocked = true
-  return () => {
-    if (!isLocked) return
-    isLocked = false
-    clearInterval(beat)
-    const isOwn = fstatSync(fd).nlink > 0
-    closeSync(fd)
-    if (isOwn) rmSync(path, { force: true })
+  const isHeld = () => isLocked && isLinked(fd)
+  return {
+    isHeld,
+    unlock() {
+      if (!isLocked) return
+      const isOwn = isHeld()
+      isLocked = false
+      clearInterval(beat)
+      closeSync(fd)
+      if (isOwn) rmSync(path, { force: true })
+    },
+  }
+}
+
+/** Whether an open file still has a name: a deleted one takes every write, and keeps none. */
+export function isLinked(fd: number): boolean {
+  try {
+    return fstatSync(fd).nlink > 0
+  } catch {
+    // a file system that is gone
+    return false
   }
 }
 

@@ -7,12 +7,12 @@ import { lockDirectory, pidNamespace } from '../../src/files/lock-directory.ts'
 
 t.test('a directory is locked once', async (t) => {
   const directory = t.testdir()
-  const unlock = lockDirectory(directory)
+  const { unlock } = lockDirectory(directory)
   t.throws(() => lockDirectory(directory), { code: 'invalid-argument', message: `process ${process.pid}` })
   t.strictSame(readdirSync(directory), ['lock'])
   unlock()
   t.notOk(existsSync(join(directory, 'lock')))
-  lockDirectory(directory)()
+  lockDirectory(directory).unlock()
 })
 
 t.test('a running process holds its lock, and an ended one does not', async (t) => {
@@ -26,7 +26,7 @@ t.test('a running process holds its lock, and an ended one does not', async (t) 
   t.throws(() => lockDirectory(directory), { code: 'invalid-argument' })
   child.kill('SIGKILL')
   await once(child, 'exit')
-  lockDirectory(directory)()
+  lockDirectory(directory).unlock()
   t.strictSame(readdirSync(directory), [])
 })
 
@@ -38,7 +38,7 @@ t.test('an invalid or stale lock is taken over', async (t) => {
   for (const text of ['', ...here, ...reused]) {
     const directory = t.testdir({ lock: text })
     if (text === '') makeOld(join(directory, 'lock'))
-    const unlock = lockDirectory(directory)
+    const { unlock } = lockDirectory(directory)
     t.throws(() => lockDirectory(directory), { code: 'invalid-argument' })
     unlock()
   }
@@ -79,19 +79,23 @@ t.test(
     await once(child, 'exit')
     t.throws(() => lockDirectory(directory), { code: 'invalid-argument' }, 'its end cannot be seen')
     makeOld(path)
-    lockDirectory(directory)()
+    lockDirectory(directory).unlock()
     t.strictSame(readdirSync(directory), [])
   },
 )
 
-t.test('a lock that was taken over is not removed by the process that had it', async (t) => {
+t.test('a lock that was taken over is not held, nor removed, by the process that had it', async (t) => {
   const directory = t.testdir()
-  const unlock = lockDirectory(directory)
+  const lock = lockDirectory(directory)
+  t.equal(lock.isHeld(), true)
   rmSync(join(directory, 'lock'))
-  const unlockOther = lockDirectory(directory)
-  unlock()
+  t.equal(lock.isHeld(), false)
+  const other = lockDirectory(directory)
+  t.strictSame([lock.isHeld(), other.isHeld()], [false, true])
+  lock.unlock()
   t.strictSame(readdirSync(directory), ['lock'])
-  unlockOther()
+  other.unlock()
+  t.equal(other.isHeld(), false)
   t.strictSame(readdirSync(directory), [])
 })
 
@@ -100,7 +104,7 @@ t.test('a lock removes the files of processes that were killed while they locked
   const names = ['lock.1', `lock.1${pidNamespace()}`, `lock.1${pidNamespace()}.stale`]
   const directory = t.testdir(Object.fromEntries([...names, ...kept, 'lock.2'].map((name) => [name, ''])))
   for (const name of [...names, ...kept]) makeOld(join(directory, name))
-  lockDirectory(directory)()
+  lockDirectory(directory).unlock()
   t.strictSame(readdirSync(directory).sort(), [...kept, 'lock.2'].sort(), 'a young one may be in use')
 })
 
