@@ -1,5 +1,6 @@
 """What the conformance kit does not reach: the API, the spool on disk, and the life of a process."""
 
+import asyncio
 import contextlib
 import functools
 import http.client
@@ -110,13 +111,25 @@ class SenderTest(unittest.TestCase):
         self.addCleanup(sender.close, 0)
         return sender
 
-    def run_program(self, text, *args, **options):
+    def start_program(self, text, *args):
         program = f"import sys, os\nfrom ingest_sender import Sender\n{text}"
         path = str(Path(__file__).parent.parent / "src")
         command = [sys.executable, "-c", program, *args]
-        return subprocess.run(
-            command, env={**os.environ, "PYTHONPATH": path}, text=True, capture_output=True, **options
+        return self.enter(
+            subprocess.Popen(
+                command,
+                env={**os.environ, "PYTHONPATH": path},
+                text=True,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+            )
         )
+
+    def run_program(self, text, *args):
+        started = self.start_program(text, *args)
+        stdout, stderr = started.communicate()
+        return subprocess.CompletedProcess(started.args, started.returncode, stdout, stderr)
 
     def test_an_event_gets_ids_and_keeps_its_members(self):
         server = self.serve()
@@ -356,20 +369,85 @@ class SenderTest(unittest.TestCase):
         self.assertEqual(ended.stderr, "")
         self.assertEqual([event["n"] for event in server.events], [1])
 
-    def test_a_forked_process_has_a_closed_sender(self):
+    def test_a_forked_process_has_a_closed_sender_and_may_start_another(self):
         server = self.serve()
         forked = self.run_program(
             "sender = Sender(sys.argv[1], 'demo', 'ik_key', spool=sys.argv[2], flush_seconds=60)\n"
             "sender.send({'n': 1})\n"
             "if os.fork() == 0:\n"
             "    try: sender.send({'n': 2})\n"
-            "    except RuntimeError: print('closed', sender.close().queued_events)\n"
-            "else: os.wait()",
+            "    except RuntimeError as error: print('before a fork' in str(error), sender.close().queued_events)\n"
+            "    try: Sender(sys.argv[1], 'demo', 'ik_key', spool=sys.argv[2])\n"
+            "    except ValueError as error: print('in use' in str(error))\n"
+            "    with Sender(sys.argv[1], 'demo', 'ik_key', spool=sys.argv[2] + '2') as own: own.send({'n': 3})\n"
+            "else: os.wait(); sender.send({'n': 4})",
             server.url,
             str(self.spool),
         )
-        self.assertEqual(forked.stdout, "closed 0\n", forked.stderr)
+        self.assertEqual(forked.stdout, "True 0\nTrue\n", forked.stderr)
+        self.assertEqual([event["n"] for event in server.events], [3, 1, 4])
+
+    def test_a_forked_process_holds_no_connection_and_no_lock(self):
+        listener = self.enter(socket.create_server(("127.0.0.1", 0)))
+        url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+        program = self.start_program(
+            "sender = Sender(sys.argv[1], 'demo', 'ik_key', spool=sys.argv[2], flush_seconds=0.01)\n"
+            "sender.send({})\n"
+            "sys.stdin.readline()\n"
+            "if os.fork() == 0:\n"
+            "    print('forked', flush=True)\n"
+            "    sys.stdin.read(); os._exit(0)\n"
+            "sender.close()\n"
+            "os._exit(0)",
+            url,
+            str(self.spool),
+        )
+        connection = self.enter(listener.accept()[0])
+        connection.settimeout(30)
+        connection.recv(1)
+        program.stdin.write("fork\n")
+        program.stdin.flush()
+        self.assertEqual(program.stdout.readline(), "forked\n")
+        connection.sendall(result([{}]))
+        with contextlib.suppress(ConnectionResetError):
+            while connection.recv(65536):  # until all processes have closed it, or the time-out
+                pass
+        self.assertEqual(program.wait(), 0)
+        self.open(self.serve(), spool=self.spool).close()
+        program.stdin.close()
+
+    def test_a_signal_handler_that_exits_sends_the_queue(self):
+        server = self.serve()
+        ended = self.run_program(
+            "import signal\n"
+            "signal.signal(signal.SIGTERM, lambda *_: sys.exit())\n"
+            "Sender(sys.argv[1], 'demo', 'ik_key', flush_seconds=60).send({'n': 1})\n"
+            "os.kill(os.getpid(), signal.SIGTERM); signal.pause()",
+            server.url,
+        )
+        self.assertEqual((ended.returncode, ended.stderr), (0, ""))
         self.assertEqual([event["n"] for event in server.events], [1])
+
+    def test_an_event_loop_goes_on_during_a_flush(self):
+        received, release = threading.Event(), threading.Event()
+
+        def respond(events, _):
+            received.set()
+            release.wait()
+            return result(events)
+
+        sender = self.open(self.serve_raw(respond), flush_seconds=60)
+
+        async def program():
+            sender.send({})
+            flushed = asyncio.create_task(asyncio.to_thread(sender.flush))
+            await asyncio.to_thread(received.wait)
+            sender.send({})
+            release.set()
+            self.assertTrue(await flushed)
+            return await asyncio.to_thread(sender.close)
+
+        self.assertEqual(asyncio.run(program()).accepted, 2)
 
 
 if __name__ == "__main__":

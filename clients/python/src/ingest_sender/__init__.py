@@ -81,6 +81,7 @@ class Sender(contextlib.AbstractContextManager["Sender"]):
         self._dropped = {**dict.fromkeys(DROP_REASONS, 0), "damaged": self._queue.damaged}
         self._failure: str | None = None
         self._deadline = math.inf  # finite from `close` on
+        self._refusal = "the sender is closed"
         self._is_ended = False
         threading.Thread(target=self._run, name="ingest-sender", daemon=True).start()
         atexit.register(self.close, EXIT_SECONDS)
@@ -101,7 +102,7 @@ class Sender(contextlib.AbstractContextManager["Sender"]):
         line = _serialize(event)
         with self._changed:
             if self._deadline < math.inf:
-                raise RuntimeError("the sender is closed, or belongs to the process before a fork")
+                raise RuntimeError(self._refusal)
             is_full = self._queue.count >= self.queue_events_max or self._queue.bytes + len(line) > self.queue_bytes_max
             reason = "too_large" if len(line) > EVENT_BYTES_MAX else "queue_overflow" if is_full else None
             if reason:
@@ -230,16 +231,7 @@ class _Queue:
         self._begin()
         if spool:
             spool.mkdir(mode=0o700, parents=True, exist_ok=True)
-            self._lock = (spool / f"{name}.lock").open("ab")
-            try:
-                import fcntl
-
-                fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except ImportError:
-                _log.warning("Windows: nothing keeps other senders from the spool")
-            except OSError as error:
-                self._lock.close()
-                raise ValueError(f"{spool} is in use by another sender: each needs its own directory") from error
+            self._lock = _lock(spool / f"{name}.lock")
             pattern = re.compile(re.escape(name) + r"\.\d{16}\.ndjson")
             for path in sorted(path for path in spool.iterdir() if pattern.fullmatch(path.name)):
                 self._load(path)
@@ -321,6 +313,31 @@ class _Queue:
         return lost
 
 
+    def abandon(self) -> None:
+        """Closes the files in a forked process only, where they would keep the spool locked when the parent has ended."""
+        if self._file:
+            self._file.close()
+        if self._spool:
+            self._lock.close()
+
+
+def _lock(path: Path) -> io.BufferedWriter:
+    """Keeps other senders from a spool until the file is closed, also by the end of the process."""
+    file = path.open("ab")
+    try:
+        import fcntl
+
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except ImportError:
+        _log.warning("Windows: nothing keeps other senders from the spool")
+    except OSError as error:
+        file.close()
+        if not isinstance(error, BlockingIOError):
+            raise
+        raise ValueError(f"{path.parent} is in use by another sender: each needs its own directory") from None
+    return file
+
+
 class _Endpoint:
     """Posts batches over one connection, kept until `close`. Follows no redirect, uses no proxy."""
 
@@ -330,6 +347,11 @@ class _Endpoint:
         self._path = path.rstrip("/") + "/v1/events/batch"
         self._timeout_seconds = timeout_seconds
         self.close = self._connection.close
+
+    def abandon(self) -> None:
+        """Closes the connection in a forked process only. Touches no buffer, which a thread of the parent may have locked."""
+        if self._connection.sock:
+            os.close(self._connection.sock.detach())
 
     def post(self, body: bytes, headers: dict[str, str]) -> tuple[int, float, bytes]:
         """The status, Retry-After in seconds and body. Raises OSError or HTTPException without a whole response.
@@ -474,6 +496,9 @@ def _after_fork() -> None:
     for sender in _senders:
         sender._changed = threading.Condition()
         sender._deadline, sender._is_ended = 0.0, True
+        sender._refusal = "the sender belongs to the process before a fork: create one in this process"
+        sender._endpoint.abandon()
+        sender._queue.abandon()
         sender._queue = _Queue(None, "")
 
 
