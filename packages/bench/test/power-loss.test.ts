@@ -4,16 +4,19 @@ import { join, relative } from 'node:path'
 import t from 'tap'
 import { checkPowerLoss, type PowerLossOptions } from '../src/power-loss/check-power-loss.js'
 import { createDisk } from '../src/power-loss/disk.js'
-import { recordWorkload } from '../src/power-loss/record.js'
+import { readRecording, recordWorkload } from '../src/power-loss/record.js'
 import { whyNotPreloaded } from '../src/preload-library.js'
 
-// INGEST_IMAGES=5000 opens more images, INGEST_FIRST_SEED=7 others. The workload is recorded again by each run.
+// INGEST_IMAGES=5000 opens more images, INGEST_FIRST_SEED=7 others. The workload is recorded again by each run, except with
+// INGEST_RECORDING=DIR: the images of a recording that a run kept are opened again, where it is.
 const images = Number(process.env.INGEST_IMAGES ?? 60)
 const seed = Number(process.env.INGEST_FIRST_SEED ?? Date.now() % 1_000_000)
 
 const skip = whyNotPreloaded() ?? false
-const directory = mkdtempSync(join(tmpdir(), 'ingest-power-loss-'))
-const { root, operations } = skip ? { root: '', operations: [] } : await recordWorkload(directory)
+const kept = process.env.INGEST_RECORDING
+const directory = kept ?? mkdtempSync(join(tmpdir(), 'ingest-power-loss-'))
+const record = kept === undefined ? recordWorkload : readRecording
+const { root, operations } = skip ? { root: '', operations: [] } : await record(directory)
 const check = (options: Partial<PowerLossOptions>) => checkPowerLoss({ root, operations, seed, images, ...options })
 
 t.test('the log of the workload explains every file', { skip }, async (t) => {
@@ -50,8 +53,12 @@ t.test('a power loss at any moment costs nothing that was acknowledged', { skip,
   )
   t.ok(all.reduce((sum, { acknowledged }) => sum + acknowledged, 0) > 0)
   t.comment(`seed ${seed}: ${JSON.stringify(counts)}`)
-  t.strictSame(problems, [], `INGEST_FIRST_SEED=${seed}, images in ${directory}`)
-  if (problems.length === 0) rmSync(directory, { recursive: true })
+  t.strictSame(
+    problems,
+    [],
+    `INGEST_IMAGES=${images} INGEST_FIRST_SEED=${seed} INGEST_RECORDING=${directory}, which has images`,
+  )
+  if (problems.length === 0 && kept === undefined) rmSync(directory, { recursive: true })
 })
 
 t.test('what a disk loses by ignoring syncs, or a store by acknowledging early, is found', { skip }, async (t) => {

@@ -75,7 +75,12 @@ export async function checkPowerLoss(options) {
     addTo(counts, phase, { images: 1, acknowledged, stored })
     if (!problem) continue
     // the check has changed the first one
-    if (directory && problems.length < keptMax) crash(join(directory, `image-${image}`))
+    if (directory && problems.length < keptMax) {
+      const kept = join(directory, `image-${image}`)
+      // of the run that kept the recording
+      rmSync(kept, { recursive: true, force: true })
+      crash(kept)
+    }
     problems.push({ image, phase, at, mode, problem })
   }
   checker.stop()

@@ -27,5 +27,10 @@ export async function recordWorkload(directory, { signal } = {}) {
     // io_uring writes without the calls that are recorded
     env: { PATH: process.env.PATH, LD_PRELOAD: library, RECORD_ROOT: root, RECORD_LOG: log, UV_USE_IO_URING: '0' },
   })
-  return { root, operations: readLog(readFileSync(log)) }
+  return readRecording(directory)
+}
+
+/** What `recordWorkload` has recorded in a directory, which has not moved. @param {string} directory */
+export function readRecording(directory) {
+  return { root: join(realpathSync(directory), 'recorded'), operations: readLog(readFileSync(join(directory, 'log'))) }
 }

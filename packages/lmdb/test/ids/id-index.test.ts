@@ -18,6 +18,7 @@ import t, { type Test } from 'tap'
 import { openEnvironment } from '../../src/environment/environment.ts'
 import { sequenceKey } from '../../src/environment/row-keys.ts'
 import { openIdIndex, type RebuildProgress } from '../../src/ids/id-index.ts'
+import { createIndexer } from '../../src/ids/indexer.ts'
 import { createLogReader } from '../../src/ids/log-reader.ts'
 import { mergeWidth } from '../../src/ids/run.ts'
 import {
@@ -375,6 +376,39 @@ t.test('a rollback reads no record again', async (t) => {
     t.equal(ids.search(fingerprintsFor(1, [eventId]), 1).length, 1)
   }
   await ids.close()
+  await environment.close()
+})
+
+t.test('a refresh reads no run whose records its snapshot of the log lacks', async (t) => {
+  const { environment, data } = await openWriterBed(t.testdir(), 1)
+  const { seed, entriesPerFlush } = data
+  const log = environment.table('log')
+  const reader = createLogReader(environment, log)
+  const tables = openIdTables(await openEnvironment(data.idsDirectory))
+  const indexer = createIndexer({ tables, log: createLogReader(environment, log), seed, entriesPerFlush })
+  const known = reader.lastSequence()
+  let beforeNextRead = () => {}
+  const raced = {
+    ...reader,
+    refresh() {
+      reader.refresh()
+      beforeNextRead()
+    },
+  }
+  const ids = await openIdIndex({ ...data, directory: data.idsDirectory, log: raced, logDirectory: '', logFileIds: '' })
+  // another process stores an event and flushes its id as soon as the log is read
+  beforeNextRead = () => {
+    beforeNextRead = () => {}
+    environment.write(() => void log.put(sequenceKey(known + 1), recordAt(known + 1, ['late'])))
+    while ((readRunList(tables)?.watermark ?? 0) <= known) indexer.step()
+  }
+  ids.refresh()
+  t.equal(readRunList(tables)?.watermark, known + 1)
+  t.strictSame(ids.search(fingerprintsFor(1, ['late']), 1), [])
+  ids.refresh()
+  t.equal(ids.search(fingerprintsFor(1, ['late']), 1).length, 1)
+  await ids.close()
+  await tables.environment.close()
   await environment.close()
 })
 
