@@ -17,6 +17,7 @@ sender = Sender(
     flush_seconds=int(env.get("INGEST_FLUSH_MS", "2000")) / 1000,
     timeout_seconds=int(env.get("INGEST_TIMEOUT_MS", "30000")) / 1000,
     queue_events_max=int(env.get("INGEST_QUEUE_EVENTS", "10000")),
+    queue_bytes_max=int(env.get("INGEST_QUEUE_BYTES", "16777216")),
     pause_scale=float(env.get("INGEST_TIME_SCALE", "1")),
 )
 if env.get("INGEST_CHDIR"):

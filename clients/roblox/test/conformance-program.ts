@@ -43,6 +43,7 @@ await game.run('sender = require(script.Parent.IngestSender).new(...)', {
   projectId: env.INGEST_PROJECT_ID,
   key: env.INGEST_KEY,
   flushSeconds: toSeconds(number('INGEST_FLUSH_MS')),
+  queueBytesMax: number('INGEST_QUEUE_BYTES'),
   queueEventsMax: number('INGEST_QUEUE_EVENTS'),
 })
 let taken = 0

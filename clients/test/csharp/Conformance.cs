@@ -28,6 +28,7 @@ namespace Ingest {
                 Timeout = Milliseconds("INGEST_TIMEOUT_MS", 30000),
                 FlushAfter = Milliseconds("INGEST_FLUSH_MS", 2000),
                 QueueEventsMax = (int)Number("INGEST_QUEUE_EVENTS", 10000),
+                QueueBytesMax = (long)Number("INGEST_QUEUE_BYTES", 16777216),
                 PauseScale = Number("INGEST_TIME_SCALE", 1),
                 OnDrop = (reason, events, detail) => Console.Error.WriteLine($"dropped {events.Count}: {reason}: {detail}"),
                 OnRetry = (failure, pause) => Console.Error.WriteLine($"retry in {pause}: {failure}"),

@@ -14,6 +14,7 @@ func _ready() -> void:
 	_sender.timeout_seconds = float(env.get("INGEST_TIMEOUT_MS", "30000")) / 1000
 	_sender.flush_seconds = float(env.get("INGEST_FLUSH_MS", "2000")) / 1000
 	_sender.queue_events_max = int(env.get("INGEST_QUEUE_EVENTS", "10000"))
+	_sender.queue_bytes_max = int(env.get("INGEST_QUEUE_BYTES", "16777216"))
 	_sender._pause_scale = float(env.get("INGEST_TIME_SCALE", "1"))
 	_sender.dropped.connect(func(reason: String, events: Array, detail: String) -> void:
 		print("dropped %d: %s: %s" % [events.size(), reason, detail]))

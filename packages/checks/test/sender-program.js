@@ -1,9 +1,10 @@
 // A small sender in the program of `ingest conformance`, with the bug that its argument names.
 // @ts-check
 import { randomUUID } from 'node:crypto'
-import { mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { once } from 'node:events'
+import { mkdirSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs'
 import { request } from 'node:http'
-import { connect } from 'node:net'
+import { connect, createServer } from 'node:net'
 import { join, resolve } from 'node:path'
 import { createInterface } from 'node:readline'
 import { setTimeout as sleep } from 'node:timers/promises'
@@ -45,11 +46,44 @@ function drop(reason, count = 1) {
   counts.dropped[reason] = (counts.dropped[reason] ?? 0) + count
 }
 
+/** Locks the spool by a socket that ends with the process, which no process can take for that of another one. */
+async function lockSpool() {
+  if (!spool) return
+  mkdirSync(spool, { recursive: true })
+  const path = join(spool, 'lock')
+  if (bug === 'no-lock') return
+  if (bug === 'timed-lock') return beat(path)
+  const server = createServer().unref()
+  for (let tries = 0; ; tries++) {
+    try {
+      await once(server.listen(path), 'listening')
+      return
+    } catch (error) {
+      const holder = connect(path)
+      const isHeld = await once(holder, 'connect').then(
+        () => true,
+        () => false,
+      )
+      holder.destroy()
+      if (isHeld || tries > 0) throw error
+      rmSync(path, { force: true })
+    }
+  }
+}
+
+/** Holds a lock as long as its file is written. @param {string} path */
+function beat(path) {
+  const age = Date.now() - (statSync(path, { throwIfNoEntry: false })?.mtimeMs ?? 0)
+  if (age < 1000) throw new Error('the spool is in use')
+  writeFileSync(path, '')
+  setInterval(() => writeFileSync(path, ''), 100).unref()
+}
+
 /** Reads the events of an earlier process. */
 function loadSpool() {
   if (!spool) return
-  mkdirSync(spool, { recursive: true })
   for (const name of readdirSync(spool).sort()) {
+    if (name === 'lock') continue
     const path = join(spool, name)
     const event = readFileSync(path, 'utf8')
     queue.push(event)
@@ -90,17 +124,24 @@ const sizeOf = (text) => (bug === 'count-characters' ? text.length : Buffer.byte
 
 /** @param {string} line */
 function send(line) {
-  const event = JSON.stringify({ projectId: env.INGEST_PROJECT_ID, eventId: randomUUID(), ...JSON.parse(line) })
+  const own = { projectId: env.INGEST_PROJECT_ID }
+  const given = { ...own, eventId: randomUUID(), ...JSON.parse(line), ...(bug === 'own-project' && own) }
+  const event = JSON.stringify(given)
   if (sizeOf(event) + 13 > batchBytesMax) return drop('too_large')
   if (queue.length >= Number(env.INGEST_QUEUE_EVENTS) && bug !== 'unbounded-queue') return drop('queue_overflow')
+  const bytes = sizeOf(queue.join()) + sizeOf(event)
+  if (bytes > Number(env.INGEST_QUEUE_BYTES) && bug !== 'unbounded-bytes') return drop('queue_overflow')
   if (bug === 'newest-first' && running) queue.unshift(event)
   else queue.push(event)
   if (bug !== 'late-spool') writeToSpool(event)
+  if (bug === 'debounce') clearTimeout(timer)
+  if (bug === 'debounce') timer = undefined
   timer ??= setTimeout(() => flush(), Number(env.INGEST_FLUSH_MS))
   if (queue.length >= countMax || queue.join().length >= batchBytesMax - 13) wake()
 }
 
 function flush() {
+  if (bug === 'endless-flush' && queue.length === 0 && !running) return new Promise(() => {})
   clearTimeout(timer)
   timer = undefined
   due = queue.length
@@ -137,31 +178,43 @@ function takeBatch() {
   return batch
 }
 
+let rangeMs = 1000
+let seed = 1
+
+/** The same in each process with a fixed seed. */
+function random() {
+  if (bug !== 'fixed-seed') return Math.random()
+  seed = (seed * 48_271) % (2 ** 31 - 1)
+  return seed / (2 ** 31 - 1)
+}
+
 /** @param {string[]} batch */
 async function sendBatch(batch) {
-  let rangeMs = 1000
+  if (bug !== 'keep-backoff') rangeMs = 1000
   for (let attempt = 0; ; attempt++) {
     const body = `{"events":[${batch}]${bug === 'other-bytes' ? `,"attempt":${attempt}` : ''}}`
     const { status, headers, text } = await post(env.INGEST_URL ?? '', body)
     if (ending.signal.aborted) return leave(batch.length)
     if (status === 202 && settle(text, batch.length)) return removeFromSpool(batch)
-    const reason = reasonOf(status)
+    const reason = bug === 'give-up' && attempt === 99 ? 'bad_request' : reasonOf(status)
     if (reason) {
       drop(reason, batch.length)
       return bug === 'keep-dropped' || removeFromSpool(batch)
     }
     if (status === 401 && bug === 'log-key') console.error(`the server refuses ${key}`)
     const isPaused = (status === 401 || status === 403) && bug !== 'retry-401'
-    const backoffMs = bug === 'no-jitter' ? rangeMs : Math.random() * rangeMs
+    const backoffMs = bug === 'no-jitter' ? rangeMs : random() * rangeMs
     rangeMs = Math.min(rangeMs * 2, bug === 'unbounded-backoff' ? Number.POSITIVE_INFINITY : 60_000)
     if (bug === 'constant-backoff') rangeMs = 1000
-    await pause(isPaused ? 300_000 : backoffMs + retryAfterMs(headers['retry-after']))
+    const isHonoured = bug !== 'retry-after-of-two' || status === 429 || status === 503
+    await pause(isPaused ? 300_000 : backoffMs + retryAfterMs(isHonoured ? headers['retry-after'] : undefined))
     if (ending.signal.aborted) return leave(batch.length)
   }
 }
 
 /** Why a batch is dropped; undefined if it is sent again. @param {number} status */
 function reasonOf(status) {
+  if (status === 422 && bug === 'drop-422') return 'bad_request'
   if (status === 400 || (status === 500 && bug === 'drop-500')) return 'bad_request'
   return status === 413 ? 'too_large' : undefined
 }
@@ -177,6 +230,7 @@ function settle(text, count) {
     if (bug !== 'any-202') return false
     result = { accepted: count, duplicates: 0, rejected: [] }
   }
+  if (bug === 'resend-rejected' && result.rejected.length === count) return false
   counts.accepted += result.accepted
   counts.duplicates += result.duplicates
   counts.rejected += result.rejected.length
@@ -215,7 +269,7 @@ function post(url, body) {
     if (bug !== 'no-time-out') signals.push(AbortSignal.timeout(Number(env.INGEST_TIMEOUT_MS)))
     const fail = () => resolve({ status: 0, headers: {}, text: '' })
     const options = { method: 'POST', headers, agent: false, signal: AbortSignal.any(signals) }
-    const req = request(url.includes('/v1/') ? url : `${url}/v1/events/batch`, options, (res) => {
+    const req = request(url.includes('/v1/') ? url : batchUrl(url), options, (res) => {
       const { statusCode: status = 0, headers } = res
       if (headers.location && status < 400 && bug === 'follow-redirects') {
         res.resume()
@@ -236,6 +290,12 @@ function post(url, body) {
     req.on('error', fail)
     req.end(body)
   })
+}
+
+/** @param {string} url */
+function batchUrl(url) {
+  const path = '/v1/events/batch'
+  return bug === 'drop-path' ? new URL(path, url).href : url.replace(/\/+$/, '') + path
 }
 
 /** @type {import('node:net').Socket | undefined} */
@@ -280,6 +340,7 @@ function postOnKept(url, headers, body) {
   })
 }
 
+await lockSpool()
 loadSpool()
 if (queue.length > 0) void flush()
 if (env.INGEST_CHDIR) process.chdir(env.INGEST_CHDIR)

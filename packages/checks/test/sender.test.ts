@@ -67,6 +67,19 @@ const broken: Record<string, string[]> = {
   'unsorted-spool': ['spool-accepted'],
   'keep-dropped': ['spool-empty'],
   'relative-spool': ['spool-chdir'],
+  'no-lock': ['spool-lock'],
+  'timed-lock': ['spool-frozen'],
+  'drop-path': ['base-path'],
+  'own-project': ['project-id'],
+  'drop-422': ['other-statuses'],
+  'retry-after-of-two': ['retry-after-each'],
+  'give-up': ['attempts'],
+  'keep-backoff': ['backoff-reset'],
+  'fixed-seed': ['jitter'],
+  debounce: ['trickle'],
+  'endless-flush': ['flush-empty'],
+  'resend-rejected': ['all-rejected'],
+  'unbounded-bytes': ['queue-bytes'],
 }
 
 /** The ids of the rules that pass in each of three runs: a busy machine may delay a request as long as a pause would. */

@@ -22,6 +22,7 @@ const sender = createSenderWith(
     // the clock of the sender is scaled as a whole
     flushMs: Math.ceil(number('INGEST_FLUSH_MS') / scale),
     queueEventsMax: number('INGEST_QUEUE_EVENTS'),
+    queueBytesMax: number('INGEST_QUEUE_BYTES'),
     spool: env.INGEST_SPOOL || undefined,
   },
   { now: () => performance.now() / scale, sleep: (ms, signal) => sleep(ms * scale, signal) },

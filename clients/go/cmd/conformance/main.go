@@ -23,6 +23,9 @@ func main() {
 	if value := os.Getenv("INGEST_QUEUE_EVENTS"); value != "" {
 		options.QueueEventsMax, _ = strconv.Atoi(value)
 	}
+	if value := os.Getenv("INGEST_QUEUE_BYTES"); value != "" {
+		options.QueueBytesMax, _ = strconv.Atoi(value)
+	}
 	if value := os.Getenv("INGEST_TIME_SCALE"); value != "" {
 		options.PauseScale, _ = strconv.ParseFloat(value, 64)
 	}

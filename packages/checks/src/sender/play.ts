@@ -5,7 +5,7 @@ import { setImmediate as nextTurn, setTimeout as sleep } from 'node:timers/promi
 import type { JsonObject } from '@ingest/core/internal'
 import { type Arrivals, createArrivals } from './arrivals.ts'
 import { type Counts, parseCounts, sortCounts, sumOf } from './counts.ts'
-import { type StartProgram, type WatchedProgram, watchProgram } from './program.ts'
+import { type StartOptions, type StartProgram, type WatchedProgram, watchProgram } from './program.ts'
 import { type Exchange, openScriptedServer, type ScriptedServer } from './scripted-server.ts'
 import { type Settings, scaleOf, toVariables } from './settings.ts'
 
@@ -40,8 +40,16 @@ export interface Play {
   lostAt(): number | undefined
   /** Whether the program has printed this. */
   hasPrinted(secret: string): boolean
-  /** Ends the standard input of the program, and resolves to its exit code. A request breaks the rule. */
-  exit(): Promise<number | null>
+  /** Whether a request has arrived that `next` would return. */
+  hasRequest(): boolean
+  /** Whether the sender of the program takes that many events; false if the program ends before. */
+  takes(count: number): Promise<boolean>
+  /** Ends the standard input of the program, and resolves to its exit code and counts, whatever they are. */
+  exit(): Promise<{ code: number | null; counts: Counts | undefined }>
+  /** Stops the program and lets it continue. Undefined where there are no signals. */
+  freezer(): { freeze(): void; thaw(): void } | undefined
+  /** Starts another program beside the first one, with the same settings and spool. */
+  startSecond(): Promise<SecondProgram>
   /** Kills the program. */
   kill(): Promise<void>
   /** Starts the program again, with other settings. `carried` events are in its spool; undefined: any number. */
@@ -50,6 +58,16 @@ export interface Play {
   stored(): Promise<JsonObject[]>
   /** Breaks the rule from outside of its script. */
   breakRule(seen: string): void
+}
+
+/** A program beside that of the play. */
+export interface SecondProgram {
+  send(events: readonly JsonObject[]): void
+  flush(events: readonly JsonObject[]): void
+  /** Whether its sender takes that many events; false if it ends before. */
+  takes(count: number): Promise<boolean>
+  /** Ends its standard input, and resolves when it has ended. */
+  exit(): Promise<void>
 }
 
 export interface PlayOptions {
@@ -67,17 +85,18 @@ export async function runPlay(options: PlayOptions, script: (play: Play) => Prom
   const spool = await mkdtemp(join(tmpdir(), 'ingest-conformance-'))
   const elsewhere = join(`${spool}-elsewhere`, ...process.cwd().split(sep).fill('d'))
   await mkdir(elsewhere, { recursive: true })
-  let program: WatchedProgram | undefined
+  const programs: WatchedProgram[] = []
   try {
-    const start = async (settings: Settings) => {
-      program = watchProgram(await options.start(toVariables(settings, server.url, { spool, elsewhere })))
+    const start = async (settings: Settings, how?: StartOptions) => {
+      const program = watchProgram(await options.start(toVariables(settings, server.url, { spool, elsewhere }), how))
+      programs.push(program)
       return program
     }
     await script(await createPlay({ ...options, arrivals, server, start }))
   } finally {
-    program?.kill()
+    for (const program of programs) program.kill()
     await server.close()
-    await program?.ended
+    for (const { ended } of programs) await ended
     for (const path of [spool, `${spool}-elsewhere`]) await rm(path, { recursive: true, force: true })
   }
 }
@@ -85,7 +104,7 @@ export async function runPlay(options: PlayOptions, script: (play: Play) => Prom
 interface Stage extends Omit<PlayOptions, 'start'> {
   arrivals: Arrivals
   server: ScriptedServer
-  start(settings: Settings): Promise<WatchedProgram>
+  start(settings: Settings, how?: StartOptions): Promise<WatchedProgram>
 }
 
 async function createPlay({ arrivals, server, start, patienceMs, signal, ...stage }: Stage): Promise<Play> {
@@ -119,10 +138,16 @@ async function createPlay({ arrivals, server, start, patienceMs, signal, ...stag
     await Promise.race([event, end])
   }
 
+  const takes = ({ accepted, ended }: WatchedProgram, count: number): Promise<boolean> =>
+    until(
+      `the program printed no line 'accepted ${count}', and did not end`,
+      Promise.race([accepted(count).then(() => true), ended.then(() => false)]),
+    )
+
   const play: Play = {
     send(events) {
       given += events.length
-      program.stdin.write(events.map((event) => `${JSON.stringify(event)}\n`).join(''))
+      give(program, events)
     },
 
     flush(events = []) {
@@ -183,11 +208,32 @@ async function createPlay({ arrivals, server, start, patienceMs, signal, ...stag
     lostAt: server.lostAt,
     hasPrinted: (secret) => program.hasPrinted(secret),
 
+    hasRequest: arrivals.has,
+    takes: (count) => takes(program, count),
+
     async exit() {
-      program.stdin.end()
-      const { code } = await until('the program did not end', program.ended)
-      if (arrivals.has()) throw new BrokenRule('a request arrived')
-      return code
+      const { stdin, ended, output } = program
+      stdin.end()
+      const { code } = await until('the program did not end', ended)
+      return { code, counts: parseCounts(output()) }
+    },
+
+    freezer: () => program.freezer,
+
+    async startSecond() {
+      const second = await start(settings, { isIsolated: true })
+      return {
+        send: (events) => give(second, events),
+        flush(events) {
+          give(second, events)
+          second.stdin.write('\n')
+        },
+        takes: (count) => takes(second, count),
+        async exit() {
+          second.stdin.end()
+          await until('the second program did not end', second.ended)
+        },
+      }
     },
 
     async kill() {
@@ -208,6 +254,10 @@ async function createPlay({ arrivals, server, start, patienceMs, signal, ...stag
     breakRule: (seen) => broken.abort(new BrokenRule(seen)),
   }
   return play
+}
+
+function give({ stdin }: WatchedProgram, events: readonly JsonObject[]): void {
+  stdin.write(events.map((event) => `${JSON.stringify(event)}\n`).join(''))
 }
 
 async function withPatience<T>(

@@ -1,4 +1,4 @@
-import { spawn } from 'node:child_process'
+import { spawn, spawnSync } from 'node:child_process'
 import type { Readable, Writable } from 'node:stream'
 import { IngestError } from '@ingest/core'
 
@@ -11,10 +11,17 @@ export interface Program {
   readonly ended: Promise<{ code: number | null; signal: string | null }>
   /** Kills it, with the processes that it has started. */
   kill(): void
+  /** Stops it and lets it continue, as SIGSTOP and SIGCONT do; undefined where there are no signals. */
+  readonly freezer?: { freeze(): void; thaw(): void } | undefined
 }
 
 /** Starts the program with these variables in its environment. */
-export type StartProgram = (variables: Readonly<Record<string, string>>) => Promise<Program>
+export type StartProgram = (variables: Readonly<Record<string, string>>, options?: StartOptions) => Promise<Program>
+
+export interface StartOptions {
+  /** Whether it is to see no other processes, as in a container of its own, where the system can do that. Default false. */
+  isIsolated?: boolean
+}
 
 /**
  * Starts a command in a process group of its own, without other variables named `INGEST_…`.
@@ -22,11 +29,12 @@ export type StartProgram = (variables: Readonly<Record<string, string>>) => Prom
  * @throws {IngestError} `invalid-argument` if the command cannot be started
  */
 export function startCommand(command: string, args: readonly string[] = []): StartProgram {
-  return async (variables) => {
+  return async (variables, { isIsolated = false } = {}) => {
+    const [file = command, ...rest] = [...(isIsolated ? isolation() : []), command, ...args]
     const inherited = Object.entries(process.env).filter(([name]) => !name.startsWith('INGEST_'))
     const env = { ...Object.fromEntries(inherited), ...variables }
     const hasGroups = process.platform !== 'win32'
-    const child = spawn(command, args, { env, stdio: 'pipe', detached: hasGroups })
+    const child = spawn(file, rest, { env, stdio: 'pipe', detached: hasGroups })
     const ended = new Promise<{ code: number | null; signal: string | null }>((resolve) => {
       child.on('close', (code, signal) => resolve({ code, signal }))
     })
@@ -38,21 +46,30 @@ export function startCommand(command: string, args: readonly string[] = []): Sta
     })
     // a program may end before it has read everything
     child.stdin.on('error', () => {})
+    const signal = (name: NodeJS.Signals) => {
+      try {
+        if (hasGroups) process.kill(-(child.pid as number), name)
+        else child.kill(name)
+      } catch {
+        // all processes of the group have ended
+      }
+    }
     return {
       stdin: child.stdin,
       stdout: child.stdout,
       stderr: child.stderr,
       ended,
-      kill() {
-        try {
-          if (hasGroups) process.kill(-(child.pid as number), 'SIGKILL')
-          else child.kill('SIGKILL')
-        } catch {
-          // all processes of the group have ended
-        }
-      },
+      kill: () => signal('SIGKILL'),
+      freezer: hasGroups ? { freeze: () => signal('SIGSTOP'), thaw: () => signal('SIGCONT') } : undefined,
     }
   }
+}
+
+/** The command in front of one that is to see no other processes; none where it is not permitted. */
+function isolation(): string[] {
+  const unshare = ['unshare', '--user', '--map-root-user', '--pid', '--fork', '--mount-proc']
+  const [file = '', ...options] = unshare
+  return spawnSync(file, [...options, 'true']).status === 0 ? unshare : []
 }
 
 /** A program, and what it has written. */

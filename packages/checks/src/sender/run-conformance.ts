@@ -23,6 +23,10 @@ export const senderRules: readonly Rule[] = [
   ...faultRules,
 ]
 
+/** What no rule shows, for the end of a report. */
+export const notChecked =
+  'TLS and proxies, power loss, a full disk, a wall clock that is set, threads, memory, and what takes hours'
+
 /** Whether a program keeps a rule. */
 export interface Verdict {
   id: string
@@ -53,7 +57,9 @@ export interface ConformanceOptions {
 const concurrency = 4
 
 /**
- * Judges the program of a sender: starts it once for each rule, with a server that responds as the rule needs it.
+ * Judges the program of a sender: starts it once for each rule, with a server that responds as the rule needs it. A sender
+ * that keeps all rules may still fail in what {@link notChecked} names, and in each of its callbacks and options that the
+ * program does not set.
  *
  * @throws {IngestError} `invalid-argument` for an unknown rule, and if the program cannot be started
  */

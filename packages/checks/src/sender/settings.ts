@@ -11,12 +11,16 @@ export interface Settings {
   flushMs?: number
   /** `INGEST_QUEUE_EVENTS`. Default 10,000. */
   queueEvents?: number
+  /** `INGEST_QUEUE_BYTES`. Default 16 MiB. */
+  queueBytes?: number
   /** `INGEST_CLOSE_MS`. Default 600,000. */
   closeMs?: number
   /** Whether `INGEST_SPOOL` names a directory. Default false. */
   hasSpool?: boolean
   /** Whether `INGEST_SPOOL` is relative, and `INGEST_CHDIR` names another directory. Default false. */
   changesDirectory?: boolean
+  /** A path at the end of `INGEST_URL`. Default none. */
+  path?: string
   /** `INGEST_URL` in place of that of the server. */
   url?: string
   /** `INGEST_KEY` in place of that of the project. */
@@ -32,8 +36,14 @@ export interface Directories {
 
 /** The variables of a program. */
 export function toVariables(settings: Settings, serverUrl: string, directories: Directories): Record<string, string> {
-  const { timeoutMs = 30_000, flushMs = 600_000, queueEvents = 10_000, closeMs = 600_000 } = settings
-  const { hasSpool, changesDirectory, url = serverUrl, key = projectKey } = settings
+  const {
+    timeoutMs = 30_000,
+    flushMs = 600_000,
+    queueEvents = 10_000,
+    queueBytes = 16 * 1024 * 1024,
+    closeMs = 600_000,
+  } = settings
+  const { hasSpool, changesDirectory, path = '', url = serverUrl + path, key = projectKey } = settings
   const spool = changesDirectory ? relative('', directories.spool) : directories.spool
   return {
     INGEST_URL: url,
@@ -43,6 +53,7 @@ export function toVariables(settings: Settings, serverUrl: string, directories: 
     INGEST_TIMEOUT_MS: String(timeoutMs),
     INGEST_FLUSH_MS: String(flushMs),
     INGEST_QUEUE_EVENTS: String(queueEvents),
+    INGEST_QUEUE_BYTES: String(queueBytes),
     INGEST_CLOSE_MS: String(closeMs),
     INGEST_SPOOL: hasSpool ? spool : '',
     INGEST_CHDIR: changesDirectory ? directories.elsewhere : '',

@@ -29,7 +29,7 @@ export function conformanceCommand(io: Io): Command {
     .addOption(jsonOption())
     .addHelpText('after', conformanceHelp)
     .action(async ([command, ...args]: string[], options: ConformanceCommandOptions) => {
-      const { runConformance, senderRules, startCommand } = await import('@ingest/checks/sender')
+      const { notChecked, runConformance, senderRules, startCommand } = await import('@ingest/checks/sender')
       if (options.list) {
         const rules = senderRules.map(({ id, rule, expected }) => ({ id, rule, expected }))
         return printResult(io, options, { rules }, rules.map(formatRule))
@@ -48,6 +48,7 @@ export function conformanceCommand(io: Io): Command {
           onVerdict,
         }),
       )
+      if (!options.json) await writeStdout(io, `not checked: ${notChecked}\n`)
       await report(io, options, verdicts)
     })
 }

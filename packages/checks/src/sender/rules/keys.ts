@@ -15,7 +15,9 @@ export const keyRules: readonly Rule[] = [
     async play(play) {
       for (const text of ['\\n', '\\r\\n']) {
         play.send(makeEvents(1))
-        if ((await play.exit()) === 0) throw new BrokenRule(`a key that ends in ${text} was not refused`)
+        const { code } = await play.exit()
+        if (play.hasRequest()) throw new BrokenRule(`a request arrived with a key that ends in ${text}`)
+        if (code === 0) throw new BrokenRule(`a key that ends in ${text} was not refused`)
         expectNoKey(play)
         await play.restart({ key: `${key}\r\n`, closeMs: 500 }, 0)
       }

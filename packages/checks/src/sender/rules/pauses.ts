@@ -1,7 +1,10 @@
+import { type Fault, faults } from '../faults.ts'
 import { BrokenRule, type Play } from '../play.ts'
+import { otherStatuses } from './retries.ts'
 import { makeEvents, type Rule, receive } from './rule.ts'
 
 const hourMs = 3_600_000
+const jitterSettings = { timeScale: 0.1 }
 
 /** How long a sender waits before it sends a batch again. */
 export const pauseRules: readonly Rule[] = [
@@ -82,6 +85,81 @@ export const pauseRules: readonly Rule[] = [
     },
   },
   {
+    id: 'backoff-reset',
+    rule: 'Begin the backoff of each batch anew.',
+    expected: 'pauses of at most 1 second after the first failure of a batch, also after a batch that failed often',
+    settings: { timeScale: 0.02 },
+    async play(play) {
+      const pauses: number[] = []
+      for (let n = 0; n < 6; n++) {
+        play.flush(makeEvents(1, n))
+        let exchange = await play.next()
+        for (let failures = n === 0 ? 6 : 1; failures > 0; failures--) {
+          exchange.respond(503)
+          const retry = await play.retryOf(exchange)
+          if (n > 0) pauses.push(retry.arrivedAt - (exchange.respondedAt ?? 0))
+          exchange = retry
+        }
+        await exchange.accept()
+      }
+      // a bound of 60 seconds is 1,200 ms here: three of five pauses up to 120 ms come once in a hundred runs
+      if (pauses.filter((ms) => ms <= 120).length < 3) {
+        throw new BrokenRule(`pauses of ${pauses.map(Math.round).join(', ')} ms, where 1 second is 20 ms`)
+      }
+      await play.finish({ accepted: 6 })
+    },
+  },
+  {
+    id: 'jitter',
+    rule: 'Two processes must not have the same random pauses.',
+    expected: 'other pauses after a restart',
+    settings: jitterSettings,
+    async play(play) {
+      let earlier = await pausesOf(play)
+      for (let tries = 0; tries < 2; tries++) {
+        await play.finish({ accepted: 1 })
+        await play.restart(jitterSettings, 0)
+        const pauses = await pausesOf(play)
+        const isOther = pauses.some((ms, i) => Math.abs(ms - (earlier[i] ?? 0)) > 40 * 2 ** i)
+        // by chance, one pair in 140 is the same within a tenth of the bounds
+        if (isOther) return play.finish({ accepted: 1 })
+        earlier = pauses
+      }
+      throw new BrokenRule(`the same pauses in three processes: ${earlier.map(Math.round).join(', ')} ms`)
+    },
+  },
+  {
+    id: 'attempts',
+    rule: 'Limit the queue, not the attempts, and count what it drops.',
+    expected: '110 attempts, and the events still not dropped',
+    settings: { timeScale: 0.00002 },
+    async play(play) {
+      play.flush(makeEvents(1))
+      let exchange = await play.next()
+      for (let attempt = 0; attempt < 110; attempt++) {
+        await exchange.inject([faults[503], faults[500], faults[404], faults['reset before']][attempt % 4] as Fault)
+        exchange = await play.retryOf(exchange)
+      }
+      await exchange.accept()
+      await play.finish({ accepted: 1 })
+    },
+  },
+  {
+    id: 'retry-after-each',
+    rule: 'Back off a random time from 0 to a bound that starts at 1 second and doubles to 60, at least `Retry-After`.',
+    expected: 'a retry not before `Retry-After`, with each status after which a batch is sent again at once',
+    settings: { timeScale: 0.0005 },
+    play: (play) =>
+      pauseAfter(
+        play,
+        [500, 502, 504, 408, 404, 405, 431, ...otherStatuses].map((status) => ({
+          status,
+          retryAfter: () => '200',
+          pauseMs: () => 200_000,
+        })),
+      ),
+  },
+  {
     id: 'backoff-bound',
     rule: 'Back off a random time from 0 to a bound that starts at 1 second and doubles to 60, at least `Retry-After`.',
     expected: '30 attempts, with pauses of at most 60 seconds',
@@ -93,6 +171,21 @@ export const pauseRules: readonly Rule[] = [
       ),
   },
 ]
+
+/** The third to fifth pause of a batch, with bounds of 400, 800 and 1,600 ms. */
+async function pausesOf(play: Play): Promise<number[]> {
+  play.flush(makeEvents(1))
+  let exchange = await play.next()
+  const pauses: number[] = []
+  while (pauses.length < 5) {
+    exchange.respond(503)
+    const retry = await play.retryOf(exchange)
+    pauses.push(retry.arrivedAt - (exchange.respondedAt ?? 0))
+    exchange = retry
+  }
+  await exchange.accept()
+  return pauses.slice(2)
+}
 
 interface Pause {
   status: number

@@ -1,3 +1,4 @@
+import { setTimeout as sleep } from 'node:timers/promises'
 import type { Counts } from '../counts.ts'
 import { faults } from '../faults.ts'
 import { BrokenRule, type Play } from '../play.ts'
@@ -23,6 +24,54 @@ export const queueRules: readonly Rule[] = [
       if (next.events[0]?.n !== 4) throw new BrokenRule('the batch was sent again after its result')
       await next.accept()
       await play.finish({ accepted: 3, duplicates: 1, rejected: 1 })
+    },
+  },
+  {
+    id: 'all-rejected',
+    rule: '202: done; log rejected events, do not resend them unchanged',
+    expected: 'the next batch after one of which all events were rejected',
+    async play(play) {
+      play.flush(makeEvents(3))
+      const rejected = [0, 1, 2].map((index) => ({ index, eventId: null, issues: [] }))
+      const result = JSON.stringify({ accepted: 0, duplicates: 0, rejected })
+      ;(await play.next()).respond(202, { 'Content-Type': 'application/json' }, result)
+      play.flush(makeEvents(1, 3))
+      const next = await play.next()
+      expectEvents(next, [3])
+      await next.accept()
+      await play.finish({ accepted: 1, rejected: 3 })
+    },
+  },
+  {
+    id: 'trickle',
+    rule: 'Send a batch when it is full, when its first event has waited, on `flush` and on `close`.',
+    expected: 'a request after INGEST_FLUSH_MS although further events keep coming, one at a time',
+    settings: { flushMs: 800 },
+    async play(play) {
+      play.flush(makeEvents(1))
+      await (await play.next()).accept()
+      let given = 1
+      for (; !play.hasRequest(); given++) {
+        if (given === 90) throw new BrokenRule('no request arrived while events came every 40 ms')
+        play.send(makeEvents(1, given))
+        await sleep(40)
+      }
+      await play.finish({ accepted: given })
+    },
+  },
+  {
+    id: 'flush-empty',
+    rule: 'An empty line is `flush`: the program reads on when everything before it is stored or dropped.',
+    expected: 'an end of a flush without events, at the start and after a batch',
+    async play(play) {
+      for (let n = 0; n < 2; n++) {
+        play.flush()
+        play.flush()
+        play.flush(makeEvents(1, n))
+        await (await play.next()).accept()
+      }
+      play.flush()
+      await play.finish({ accepted: 2 })
     },
   },
   {
@@ -106,17 +155,37 @@ export const queueRules: readonly Rule[] = [
     },
   },
   {
+    id: 'queue-bytes',
+    rule: 'Limit the queue, not the attempts, and count what it drops.',
+    expected: 'of 60 events of 50,000 bytes and a limit of 1,000,000 bytes, 10 to 26 kept, the others `queue_overflow`',
+    settings: { flushMs: 20, queueBytes: 1_000_000, closeMs: 500 },
+    async play(play) {
+      play.send(makeEvents(60).map((event) => ({ ...event, text: 'x'.repeat(50_000) })))
+      play.serve((exchange) => exchange.respond(503))
+      const { dropped } = await play.end()
+      const { queue_overflow: overflow = 0 } = dropped
+      if (overflow < 34 || overflow > 50)
+        throw new BrokenRule(`${overflow} events dropped as queue_overflow, of ${JSON.stringify(dropped)}`)
+    },
+  },
+  {
     id: 'close-deadline',
     rule: 'At the end of its input, the program closes the sender, which sends what is left until INGEST_CLOSE_MS.',
     expected:
-      'an end at the deadline, also during a request and during the pause after a 401, with the events as `closed`',
+      'an end at the deadline, also during a request, a response and the pause after a 401, with the events as `closed`',
     settings: { timeScale: 1, timeoutMs: 600_000, closeMs: 300 },
     async play(play) {
-      for (const respond of [() => {}, (exchange: Exchange) => exchange.respond(401)]) {
+      const settings = { timeScale: 1, timeoutMs: 600_000, closeMs: 300 }
+      const responses: ((exchange: Exchange) => void)[] = [
+        () => {},
+        ({ res }) => res.writeHead(202).flushHeaders(),
+        (exchange) => exchange.respond(401),
+      ]
+      for (const [n, respond] of responses.entries()) {
+        if (n > 0) await play.restart(settings, 0)
         play.send(makeEvents(3))
         play.serve(respond)
         expectClosed(await play.end(), 3)
-        if (respond.length === 0) await play.restart({ timeScale: 1, closeMs: 300 }, 0)
       }
     },
   },

@@ -26,6 +26,36 @@ export const requestRules: readonly Rule[] = [
     },
   },
   {
+    id: 'base-path',
+    rule: 'Append `/v1/events/batch` to the whole base URL, which may have a path.',
+    expected: 'POST /game/events/v1/events/batch if INGEST_URL ends in /game/events, also with a slash behind it',
+    settings: { path: '/game/events' },
+    async play(play) {
+      for (const end of ['', '/']) {
+        if (end) await play.restart({ path: `/game/events${end}` }, 0)
+        play.flush(makeEvents(1))
+        const exchange = await play.next()
+        if (exchange.path !== '/game/events/v1/events/batch') throw new BrokenRule(`POST ${exchange.path}`)
+        await exchange.accept()
+        await play.finish({ accepted: 1 })
+      }
+    },
+  },
+  {
+    id: 'project-id',
+    rule: 'The sender adds a missing `eventId` and `projectId`, and keeps given ones.',
+    expected: 'the given projectId in the batch, also another one, which the server rejects',
+    async play(play) {
+      const given = [projectId, 'another']
+      play.flush(given.map((projectId) => ({ projectId })))
+      const exchange = await play.next()
+      const sent = exchange.events.map(({ projectId }) => projectId)
+      if (sent.join() !== given.join()) throw new BrokenRule(`the projectIds ${sent.join(', ')}`)
+      await exchange.accept()
+      await play.finish({ accepted: 1, rejected: 1 })
+    },
+  },
+  {
     id: 'event-ids',
     rule: 'Choose the `eventId` when the event happens (a random UUID), keep it, never reuse it.',
     expected:

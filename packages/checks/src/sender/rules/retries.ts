@@ -7,6 +7,9 @@ import { makeEvents, type Rule } from './rule.ts'
 
 const page = '<html><body>Sign in to this network</body></html>'
 
+/** Statuses that the documentation does not name. */
+export const otherStatuses: readonly number[] = [402, 406, 409, 410, 415, 418, 422, 451, 501, 505, 599]
+
 /** Which responses are retried, and which drop a batch. */
 export const retryRules: readonly Rule[] = [
   {
@@ -27,6 +30,16 @@ export const retryRules: readonly Rule[] = [
       retryEach(
         play,
         [404, 405, 431].map((status) => ({ status, body: page })),
+      ),
+  },
+  {
+    id: 'other-statuses',
+    rule: 'any other status: retry the same batch, not before `Retry-After`',
+    expected: `a retry after each of ${otherStatuses.join(', ')}`,
+    play: (play) =>
+      retryEach(
+        play,
+        otherStatuses.map((status) => ({ status, body: page })),
       ),
   },
   {

@@ -1,9 +1,13 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+import { totalOf } from '../counts.ts'
 import { faults } from '../faults.ts'
 import { BrokenRule, idsOf, type Play } from '../play.ts'
 import type { Exchange } from '../scripted-server.ts'
 import { makeEvents, type Rule, receive } from './rule.ts'
 
 const settings = { hasSpool: true, flushMs: 20 }
+const lockRule =
+  'One sender at a time uses a spool: a second one is refused or takes another directory, and no event is lost.'
 const changing = { hasSpool: true, changesDirectory: true }
 const rule =
   'With a spool, events survive the end of the process; the next sender on the directory sends them first, with the same ids.'
@@ -122,14 +126,75 @@ export const spoolRules: readonly Rule[] = [
       await expectEach(play, numbers(150))
     },
   },
+  {
+    id: 'spool-lock',
+    rule: lockRule,
+    expected: 'a second program on the spool that ends with an error, or sends none of the events of the first',
+    settings: { ...settings, closeMs: 1000 },
+    needsSpool: true,
+    async play(play) {
+      play.send(makeEvents(5))
+      const held = await play.next()
+      const second = await play.startSecond()
+      second.send(makeEvents(5, 100))
+      const isTaken = await second.takes(5)
+      if (isTaken) {
+        const exchange = await play.next()
+        if (Number(exchange.events[0]?.n) < 100) throw new BrokenRule('two programs sent the same events')
+        await exchange.accept()
+      }
+      play.serve((exchange) => exchange.accept())
+      await held.accept()
+      await second.exit()
+      await play.exit()
+      await expectAfterRestart(play, [...numbers(5), ...(isTaken ? numbers(5, 100) : [])])
+    },
+  },
+  {
+    id: 'spool-frozen',
+    rule: lockRule,
+    expected: 'no event lost without a count if the first program is stopped for 12 seconds while a second one starts',
+    settings: { ...settings, closeMs: 500 },
+    needsSpool: true,
+    async play(play) {
+      play.send(makeEvents(5))
+      await play.accepted(5)
+      const freezer = play.freezer()
+      freezer?.freeze()
+      await sleep(12_000)
+      // the second program stores what it finds and its first events, and leaves the others in the spool
+      play.serve((exchange) => (numbersOf(exchange).some((n) => n >= 105) ? exchange.respond(503) : exchange.accept()))
+      const second = await play.startSecond()
+      second.flush(makeEvents(5, 100))
+      second.send(makeEvents(5, 105))
+      const isTaken = await second.takes(10)
+      await second.exit()
+      freezer?.thaw()
+      play.send(makeEvents(10, 200))
+      const isKept = await play.takes(15)
+      const { counts } = await play.exit()
+      const all = [...numbers(5), ...(isTaken ? numbers(10, 100) : []), ...(isKept ? numbers(10, 200) : [])]
+      await expectAfterRestart(play, all, counts && totalOf(counts.dropped))
+    },
+  },
 ]
 
 function numbersOf({ events }: Exchange): number[] {
   return events.map(({ n }) => Number(n))
 }
 
-function numbers(count: number): number[] {
-  return makeEvents(count).map(({ n }) => n)
+function numbers(count: number, from = 0): number[] {
+  return makeEvents(count, from).map(({ n }) => n)
+}
+
+/** Expects that a further program stores what is missing of these events, but for those that were dropped. */
+async function expectAfterRestart(play: Play, expected: readonly number[], dropped = 0): Promise<void> {
+  await play.restart(settings, undefined)
+  play.serve((exchange) => exchange.accept())
+  await play.end()
+  const stored = new Set((await play.stored()).map(({ n }) => Number(n)))
+  const lost = expected.filter((n) => !stored.has(n))
+  if (lost.length > dropped) throw new BrokenRule(`${lost.length} events were lost, such as ${lost[0]}`)
 }
 
 /** Expects that these events are stored, and none twice or out of order. */
