@@ -5,6 +5,7 @@ import contextlib
 import functools
 import http.client
 import http.server
+import itertools
 import json
 import math
 import os
@@ -54,7 +55,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
 
 class RawServer:
-    """Responds to each batch with the bytes that `respond(events, number)` returns, and closes the connection if asked."""
+    """Responds to a batch with the bytes that `respond(events, number)` returns. May close the connection then."""
 
     def __init__(self, respond, closes=False):
         self.respond, self.closes, self.requests = respond, closes, 0
@@ -73,7 +74,9 @@ class RawServer:
                 headers = http.client.parse_headers(reader)
                 events = json.loads(reader.read(int(headers["Content-Length"])))["events"]
                 self.requests += 1
-                connection.sendall(self.respond(events, self.requests))
+                parts = self.respond(events, self.requests)
+                for part in [parts] if isinstance(parts, bytes) else parts:
+                    connection.sendall(part)
                 if self.closes:
                     return
 
@@ -172,7 +175,14 @@ class SenderTest(unittest.TestCase):
 
     def test_invalid_options_raise(self):
         urls = ["ingest.secret", "ftp://secret", "http://", "http://a?secret", "http://a/#secret", "http://a/secret\n"]
-        urls += ["http://secret:b@a", "http://secret@a", "http://a/ secret", "http://[secret", "http://a:secret", "http://a:99999"]
+        urls += [
+            "http://secret:b@a",
+            "http://secret@a",
+            "http://a/ secret",
+            "http://[secret",
+            "http://a:secret",
+            "http://a:99999",
+        ]
         urls += ["http://a/secret/é", None]
         for url in urls:
             with self.assertRaisesRegex((TypeError, ValueError), "^url must") as caught:
@@ -193,7 +203,9 @@ class SenderTest(unittest.TestCase):
             lambda events, number: response(500, b"headers: ik_secret") if number == 1 else result(events)
         )
         with self.assertLogs("ingest_sender") as logged:
-            sender = self.open(server, lambda: next(keys, "ik_secret"), on_retry=lambda failure, _: failures.append(failure))
+            sender = self.open(
+                server, lambda: next(keys, "ik_secret"), on_retry=lambda failure, _: failures.append(failure)
+            )
             sender.send({})
             sender.close()
         self.assertEqual(failures[-1], "500 headers: [key]")
@@ -213,6 +225,16 @@ class SenderTest(unittest.TestCase):
                 sender.send({"n": n})
         self.assertEqual(seen, [0, 100, 100, 200])
         self.assertEqual((sender.stats().accepted, sender.stats().retries), (300, 1))
+
+    def test_informational_responses_without_an_end_time_out(self):
+        failures = []
+        server = self.serve_raw(
+            lambda events, number: itertools.repeat(b"HTTP/1.1 103 x\r\n\r\n") if number == 1 else result(events)
+        )
+        with self.open(server, timeout_seconds=0.2, on_retry=lambda failure, _: failures.append(failure)) as sender:
+            sender.send({})
+            self.assertTrue(sender.flush())
+        self.assertIn("timed out", failures[0])
 
     def test_a_protocol_that_was_not_asked_for_is_a_failure(self):
         failures = []

@@ -96,7 +96,7 @@ class Sender(contextlib.AbstractContextManager["Sender"]):
         Raises TypeError or ValueError if it is not JSON or the `eventId` is invalid, and RuntimeError after `close`.
         """
         event = {"projectId": self.project_id, "eventId": str(uuid.uuid4()), **event}
-        event_id = event["eventId"]
+        event_id: str = event["eventId"]
         if not _is_event_id(event_id):
             raise ValueError("eventId must be a string of 1 to 256 bytes of UTF-8 without control characters")
         line = _serialize(event)
@@ -164,7 +164,8 @@ class Sender(contextlib.AbstractContextManager["Sender"]):
         body = b'{"events":[%s]}' % b",".join(events)
         backoff = 1.0
         while not self._is_ended:
-            key, counts = "", (0, 0, dict.fromkeys(range(len(events)), []))
+            key = ""
+            counts: tuple[int, int, dict[int, Any]] = 0, 0, dict.fromkeys(range(len(events)), [])
             try:
                 key = _check_key(self.key() if callable(self.key) else self.key)
                 headers = {"X-Project-Id": self.project_id, "X-Ingestion-Key": key, "Content-Type": "application/json"}
@@ -312,9 +313,8 @@ class _Queue:
             self._lock.close()
         return lost
 
-
     def abandon(self) -> None:
-        """Closes the files in a forked process only, where they would keep the spool locked when the parent has ended."""
+        """Closes the files in a forked process, where they would keep the spool locked when the parent has ended."""
         if self._file:
             self._file.close()
         if self._spool:
@@ -349,7 +349,7 @@ class _Endpoint:
         self.close = self._connection.close
 
     def abandon(self) -> None:
-        """Closes the connection in a forked process only. Touches no buffer, which a thread of the parent may have locked."""
+        """Closes the connection in a forked process. Touches no buffer: a thread of the parent may have locked it."""
         if self._connection.sock:
             os.close(self._connection.sock.detach())
 
@@ -372,7 +372,7 @@ class _Endpoint:
 
     def _attempt(self, body: bytes, headers: dict[str, str], deadline: float) -> tuple[int, float, bytes]:
         connection: Any = self._connection
-        connection.response_class = lambda sock, **more: _Response(self._read(sock, deadline), **more)
+        connection.response_class = lambda sock, **more: _Response(self._read(sock, deadline), **more)  # type: ignore
         connection.timeout = max(0.001, deadline - time.monotonic())
         if not connection.sock:
             connection.connect()
@@ -415,7 +415,10 @@ class _DeadlineReader(socket.SocketIO):
         return io.BufferedReader(self)
 
     def readinto(self, buffer: Any) -> int | None:
-        self._socket.settimeout(max(0.001, self._deadline - time.monotonic()))
+        remaining_seconds = self._deadline - time.monotonic()
+        if remaining_seconds <= 0:  # also of a server that sends without an end
+            raise TimeoutError("timed out")
+        self._socket.settimeout(remaining_seconds)
         count = super().readinto(buffer)
         self.has_received = self.has_received or bool(count)
         return count
@@ -444,7 +447,7 @@ def _check_key(key: object) -> str:
     if not isinstance(key, str):
         raise TypeError("key must be a string, or a function that returns one")
     if not re.fullmatch(r"[!-~]+", key):
-        raise ValueError("key must be visible ASCII characters only: remove spaces and line feeds, as at the end of a file")
+        raise ValueError("key must be visible ASCII characters: remove spaces and line feeds, as at the end of a file")
     return key
 
 
