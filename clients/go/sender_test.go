@@ -536,18 +536,33 @@ func TestRetryAfterIsSecondsOrADateUpToAnHour(t *testing.T) {
 }
 
 func TestACloseLeavesNoGoroutine(t *testing.T) {
-	before := runtime.NumGoroutine()
-	s := serve(t, 401)
-	sender := open(t, s, func(options *Options) { options.PauseScale = 1 })
-	send(t, sender, map[string]any{})
-	for sender.Stats().Failure == nil {
-		runtime.Gosched()
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-	defer cancel()
-	equal(t, sender.Close(ctx).Dropped["closed"], 1)
-	s.Server.Close()
-	for runtime.NumGoroutine() > before {
-		runtime.Gosched()
+	for _, each := range []struct {
+		script   []int
+		expected int // events that are accepted
+	}{{nil, 1}, {[]int{503, 503}, 1}, {[]int{401}, 0}} {
+		before := runtime.NumGoroutine()
+		s, spool := serve(t, each.script...), t.TempDir()
+		sender := open(t, s, func(options *Options) {
+			options.Spool = spool
+			if each.expected == 0 {
+				options.PauseScale = 1
+			}
+		})
+		send(t, sender, map[string]any{})
+		for sender.Stats().Failure == nil && sender.Stats().Accepted == 0 {
+			runtime.Gosched()
+		}
+		flushing, cancel := context.WithCancel(context.Background())
+		flushed := make(chan error)
+		go func() { flushed <- sender.Flush(flushing) }()
+		ctx, cancelClose := context.WithTimeout(context.Background(), time.Minute)
+		equal(t, sender.Close(ctx).Accepted, each.expected)
+		equal(t, <-flushed, nil)
+		cancel()
+		cancelClose()
+		s.Server.Close()
+		for runtime.NumGoroutine() > before {
+			runtime.Gosched()
+		}
 	}
 }
