@@ -57,7 +57,7 @@ const broken: Record<string, string[]> = {
   'no-drain': ['close-drains'],
   miscount: ['outcomes'],
   'no-end': ['drop'],
-  'interim-is-final': ['interim'],
+  'interim-is-final': ['interim', 'interim-100'],
   'stale-connection': ['idle-connection'],
   'trim-key': ['key-line-break'],
   'quote-key': ['key-line-break'],

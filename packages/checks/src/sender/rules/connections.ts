@@ -3,28 +3,21 @@ import { BrokenRule, type Play } from '../play.ts'
 import type { Exchange } from '../scripted-server.ts'
 import { makeEvents, type Rule } from './rule.ts'
 
+const interimRule = 'An interim response (1xx) does not count: wait for the final one.'
+
 /** What a server may do with a connection. */
 export const connectionRules: readonly Rule[] = [
   {
     id: 'interim',
-    rule: 'An interim response (1xx) does not count: wait for the final one.',
-    expected: 'the final response used after 100, 102 and 103, one and several, with or in front of it',
-    async play(play) {
-      let n = 0
-      for (const heads of [[100], [102], [103], [103, 103, 102]]) {
-        for (const pauseMs of [0, 20]) {
-          play.flush(makeEvents(1, n))
-          let exchange = await nextWith(play, n)
-          await sendInterim(exchange, heads, pauseMs)
-          exchange.respond(503)
-          exchange = await nextWith(play, n)
-          await sendInterim(exchange, heads, pauseMs)
-          await exchange.accept()
-          n++
-        }
-      }
-      await play.finish({ accepted: n })
-    },
+    rule: interimRule,
+    expected: 'the final response used after 102 and 103, one and several, with or in front of it',
+    play: (play) => playInterim(play, [[102], [103], [103, 103, 102]]),
+  },
+  {
+    id: 'interim-100',
+    rule: interimRule,
+    expected: 'the final response used after a 100 that was not asked for',
+    play: (play) => playInterim(play, [[100], [100, 103]]),
   },
   {
     id: 'idle-connection',
@@ -48,6 +41,24 @@ export const connectionRules: readonly Rule[] = [
     },
   },
 ]
+
+/** Responds to a batch twice, with an error and as Ingest does, after each series of interim responses. */
+async function playInterim(play: Play, series: readonly (readonly number[])[]): Promise<void> {
+  let n = 0
+  for (const statuses of series) {
+    for (const pauseMs of [0, 20]) {
+      play.flush(makeEvents(1, n))
+      let exchange = await nextWith(play, n)
+      await sendInterim(exchange, statuses, pauseMs)
+      exchange.respond(503)
+      exchange = await nextWith(play, n)
+      await sendInterim(exchange, statuses, pauseMs)
+      await exchange.accept()
+      n++
+    }
+  }
+  await play.finish({ accepted: n })
+}
 
 /** The next request, which has to hold this event alone. */
 async function nextWith(play: Play, n: number): Promise<Exchange> {

@@ -4,7 +4,7 @@ import { otherStatuses } from './retries.ts'
 import { makeEvents, type Rule, receive } from './rule.ts'
 
 const hourMs = 3_600_000
-const jitterSettings = { timeScale: 0.1 }
+const jitterSettings = { timeScale: 0.02 }
 
 /** How long a sender waits before it sends a batch again. */
 export const pauseRules: readonly Rule[] = [
@@ -120,9 +120,9 @@ export const pauseRules: readonly Rule[] = [
         await play.finish({ accepted: 1 })
         await play.restart(jitterSettings, 0)
         const pauses = await pausesOf(play)
-        const isOther = pauses.some((ms, i) => Math.abs(ms - (earlier[i] ?? 0)) > 40 * 2 ** i)
-        // by chance, one pair in 140 is the same within a tenth of the bounds
-        if (isOther) return play.finish({ accepted: 1 })
+        const isEqual = (ms: number, i: number) => Math.abs(ms - (earlier[i] ?? 0)) < Math.min(160 * 2 ** i, 1200) / 10
+        // by chance, four of six are equal within a tenth of their bounds once in 70 pairs
+        if (pauses.filter(isEqual).length < 4) return play.finish({ accepted: 1 })
         earlier = pauses
       }
       throw new BrokenRule(`the same pauses in three processes: ${earlier.map(Math.round).join(', ')} ms`)
@@ -172,19 +172,19 @@ export const pauseRules: readonly Rule[] = [
   },
 ]
 
-/** The third to fifth pause of a batch, with bounds of 400, 800 and 1,600 ms. */
+/** The fourth to ninth pause of a batch, with bounds of 160, 320, 640 and then 1,200 ms. */
 async function pausesOf(play: Play): Promise<number[]> {
   play.flush(makeEvents(1))
   let exchange = await play.next()
   const pauses: number[] = []
-  while (pauses.length < 5) {
+  while (pauses.length < 9) {
     exchange.respond(503)
     const retry = await play.retryOf(exchange)
     pauses.push(retry.arrivedAt - (exchange.respondedAt ?? 0))
     exchange = retry
   }
   await exchange.accept()
-  return pauses.slice(2)
+  return pauses.slice(3)
 }
 
 interface Pause {
