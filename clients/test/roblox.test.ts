@@ -9,17 +9,11 @@ const foreign: Record<string, string> = {
   request: 'Luau has neither null in a list nor an empty object',
 }
 
-/** Rules that it still breaks, and why. A rule that it keeps fails the test until its entry is deleted. */
-const broken: Record<string, string> = {
-  'key-line-break': 'the platform refuses the key in each attempt',
-}
-
 t.test('the sender for Roblox keeps the rules for clients', async (t) => {
   const program = fileURLToPath(new URL('../roblox/test/conformance-program.js', import.meta.url))
   const rules = senderRules.map(({ id }) => id).filter((id) => !Object.hasOwn(foreign, id))
   const verdicts = await runConformance({ start: startCommand(process.execPath, [program]), rules })
   for (const { id, outcome, expected, seen } of verdicts) {
-    const due = id.startsWith('spool-') ? 'skipped' : Object.hasOwn(broken, id) ? 'failed' : 'passed'
-    t.equal(outcome, due, `${id}: ${broken[id] ?? expected}`, { seen })
+    t.equal(outcome, id.startsWith('spool-') ? 'skipped' : 'passed', `${id}: ${expected}`, { seen })
   }
 })

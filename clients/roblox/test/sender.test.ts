@@ -377,6 +377,58 @@ t.test('a key that is a function is called for each request', async (t) => {
   t.equal(server.bodies.length, 2)
 })
 
+t.test('a key that a function returns is checked for each request, and never written', async (t) => {
+  const { url, bodies } = await openScriptedServer(t, accept)
+  const game = await openGame({ random: 0.5 })
+  t.teardown(game.close)
+  await game.run(
+    `local keys = { "ik_secret\\n", 7, "ik_good" }
+    sender = require(script.Parent.IngestSender).new({ url = ..., projectId = "game-1", key = function()
+      return table.remove(keys, 1)
+    end })
+    sender:send({ n = 1 })`,
+    url,
+  )
+  await game.pass(60)
+  t.match(game.warnings, [/key is of visible ASCII characters/, /key is an ingestion key/])
+  t.notMatch(game.warnings.join(), 'secret')
+  t.match(await game.run('return sender:stats()'), { accepted: 1 })
+  t.equal(bodies.length, 1)
+})
+
+t.test('unusual values are kept, or refused with a message', async (t) => {
+  const { run, flush, bodies } = await open(t, {})
+  const problems = await run(`
+    local function nest(levels)
+      local value = {}
+      for _ = 2, levels do value = { value } end
+      return value
+    end
+    local cyclic = {}
+    cyclic[1] = cyclic
+    local refused = {
+      { x = "\\xed\\xa0\\x80" }, { eventId = "\\xed\\xa0\\x80" }, { x = 0 / 0 }, { x = math.huge }, { x = 1e400 },
+      { x = nest(100000) }, { x = cyclic }, { x = newproxy() }, { x = buffer.create(1) }, { x = { [true] = true } },
+    }
+    local problems = {}
+    for _, event in refused do
+      local id, problem = sender:send(event)
+      table.insert(problems, if id then "taken" else problem)
+    end
+    table.insert(problems, select(2, sender:send(nil)))
+    sender:send({ negative = -0, large = 2 ^ 53 + 1, deep = nest(40), set = { a = true }, none = nil, empty = {} })
+    return problems
+  `)
+  t.equal(problems.filter((problem: unknown) => typeof problem === 'string' && problem !== 'taken').length, 11)
+  t.match(await flush(), { accepted: 1, dropped: { ...none, bad_request: 11 } })
+  const [body = ''] = bodies
+  const { none: absent, ...event } = JSON.parse(body).events[0]
+  t.equal(absent, undefined)
+  t.match(event, { large: 9007199254740992, set: { a: true }, empty: [] })
+  t.match(body, /"negative":-0[,}]/)
+  t.match(body, '['.repeat(40) + ']'.repeat(40))
+})
+
 t.test('stamp and serverId are for events that have none', async (t) => {
   const { run, flush, bodies, pass } = await open(t, { stamp: true, serverId: 's-1' })
   await pass(1.5)
@@ -715,8 +767,24 @@ t.test('invalid options are refused at once', async (t) => {
     {},
     { url: 'ingest.example' },
     { url: 'https://' },
+    { url: 'https://ingest.example\n' },
+    { url: 'https://ingest.example/a b' },
+    { url: 'https://user:secret@ingest.example' },
+    { url: 'https://ingest.example?secret' },
+    { url: 'https://ingest.example/#secret' },
     { projectId: 7 },
+    { projectId: '' },
+    { projectId: 'secret\n' },
+    { projectId: 'a/b' },
+    { projectId: 'x'.repeat(65) },
     { key: null },
+    { key: 7 },
+    { key: '' },
+    { key: 'ik_secret\n' },
+    { key: 'ik_secret\r\n' },
+    { key: ' ik_secret' },
+    { key: 'ik_secret\0' },
+    { key: 'ik_secrét' },
     { flushSeconds: -1 },
     { queueEventsMax: 0 },
     { queueBytesMax: '9' },
@@ -727,11 +795,11 @@ t.test('invalid options are refused at once', async (t) => {
   ]
   const good = { url: 'https://ingest.example', projectId, key: 'k' }
   for (const each of wrong) {
-    const options =
-      'key' in each ? { url: good.url, projectId } : Object.keys(each).length === 0 ? {} : { ...good, ...each }
-    await t.rejects(run('require(script.Parent.IngestSender).new(...)', options), {
-      message: Object.keys(each)[0] ?? 'url',
-    })
+    const options = Object.keys(each).length === 0 ? {} : { ...good, ...each }
+    const name = Object.keys(each)[0] ?? 'url'
+    const error = await run('require(script.Parent.IngestSender).new(...)', options).catch(({ message }) => message)
+    t.match(error, new RegExp(`${name} is `), JSON.stringify(each))
+    t.notMatch(error, 'secr', 'the message does not have the value')
   }
   await run('require(script.Parent.IngestSender).new(...)', good)
 })
