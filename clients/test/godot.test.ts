@@ -1,14 +1,16 @@
-import { readFileSync } from 'node:fs'
-import { fileURLToPath } from 'node:url'
+import { text } from 'node:stream/consumers'
 import { runConformance } from '@ingest/checks/sender'
 import t from 'tap'
 import { noGodot, openGodot } from './godot/open-godot.ts'
 
-const sender = fileURLToPath(new URL('../godot/addons/ingest/ingest_sender.gd', import.meta.url))
-
-t.test('the sender for Godot has at most 400 lines', async (t) => {
-  const lines = readFileSync(sender, 'utf8').trimEnd().split('\n')
-  t.ok(lines.length <= 400, `${lines.length} lines`)
+t.test('it does what README.md says', { skip: noGodot }, async (t) => {
+  const start = await openGodot(t)
+  const { stdout, stderr } = await start({ INGEST_CHECKS: '1' })
+  const [lines, errors] = await Promise.all([text(stdout), text(stderr)])
+  t.ok(lines.endsWith('start after a close: ok\n'), 'all checks ran', { errors })
+  for (const line of lines.trimEnd().split('\n')) t.match(line, /: ok$/)
+  t.match(errors, 'key must be visible ASCII characters')
+  t.notMatch(errors, 'secr', 'no message has the value')
 })
 
 t.test('it keeps the rules for clients', { skip: noGodot }, async (t) => {

@@ -61,6 +61,7 @@ export async function openGodot(t: Test): Promise<StartProgram> {
     'project.godot': project,
     'main.tscn': scene,
     'main.gd': readFileSync(join(clients, 'test/godot/main.gd')),
+    'checks.gd': readFileSync(join(clients, 'test/godot/checks.gd')),
     'addons/ingest/ingest_sender.gd': readFileSync(join(clients, 'godot/addons/ingest/ingest_sender.gd')),
   })
   const server = createServer(({ url = '' }, response) => {
@@ -94,21 +95,28 @@ export async function openGodot(t: Test): Promise<StartProgram> {
       }
     })
     const page = await browser.newPage()
+    let started: Promise<unknown> = Promise.resolve()
+    const close = async () => {
+      // the first frames may come to the end before the start has returned
+      await started
+      await page.close()
+    }
     page.on('console', (message) => void stderr.write(`${message.text()}\n`))
     await page.exposeFunction('finish', async (result: string) => {
       stdout.write(`${result}\n`)
       end({ code: 0, signal: null })
-      await page.close()
+      await close()
     })
     await page.exposeFunction('accept', (count: number) => void stdout.write(`accepted ${count}\n`))
     await page.exposeFunction('refuse', async () => {
       end({ code: 1, signal: null })
-      await page.close()
+      await close()
     })
     await page.goto(url)
     const spool = variables.INGEST_SPOOL ? `user://${basename(variables.INGEST_SPOOL)}` : ''
     // biome-ignore lint/suspicious/noExplicitAny: runs in the page
-    await page.evaluate((given) => (globalThis as any).program.start(given), { ...variables, INGEST_SPOOL: spool })
+    started = page.evaluate((given) => (globalThis as any).program.start(given), { ...variables, INGEST_SPOOL: spool })
+    await started
 
     let lines: (string | null)[] = []
     let isGiving = false

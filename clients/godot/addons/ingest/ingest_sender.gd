@@ -40,6 +40,8 @@ var _stats := {
 	accepted = 0, duplicates = 0, dropped = {}, retries = 0, queued_events = 0, queued_bytes = 0, failure = "",
 }
 var _http: HTTPRequest
+var _endpoint := ""
+var _headers := PackedStringArray()
 var _is_in_flight := false
 var _is_closing := true
 var _is_ended := true
@@ -63,14 +65,14 @@ class Batch:
 
 ## Begins to send, first what is in the spool. Returns [constant ERR_INVALID_PARAMETER] if a property is invalid.
 func start() -> Error:
-	if not _matches(url, "^https?://[^/\\s]+\\S*$") or not _matches(project_id, "^[A-Za-z0-9._-]{1,64}$"):
-		push_error("url must be an http or https address, project_id that of a project.")
-		return ERR_INVALID_PARAMETER
-	if not _matches(key, "^[!-~]+$") or timeout_seconds <= 0 or queue_events_max < 1 or queue_bytes_max < 1:
-		push_error("key must be a key of the project; time-out and bounds of the queue must be positive.")
+	var fault := _find_fault()
+	if fault:
+		push_error(fault)
 		return ERR_INVALID_PARAMETER
 	if not _is_ended:
 		return ERR_ALREADY_IN_USE
+	_endpoint = url.rstrip("/") + "/v1/events/batch"
+	_headers = ["Content-Type: application/json", "X-Project-Id: " + project_id, "X-Ingestion-Key: " + key]
 	process_mode = Node.PROCESS_MODE_ALWAYS
 	_http = HTTPRequest.new()
 	_http.max_redirects = 0 # following a redirect would send the key to another host
@@ -81,6 +83,8 @@ func start() -> Error:
 	_is_closing = false
 	_is_ended = false
 	_deadline_at = INF
+	_retry_at = 0.0
+	_backoff_seconds = 1.0
 	_read_spool()
 	return OK
 
@@ -93,8 +97,9 @@ func send(event: Dictionary) -> String:
 		full.projectId = project_id
 	if not full.has("eventId"):
 		full.eventId = _make_id()
-	if not full.eventId is String or not _matches(full.eventId, "^[^\\x00-\\x1f\\x7f]{1,256}$"):
-		push_error("eventId must be a text of 1 to 256 characters, none of them a control character.")
+	if not full.eventId is String or not _matches(full.eventId, "[^\\x00-\\x1f\\x7f]+") \
+			or full.eventId.to_utf8_buffer().size() > 256:
+		push_error("eventId must be a text of 1 to 256 bytes, without control characters.")
 		return ""
 	var text: Variant = _to_json(full, 1)
 	if text == null:
@@ -163,9 +168,8 @@ func _attempt(batch: Batch) -> void:
 	batch.is_sealed = true
 	_is_in_flight = true
 	_attempt_ends_at = _now() + timeout_seconds
-	var headers := ["Content-Type: application/json", "X-Project-Id: " + project_id, "X-Ingestion-Key: " + key]
 	var body := '{"events":[' + ",".join(batch.events) + "]}"
-	var error := _http.request(url.rstrip("/") + "/v1/events/batch", headers, HTTPClient.METHOD_POST, body)
+	var error := _http.request(_endpoint, _headers, HTTPClient.METHOD_POST, body)
 	if error != OK:
 		_on_completed(HTTPRequest.RESULT_CANT_CONNECT, 0, [], [])
 
@@ -264,18 +268,24 @@ func _read_spool() -> void:
 	var names := DirAccess.get_files_at(spool)
 	names.sort()
 	for file_name in names:
-		if not _matches(file_name, "^\\d{16}\\.[0-9a-f]{8}\\." + project_id.replace(".", "\\.") + "\\.spool$"):
+		if not _matches(file_name, "\\d{16}\\.[0-9a-f]{8}\\." + project_id.replace(".", "\\.") + "\\.spool"):
 			continue
 		_file_number = int(file_name.left(16))
 		var batch := Batch.new()
 		batch.path = spool.path_join(file_name)
 		batch.is_sealed = true
-		var lines := FileAccess.get_file_as_string(batch.path).split("\n")
-		for line in lines.slice(0, -1): # the last was not written to its end
-			if JSON.new().parse(line) == OK:
-				_add(batch, line, line.to_utf8_buffer().size())
+		var content := FileAccess.get_file_as_bytes(batch.path)
+		var start_at := 0
+		var end_at := content.find(10)
+		while end_at >= 0: # a last line without an end was not written completely
+			var line := content.slice(start_at, end_at)
+			var text := line.get_string_from_utf8()
+			if text.to_utf8_buffer() == line and JSON.parse_string(text) is Dictionary:
+				_add(batch, text, line.size())
 			else:
 				damaged += 1
+			start_at = end_at + 1
+			end_at = content.find(10, start_at)
 		batch.spooled = batch.events.size()
 		if batch.spooled > 0:
 			_batches.append(batch)
@@ -295,10 +305,11 @@ func _append_to_spool(batch: Batch, text: String) -> void:
 		file.seek_end()
 		file.store_string(text + "\n")
 		file.flush()
-	if file and file.get_error() == OK:
+	var error := file.get_error() if file else FileAccess.get_open_error()
+	if error == OK:
 		batch.spooled += 1
 	else:
-		_stats.failure = "The spool cannot be written: " + error_string(FileAccess.get_open_error())
+		_stats.failure = "The spool cannot be written: " + error_string(error)
 
 
 # Empty for anything that does not account for each event, such as the response of a proxy.
@@ -326,7 +337,7 @@ func _parse_retry_after(headers: PackedStringArray) -> float:
 		if header.get_slice(":", 0).to_lower() != "retry-after":
 			continue
 		var value := header.substr(header.find(":") + 1).strip_edges()
-		if _matches(value, "^[0-9]+$"):
+		if _matches(value, "[0-9]+"):
 			return minf(value.to_float(), RETRY_AFTER_SECONDS_MAX)
 		var date := RegEx.create_from_string("^\\w{3}, (\\d\\d) (\\w{3}) (\\d{4}) (\\d\\d:\\d\\d:\\d\\d) GMT$").search(value)
 		var month := MONTHS.find(date.get_string(2)) + 1 if date else 0
@@ -381,8 +392,24 @@ func _make_id() -> String:
 	return "-".join([hex.substr(0, 8), hex.substr(8, 4), hex.substr(12, 4), hex.substr(16, 4), hex.substr(20)])
 
 
+# What is wrong with a property, without its value; empty if nothing is.
+func _find_fault() -> String:
+	if not _matches(url, "https?://[^/?#@\\s]+(/[^?#\\s]*)?"):
+		return "url must be an http or https address without credentials, query and white space."
+	if not _matches(project_id, "[A-Za-z0-9._-]{1,64}"):
+		return "project_id must be 1 to 64 of A-Z a-z 0-9 . _ -"
+	if not _matches(key, "[!-~]+"):
+		return "key must be visible ASCII characters, without spaces and line breaks."
+	if not (timeout_seconds > 0 and flush_seconds >= 0): # also for NAN
+		return "timeout_seconds must be positive, and flush_seconds not negative."
+	if queue_events_max < 1 or queue_bytes_max < 1:
+		return "The queue must hold an event."
+	return ""
+
+
+# Whether the pattern is that of the whole text: $ would let a line feed at its end through.
 func _matches(text: String, pattern: String) -> bool:
-	return RegEx.create_from_string(pattern).search(text) != null
+	return RegEx.create_from_string("\\A(?:" + pattern + ")\\z").search(text) != null
 
 
 func _now() -> float:
