@@ -1,3 +1,4 @@
+import { isAnyArrayBuffer, isUint8Array } from 'node:util/types'
 import { IngestError } from '@ingest/core'
 import { eventIdIssue, type JsonObject, parseJson, stripByteOrderMark } from '@ingest/core/internal'
 
@@ -41,16 +42,13 @@ export interface EventDefaults {
 
 /**
  * Serializes an event, with its missing members in front. Objects are serialized by `JSON.stringify`.
- * Bytes are kept, including numbers beyond 2^53; only line breaks between tokens become spaces.
+ * Bytes, also of another realm, are kept, including numbers beyond 2^53; only line breaks between tokens become spaces.
  *
  * @throws {IngestError} `invalid-argument` for anything but an object, an object that cannot be serialized (`issues` name
  *   the member), and an invalid `eventId` (with `issues`); `malformed-body` for bytes that are not JSON in UTF-8.
  */
-export function serializeEvent(
-  event: JsonObject | Uint8Array,
-  { projectId, makeEventId, timestamp }: EventDefaults,
-): SerializedEvent {
-  const text = event instanceof Uint8Array ? toSingleLine(stripByteOrderMark(event)) : Buffer.from(stringify(event))
+export function serializeEvent(event: object, { projectId, makeEventId, timestamp }: EventDefaults): SerializedEvent {
+  const text = isUint8Array(event) ? toSingleLine(stripByteOrderMark(event)) : Buffer.from(stringify(event))
   // check the text, not the object: toJSON, getters and proxies may return another value the next time
   const given = parseJson(text)
   if (typeof given !== 'object' || given === null || Array.isArray(given)) throw notAnObject()
@@ -61,10 +59,12 @@ export function serializeEvent(
   return { eventId: eventId as string, bytes: addMissingMembers(text, given as JsonObject, members) }
 }
 
-function stringify(event: JsonObject): string {
+function stringify(event: object): string {
   let text: string | undefined
   let kind: string | undefined
   if (typeof event !== 'object') throw notAnObject()
+  // JSON.stringify would number the elements of a typed array
+  if (ArrayBuffer.isView(event) || isAnyArrayBuffer(event)) throw notPlain(className(event))
   try {
     text = JSON.stringify(event)
     if (text === '{}') kind = className(event)
@@ -73,25 +73,27 @@ function stringify(event: JsonObject): string {
   }
   if (text === undefined) throw notAnObject()
   if (kind === undefined) return text
-  throw new IngestError(
-    'invalid-argument',
-    `An event must be a plain object: JSON has no form for the content of a ${kind}.`,
-  )
+  throw notPlain(kind)
 }
 
 /** The class of an object; undefined for a plain object. */
-function className(event: JsonObject): string | undefined {
+function className(event: object): string | undefined {
   const prototype = Object.getPrototypeOf(event)
   // the prototype of a plain object has no prototype, also in another realm
   if (prototype === null || Object.getPrototypeOf(prototype) === null) return undefined
   return String(prototype.constructor?.name)
 }
 
+function notPlain(kind: string | undefined): IngestError {
+  const message = `An event must be a plain object, or JSON in a Uint8Array: JSON has no form for the content of a ${kind}.`
+  return new IngestError('invalid-argument', message)
+}
+
 function notAnObject(): IngestError {
   return new IngestError('invalid-argument', 'An event must be an object.')
 }
 
-function notSerializable(event: JsonObject, cause: unknown): IngestError {
+function notSerializable(event: object, cause: unknown): IngestError {
   const path = invalidMemberPath(event, [])
   const [reason = ''] =
     cause instanceof Error ? String(cause.message).split('\n') : ['the thrown value is not an Error']

@@ -1,4 +1,5 @@
 import { promisify } from 'node:util'
+import { isUint8Array } from 'node:util/types'
 import { constants, gzip } from 'node:zlib'
 import {
   type BatchInput,
@@ -131,7 +132,7 @@ async function encodeBatch(
   input: Uint8Array | BatchInput<unknown>,
   admit: SubmitOptions['admit'],
 ): Promise<Uint8Array> {
-  if (input instanceof Uint8Array && !admit) {
+  if (isUint8Array(input) && !admit) {
     if (input.length > batchBytesMax) throw batchTooLarge(input.length)
     return input
   }

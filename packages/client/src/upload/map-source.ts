@@ -4,6 +4,7 @@ import { type FileHandle, mkdtemp, open, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { pipeline } from 'node:stream/promises'
+import { isUint8Array } from 'node:util/types'
 import { type ChunkRef, type Digest, IngestError, type Manifest } from '@ingest/core'
 import { chunkContent, type ReadAt } from './chunk-content.ts'
 
@@ -31,7 +32,7 @@ export interface OpenOptions {
  *   of the signal.
  */
 export async function openSource(source: MapSource, options: OpenOptions = {}): Promise<OpenedSource> {
-  if (source instanceof Uint8Array) return openBytes(source)
+  if (isUint8Array(source)) return openBytes(source)
   if (typeof source !== 'string') return spool(source, options)
   const file = await open(source).catch((cause) => {
     throw new IngestError('invalid-argument', `The map cannot be read: ${cause.message}`, { cause })
@@ -73,8 +74,7 @@ async function spool(stream: AsyncIterable<Uint8Array>, { onSpooled, signal }: O
     let size = 0
     async function* counted() {
       for await (const chunk of stream) {
-        if (!(chunk instanceof Uint8Array))
-          throw new IngestError('invalid-argument', 'The stream of a map must yield bytes.')
+        if (!isUint8Array(chunk)) throw new IngestError('invalid-argument', 'The stream of a map must yield bytes.')
         size += chunk.length
         onSpooled?.(size)
         yield chunk

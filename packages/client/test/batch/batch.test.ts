@@ -1,3 +1,4 @@
+import vm from 'node:vm'
 import { type BatchResult, batchBytesMax } from '@ingest/core'
 import fc from 'fast-check'
 import t from 'tap'
@@ -157,6 +158,59 @@ t.test('objects that JSON would write without their content throw', async (t) =>
     t.throws(() => serialize(event as never), { code: 'invalid-argument', message: /An event must be an object/ })
   }
   t.strictSame(serialize({} as never), ['made', '{"projectId":"game-1","eventId":"made"}'])
+})
+
+t.test('bytes of another realm are bytes; any other binary data throws', async (t) => {
+  const text = '{"type":"vm","n":9007199254740993}'
+  const bytes = vm.runInNewContext('Uint8Array.from(codes)', { codes: [...Buffer.from(text)] })
+  t.notOk(bytes instanceof Uint8Array)
+  t.strictSame(serialize(bytes as never), ['made', `{"projectId":"game-1","eventId":"made",${text.slice(1)}`])
+  const binary = [
+    new Float64Array([1.5]),
+    new Uint16Array([1]),
+    new BigInt64Array([1n]),
+    new Uint8ClampedArray(Buffer.from(text)),
+    new DataView(new ArrayBuffer(4)),
+    new ArrayBuffer(4),
+    new SharedArrayBuffer(4),
+    vm.runInNewContext('new Float64Array(1)'),
+    vm.runInNewContext('new ArrayBuffer(4)'),
+  ]
+  for (const value of binary) {
+    t.throws(() => serialize(value as never), { code: 'invalid-argument', message: value.constructor.name })
+  }
+})
+
+t.test('unusual values are serialized as the table of clients/README.md says', async (t) => {
+  let deep: unknown = 0
+  for (let level = 0; level < 40; level++) deep = [deep]
+  const values: [value: unknown, text: string][] = [
+    ['\ud800', '"\\ud800"'],
+    [-0, '0'],
+    [[Number.NaN, Number.POSITIVE_INFINITY, Number('1e400')], '[null,null,null]'],
+    [deep, '['.repeat(40) + 0 + ']'.repeat(40)],
+    [new Date(0), '"1970-01-01T00:00:00.000Z"'],
+    [[Buffer.from([7]), new Uint8Array([7])], '[{"type":"Buffer","data":[7]},{"0":7}]'],
+    [[new Set([1]), new Map([[1, 2]])], '[{},{}]'],
+    [[null, undefined], '[null,null]'],
+  ]
+  for (const [value, expected] of values) t.equal(memberOf({ value }), expected)
+  t.strictSame(memberOf({ value: undefined }), undefined)
+  for (const number of ['1e400', '-0', '9007199254740993'])
+    t.equal(memberOf(Buffer.from(`{"value":${number}}`)), number)
+
+  for (let level = 0; level < 100_000; level++) deep = [deep]
+  const itself: unknown[] = []
+  itself.push(itself)
+  for (const value of [deep, itself, 2n ** 53n + 1n]) {
+    t.throws(() => memberOf({ value }), { code: 'invalid-argument', issues: [{ path: /^\/value/ }] })
+  }
+  t.throws(() => serialize({ eventId: '\ud800' } as never), { code: 'invalid-argument' })
+
+  /** The text of the member `value`, the last one. */
+  function memberOf(event: object): string | undefined {
+    return /"value":(.*)\}$/.exec(serialize(event as never)[1] as string)?.[1]
+  }
 })
 
 t.test('the input is not changed, and later changes have no effect', async (t) => {

@@ -1,4 +1,5 @@
 import { isUtf8 } from 'node:buffer'
+import { isUint8Array } from 'node:util/types'
 import { IngestError, type Issue } from '../error.ts'
 import { parseJson, stripByteOrderMark } from '../json/parse-json.ts'
 import { isObject } from '../validation.ts'
@@ -40,7 +41,7 @@ export interface BatchResult {
  *   object that JSON cannot represent
  */
 export function batchBody(input: Uint8Array | BatchInput<unknown>): Buffer {
-  const bytes = input instanceof Uint8Array ? input : serialize(input)
+  const bytes = isUint8Array(input) ? input : serialize(input)
   if (bytes.length > batchBytesMax) throw batchTooLarge(bytes.length)
   const { buffer, byteOffset, length } = stripByteOrderMark(bytes)
   // bytes whose memory was transferred elsewhere have no length, and Buffer.from throws for their memory

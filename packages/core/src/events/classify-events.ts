@@ -1,3 +1,4 @@
+import { isUint8Array } from 'node:util/types'
 import type { Issue } from '../error.ts'
 import type { Slice } from '../json/json-scanner.ts'
 import { issuesMax, type JsonObject } from '../validation.ts'
@@ -123,8 +124,7 @@ export interface CheckedEvent {
  * @throws {IngestError} `malformed-body` for what is not JSON, `batch-too-large` for a value over 262,144 bytes
  */
 export function checkEvent(projectId: string, event: unknown): CheckedEvent {
-  const body =
-    event instanceof Uint8Array ? Buffer.concat([envelopeStart, event, envelopeEnd]) : batchBody({ events: [event] })
+  const body = isUint8Array(event) ? Buffer.concat([envelopeStart, event, envelopeEnd]) : batchBody({ events: [event] })
   const { unidentified, invalid, valid } = classifyEvents(projectId, parseBatch(body))
   const rejected = unidentified[0]?.rejection
   if (rejected) return { eventId: rejected.eventId, isIdentified: false, issues: rejected.issues }

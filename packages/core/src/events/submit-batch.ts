@@ -1,3 +1,4 @@
+import { isUint8Array } from 'node:util/types'
 import { IngestError } from '../error.ts'
 import type { Slice } from '../json/json-scanner.ts'
 import type { JsonObject } from '../validation.ts'
@@ -106,7 +107,7 @@ export async function submitBatch(
       ? { stored: [], conflicts: 0, frozen: [] }
       : await store.append(projectId, {
           body,
-          mayTransfer: mayTransfer || !(input instanceof Uint8Array),
+          mayTransfer: mayTransfer || !isUint8Array(input),
           events: valid,
           receivedAt,
           onCommit(reported) {

@@ -1,4 +1,5 @@
 import { setImmediate as nextTurn } from 'node:timers/promises'
+import { isUint8Array } from 'node:util/types'
 import type { Issue } from '../error.ts'
 import { IngestError } from '../error.ts'
 import { isObject } from '../validation.ts'
@@ -155,7 +156,7 @@ function chunkIssue(chunk: ChunkUpload): Issue | undefined {
 }
 
 function bytesIssue(bytes: unknown): Issue | undefined {
-  if (!(bytes instanceof Uint8Array)) return { code: 'invalid_type', path: '', message: 'Expected bytes.' }
+  if (!isUint8Array(bytes)) return { code: 'invalid_type', path: '', message: 'Expected bytes.' }
   if (bytes.length === 0) return { code: 'too_short', path: '', message: 'Expected at least 1 byte.' }
   if (bytes.length <= chunkBytesMax) return undefined
   return { code: 'too_long', path: '', message: `Expected at most ${chunkBytesMax} bytes.` }

@@ -1,4 +1,5 @@
 import type { IncomingMessage } from 'node:http'
+import { isUint8Array } from 'node:util/types'
 import { gunzip } from 'node:zlib'
 import { IngestError } from '@ingest/core'
 import type { BodyLimit, HttpRequest, RequestHeaders } from './request.ts'
@@ -115,7 +116,7 @@ export async function readBody(
   gzip: boolean,
   limit: BodyLimit,
 ): Promise<Uint8Array> {
-  if (req.body instanceof Uint8Array) {
+  if (isUint8Array(req.body)) {
     if (req.body.length > limit.bytesMax) throw limit.tooLarge(req.body.length)
     limit.complete?.()
     // a copy, as the result may be transferred to another thread

@@ -1,4 +1,5 @@
 import { randomUUID } from 'node:crypto'
+import { isUint8Array } from 'node:util/types'
 import { type ErrorCode, errorTable, type IngestError } from '@ingest/core'
 import type { BodyStream } from './stream.ts'
 
@@ -12,7 +13,7 @@ export interface HttpResponse {
 
 /** Whether a body is a stream. */
 export function isStream<Stream extends AsyncIterable<Uint8Array>>(body: string | Uint8Array | Stream): body is Stream {
-  return typeof body !== 'string' && !(body instanceof Uint8Array)
+  return typeof body !== 'string' && !isUint8Array(body)
 }
 
 /** An id for one request, in its response and in the log. */
