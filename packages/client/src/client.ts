@@ -67,10 +67,8 @@ export function createClientWith<E = IngestEvent>(options: ClientOptions, effect
   if (!isProjectId(projectId)) {
     throw new IngestError('invalid-argument', 'A project id must be 1 to 64 of A-Z a-z 0-9 . _ -')
   }
-  // never show the key, as error messages are logged
-  if (typeof key !== 'string' || !/^[\x21-\x7e]+$/.test(key)) {
-    throw new IngestError('invalid-argument', 'key must be an ingestion key, in one line and without spaces.')
-  }
+  const fault = keyFault(key)
+  if (fault) throw new IngestError('invalid-argument', `key ${fault}: it must be an ingestion key alone.`)
   const retry = createRetry(options, effects)
   const connection = createConnection({
     url,
@@ -98,6 +96,14 @@ export function createClientWith<E = IngestEvent>(options: ClientOptions, effect
     },
   }
   return client
+}
+
+/** What is wrong with a key, without the key itself: messages are logged. */
+function keyFault(key: unknown): string | undefined {
+  if (typeof key !== 'string') return 'is not a string'
+  if (key.trim() !== key) return 'starts or ends with a space or a line break'
+  if (!/^[\x21-\x7e]+$/.test(key)) return 'contains a space, a control character or one outside of ASCII'
+  return undefined
 }
 
 function required(name: 'key' | 'projectId' | 'url', value: string | undefined): string {

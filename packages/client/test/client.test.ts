@@ -71,7 +71,14 @@ t.test('an invalid option throws an error that names it, without the key or a pa
   const good = { url: 'http://127.0.0.1:1', projectId, key }
   const faults: [options: object, shown: string][] = [
     [{ projectId: 'a b' }, 'project id'],
-    [{ key: 'ik_\nsecret' }, 'key'],
+    [{ key: 'ik_\nsecret' }, 'key contains a space, a control character'],
+    [{ key: 'ik_secret\n' }, 'key starts or ends with a space or a line break'],
+    [{ key: 'ik_secret\r\n' }, 'key starts or ends with a space or a line break'],
+    [{ key: ' ik_secret' }, 'key starts or ends with a space or a line break'],
+    [{ key: 'ik_sécret' }, 'one outside of ASCII'],
+    [{ key: Buffer.from('ik_secret') }, 'key is not a string'],
+    [{ url: 'ik_secret' }, '"ik_…"'],
+    [{ url: 'https://ingest.example:ik_secret/' }, '"https://ingest.example:ik_…"'],
     [{ retries: -1 }, 'retries'],
     [{ retries: 0.5 }, 'retries'],
     [{ timeoutMs: 0 }, 'timeoutMs'],

@@ -250,10 +250,11 @@ function isLoopback(hostname: string): boolean {
   return hostname === 'localhost' || hostname === '[::1]' || /^127(\.\d+){3}$/.test(hostname)
 }
 
-/** A url for logs: without anything that may be a password or a token. */
+/** A url for logs: without anything that may be a password, a token or a key. */
 function redactUrl(url: string): string {
   const [address = ''] = String(url)
     .replace(/^([a-z]+:\/\/)?.*@/i, '$1…@')
+    .replace(/ik_.*/, 'ik_…')
     .split(/[?#]/)
   return JSON.stringify(address.slice(0, 200))
 }

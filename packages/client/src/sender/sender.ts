@@ -1,6 +1,5 @@
 import { resolve } from 'node:path'
 import { IngestError } from '@ingest/core'
-import type { JsonObject } from '@ingest/core/internal'
 import { createEventIds } from '../batch/event-ids.ts'
 import { serializeEvent } from '../batch/serialize-event.ts'
 import type { Client } from '../client.ts'
@@ -47,7 +46,7 @@ export interface Sender extends AsyncDisposable {
    * @throws {IngestError} `invalid-argument` for anything but an object, an object that cannot be serialized, and an
    *   invalid `eventId` (`issues` name the member); `malformed-body` for bytes that are not JSON; `store-closed`.
    */
-  send(event: JsonObject | Uint8Array): string
+  send(event: object): string
   /** Sends all queued events now. Resolves when they are stored or dropped, or when the sender is closed. */
   flush(): Promise<void>
   stats(): SenderStats

@@ -124,6 +124,29 @@ t.test('events are sent together after two seconds, as they were when sent, with
   t.equal(received.length, 2)
 })
 
+t.test('the type of an event may be an interface or a class, which have no index signature', async (t) => {
+  interface RoundStart {
+    type: 'round.start'
+    round: number
+  }
+  class Kill {
+    type = 'kill'
+    readonly #secret = 'private'
+    weapon = 'bow'
+    get length() {
+      return this.#secret.length
+    }
+  }
+  const { sender, received, time } = await open(t, {}, accept)
+  const start: RoundStart = { type: 'round.start', round: 7 }
+  sender.send(start)
+  sender.send(new Kill())
+  // @ts-expect-error a text is no event
+  t.throws(() => sender.send('{}'), { code: 'invalid-argument' })
+  await time.until(sender.flush())
+  t.match(received.flatMap(eventsOf), [start, { type: 'kill', weapon: 'bow', length: undefined }])
+})
+
 t.test('with stamp, an event without a timestamp gets the time of send', async (t) => {
   const { sender, received } = await open(t, { stamp: true })
   const before = Date.now()
