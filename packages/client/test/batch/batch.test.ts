@@ -192,6 +192,7 @@ t.test('unusual values are serialized as the table of clients/README.md says', a
     [new Date(0), '"1970-01-01T00:00:00.000Z"'],
     [[Buffer.from([7]), new Uint8Array([7])], '[{"type":"Buffer","data":[7]},{"0":7}]'],
     [[new Set([1]), new Map([[1, 2]])], '[{},{}]'],
+    [[[], {}], '[[],{}]'],
     [[null, undefined], '[null,null]'],
   ]
   for (const [value, expected] of values) t.equal(memberOf({ value }), expected)
