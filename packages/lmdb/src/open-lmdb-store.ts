@@ -8,7 +8,7 @@ import { checkRestoreFinished } from './backup/restore-lmdb-store.ts'
 import { type ChunkBlobs, openChunkBlobs } from './chunks/chunk-blobs.ts'
 import { createConsumerStore } from './consumer-store.ts'
 import { checkDataFile } from './environment/data-file.ts'
-import { makeDirectory } from './environment/directory.ts'
+import { makeOwnedDirectory } from './environment/directory.ts'
 import { checkFreeSpace } from './environment/disk-space.ts'
 import {
   checkFileDescriptors,
@@ -142,7 +142,7 @@ export async function openLmdbStoreWith(
 }
 
 function claim(directory: string): () => void {
-  makeDirectory(directory)
+  makeOwnedDirectory(directory)
   const path = realpathSync(directory)
   if (openDirectories.has(path)) {
     throw new IngestError('invalid-argument', `${directory} is open in this process already: share that store.`)

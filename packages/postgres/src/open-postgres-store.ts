@@ -125,15 +125,15 @@ async function prepareSchema(
 
 /** @throws {IngestError} `store-incompatible` if another cluster has another store, schema or epoch of cursors */
 function checkSameStore(opened: SchemaState, found: SchemaState | undefined): void {
-  const [name, remedy] =
-    found?.storeId !== opened.storeId
-      ? ['has another store than this server opened', 'point the address back to that one, or restart the servers']
-      : found.epoch !== opened.epoch
-        ? ['has another epoch of cursors', 'restart the servers']
-        : found.version < schemaVersion
-          ? [`has version ${found.version} of the schema`, 'run `ingest migrate` as its owner']
-          : []
-  if (name !== undefined) throw new IngestError('store-incompatible', `the database there ${name}: ${remedy}`)
+  const refuse = (difference: string, remedy: string) => {
+    throw new IngestError('store-incompatible', `the database there ${difference}: ${remedy}`)
+  }
+  if (found?.storeId !== opened.storeId) {
+    refuse('has another store than this server opened', 'point the address back to that one, or restart the servers')
+  } else if (found.epoch !== opened.epoch) refuse('has another epoch of cursors', 'restart the servers')
+  else if (found.version < schemaVersion) {
+    refuse(`has version ${found.version} of the schema`, 'run `ingest migrate` as its owner')
+  }
   checkCompatible(found)
 }
 

@@ -77,7 +77,7 @@ async function copySnapshot(snapshot: Snapshot, to: string, onBytes: (bytes: num
       }
     }
   } catch (error) {
-    throw asDiskFull(error, target.isDiskFull)
+    throw asDiskFull(error, target.lacksSpace)
   } finally {
     await target.close()
   }

@@ -75,7 +75,7 @@ async function saveAll(directory: string, staging: string, options: JobOptions):
     chunkEnvironment = await openChunks(environment, staging, identity)
     return await save({ pages, chunkPages, environment, chunkEnvironment, identity, index }, options)
   } catch (error) {
-    throw asDiskFull(error, environment.isDiskFull)
+    throw asDiskFull(error, environment.lacksSpace)
   } finally {
     await chunkEnvironment?.close()
     await environment.close()

@@ -2,9 +2,9 @@ import { constants, existsSync, readdirSync, statSync } from 'node:fs'
 import { copyFile, open, rename, rm } from 'node:fs/promises'
 import { join } from 'node:path'
 import { IngestError } from '@ingest/core'
-import { makeDirectory as makePath, toWriteError } from '@ingest/core/internal'
+import { makeDirectory, toWriteError } from '@ingest/core/internal'
 import { checkDataFile } from '../environment/data-file.ts'
-import { giveAll, makeDirectory } from '../environment/directory.ts'
+import { giveAll, makeOwnedDirectory } from '../environment/directory.ts'
 import { openEnvironment } from '../environment/environment.ts'
 import { beginEpoch, checkEventsPresent, findSiblings, openChunks, openIdentity } from '../environment/identity.ts'
 import { asDiskFull } from '../threads/error-transfer.ts'
@@ -42,7 +42,7 @@ export async function restoreLmdbStore(backup: string, directory: string, option
   checkRestoreFinished(backup)
   const staging = join(directory, stagingName)
   if (existsSync(staging)) await removeUnfinished(directory)
-  makeDirectory(directory)
+  makeOwnedDirectory(directory)
   if (namesIn(directory).length > 0) {
     throw new IngestError('invalid-argument', `${directory} is not empty: move it away first.`)
   }
@@ -56,7 +56,7 @@ export async function restoreLmdbStore(backup: string, directory: string, option
 async function restoreInto(backup: string, directory: string, staging: string, options: JobOptions): Promise<void> {
   const owner = statSync(directory)
   // given away when they are filled: until then, only this user may change what is in them
-  for (const path of [staging, join(staging, 'events'), join(staging, 'chunks')]) makePath(path)
+  for (const path of [staging, join(staging, 'events'), join(staging, 'chunks')]) makeDirectory(path)
   await copyData(join(backup, 'events'), join(staging, 'events'))
   // a store without maps may lack it; opening the copy checks it
   if (checkDataFile(join(backup, 'chunks', 'data.mdb'))) await copyData(join(backup, 'chunks'), join(staging, 'chunks'))

@@ -3,8 +3,8 @@ import { existsSync, readdirSync, realpathSync, rmSync, statSync } from 'node:fs
 import { rename, rm } from 'node:fs/promises'
 import { basename, dirname, join, relative, resolve, sep } from 'node:path'
 import { IngestError } from '@ingest/core'
-import { isDangling, makeDirectory as makePath, toWriteError } from '@ingest/core/internal'
-import { giveAll, makeDirectory, ownerAt } from '../environment/directory.ts'
+import { isDangling, makeDirectory, toWriteError } from '@ingest/core/internal'
+import { giveAll, makeOwnedDirectory, ownerAt } from '../environment/directory.ts'
 import { syncPath } from './restore-lmdb-store.ts'
 
 /**
@@ -22,9 +22,9 @@ export async function fillDirectory<T>(
   // a rename replaces a symbolic link, and not the directory that it names
   const path = realPath(target)
   const staging = `${path}.unfinished-${randomBytes(4).toString('hex')}`
-  makeDirectory(dirname(staging))
+  makeOwnedDirectory(dirname(staging))
   // it is given away when it is filled: until then, only this user may change what is in it
-  makePath(staging)
+  makeDirectory(staging)
   const owner = ownerAt(path)
   try {
     const result = await fill(staging)

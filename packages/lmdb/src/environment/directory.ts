@@ -11,7 +11,7 @@ import {
 } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { IngestError } from '@ingest/core'
-import { makeDirectory as makePath } from '@ingest/core/internal'
+import { makeDirectory } from '@ingest/core/internal'
 
 /*
  * What is created in a store belongs to the owner of its `events/`: a command of root would lock out the server, which
@@ -27,8 +27,8 @@ const root = 0
 const chownBit = 1n
 
 /** Creates a directory that only its owner may access, and its missing parents, durably. */
-export function makeDirectory(path: string): void {
-  makePath(path, 0o700, (created) => give(created, statSync(dirname(created))))
+export function makeOwnedDirectory(path: string): void {
+  makeDirectory(path, 0o700, (created) => give(created, statSync(dirname(created))))
 }
 
 /**
@@ -39,7 +39,7 @@ export function makeDirectory(path: string): void {
  */
 export function createFiles(directory: string): void {
   const store = dirname(directory)
-  makeDirectory(store)
+  makeOwnedDirectory(store)
   const events = statSync(join(store, 'events'), { throwIfNoEntry: false })
   createFilesOf(directory, events ?? statSync(store), events !== undefined)
 }
@@ -60,7 +60,7 @@ function createFilesOf(directory: string, owner: Owner, isExisting: boolean): vo
       `${missing} is missing, and the store belongs to uid ${owner.uid}, while this process runs as uid ${user}. Run it as that user.`,
     )
   }
-  makePath(directory, 0o700, (created) => give(created, owner))
+  makeDirectory(directory, 0o700, (created) => give(created, owner))
   if (user === owner.uid || !mayGive()) return
   for (const path of paths.slice(1)) createFile(path, owner)
 }

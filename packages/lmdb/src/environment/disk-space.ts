@@ -14,7 +14,7 @@ export function checkFreeSpace(directory: string): void {
 }
 
 /** Whether less than 16 MiB are free on the disk of `directory`, or for its data file. */
-export function isDiskFull(directory: string): boolean {
+export function lacksSpace(directory: string): boolean {
   return freeSpace(directory).bytes < freeBytesMin
 }
 

@@ -5,7 +5,7 @@ import { IngestError } from '@ingest/core'
 import { syncDirectoryNow } from '@ingest/core/internal'
 import { checkDataFile, checkLockFile, type Headers, openHeaders } from './data-file.ts'
 import { createFiles } from './directory.ts'
-import { checkFreeSpace, isDiskFull } from './disk-space.ts'
+import { checkFreeSpace, lacksSpace } from './disk-space.ts'
 import { checkBegun, type Gate, gateDirectory, openGate } from './gate.ts'
 import { closeRoot, openRoot, openTable, openTables, type Root, readersOf, releaseReused, type Table } from './root.ts'
 import type { TableName } from './schema.ts'
@@ -69,8 +69,8 @@ export interface Environment {
   /** Identifies the files. A thread that opens the environment later passes it to {@link openEnvironment}. */
   fileIds: string
   /** Whether less than 16 MiB are free on the disk, or below the file size limit of this process. */
-  isDiskFull(): boolean
-  /** @throws {IngestError} `disk-full` when {@link isDiskFull} */
+  lacksSpace(): boolean
+  /** @throws {IngestError} `disk-full` when {@link lacksSpace} */
   checkSpace(): void
   /** Closes it; when another process stays inside the gate for {@link lockTimeoutMs}, the end of this process does. */
   close(): Promise<void>
@@ -210,7 +210,7 @@ function createEnvironment(directory: string, opened: Opened): Environment {
     usage: () => usageOf(root),
     fileIds,
     checkSpace: () => checkFreeSpace(directory),
-    isDiskFull: () => isDiskFull(directory),
+    lacksSpace: () => lacksSpace(directory),
     close: () => closeAll(opened),
   }
 }

@@ -1,6 +1,6 @@
 import { constants } from 'node:os'
 import { type ErrorCode, type ErrorDetails, IngestError } from '@ingest/core'
-import { asPermissionDenied, isDiskFull as isFull } from '@ingest/core/internal'
+import { asPermissionDenied, isDiskFull } from '@ingest/core/internal'
 
 /** An {@link IngestError} as it is sent from one thread to another. */
 export interface SerializedError {
@@ -11,9 +11,9 @@ export interface SerializedError {
 
 /**
  * Classifies an error of a write: `disk-full`, which is temporary, or else `store-failed`, after which the store cannot
- * be trusted. An {@link IngestError} keeps its code. `isDiskFull` is called for an I/O error only.
+ * be trusted. An {@link IngestError} keeps its code. `lacksSpace` is called for an I/O error only.
  */
-export function serializeError(error: unknown, isDiskFull: () => boolean = () => false): SerializedError {
+export function serializeError(error: unknown, lacksSpace: () => boolean = () => false): SerializedError {
   if (error instanceof IngestError) {
     const { code, message, limit, actual, retryAfterSeconds } = error
     // of a bug, for the log
@@ -24,7 +24,7 @@ export function serializeError(error: unknown, isDiskFull: () => boolean = () =>
   if (refusal) return serializeError(refusal)
   const { message } = (error ?? {}) as { message?: string }
   const text = message ?? String(error)
-  if (isDiskFullError(error, isDiskFull)) {
+  if (isFullDiskError(error, lacksSpace)) {
     return {
       code: 'disk-full',
       message: `The disk is full: ${text}. Free some space, or raise the file size limit; writes resume without a restart.`,
@@ -71,8 +71,8 @@ export function deserializeError({ code, message, details }: SerializedError): I
 }
 
 /** A `disk-full` for an error of a write of files or of LMDB that says so; any other error as it is. */
-export function asDiskFull(error: unknown, isDiskFull: () => boolean): unknown {
-  return isDiskFullError(error, isDiskFull) ? deserializeError(serializeError(error, isDiskFull)) : error
+export function asDiskFull(error: unknown, lacksSpace: () => boolean): unknown {
+  return isFullDiskError(error, lacksSpace) ? deserializeError(serializeError(error, lacksSpace)) : error
 }
 
 /** The `overloaded` of a read for which LMDB has no slot: the store is whole. Undefined for any other error. */
@@ -97,11 +97,11 @@ const MDB_MAP_FULL = -30792
 const { EIO, ENOSPC, EDQUOT, EFBIG } = constants.errno
 const diskFullCodes = new Set<unknown>([ENOSPC, EDQUOT, EFBIG, MDB_MAP_FULL])
 
-function isDiskFullError(error: unknown, isDiskFull: () => boolean): boolean {
+function isFullDiskError(error: unknown, lacksSpace: () => boolean): boolean {
   if (error instanceof IngestError) return false
   const { code } = (error ?? {}) as { code?: unknown }
   // a write that reaches the end of the disk, or the file size limit, is a short one, which LMDB reports as EIO
-  return isFull(error) || diskFullCodes.has(code) || (code === EIO && isDiskFull())
+  return isDiskFull(error) || diskFullCodes.has(code) || (code === EIO && lacksSpace())
 }
 
 function withoutUndefined(details: { [name in keyof ErrorDetails]: ErrorDetails[name] | undefined }): ErrorDetails {

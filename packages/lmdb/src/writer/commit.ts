@@ -52,7 +52,7 @@ interface CommitRequest {
 const pollMs = 50
 
 export function createCommit<Request extends CommitRequest, Value>(
-  { write: writeAll, untilTurn, lockHolder, isDiskFull: isFull, checkSpace }: Environment,
+  { write: writeAll, untilTurn, lockHolder, lacksSpace, checkSpace }: Environment,
   state: CommitState,
   { begin = () => {}, write, end = () => {}, onUndone = () => {} }: Transaction<Request, Value>,
 ): Commit<Request, Value> {
@@ -62,7 +62,7 @@ export function createCommit<Request extends CommitRequest, Value>(
   let isDiskFull = false
 
   function refuse(requests: readonly Request[], error: unknown): Outcome<never>[] {
-    const refusal = serializeError(error, isFull)
+    const refusal = serializeError(error, lacksSpace)
     if (refusal.code === 'store-failed') failure ??= refusal
     isDiskFull = refusal.code === 'disk-full'
     return rejectAll(requests, refusal)
