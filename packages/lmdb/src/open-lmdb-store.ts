@@ -263,7 +263,7 @@ async function openStore(
         checkOpen,
       }),
     ...createMapStore({ maps, blobs, writer, reader, table: environment.table, slicedReads }),
-    ...createProjectStore({ projects, writer, reader }),
+    ...createProjectStore({ projects, writer, reader, nextReadStep }),
     ...createConsumerStore({ consumers, writer, reader }),
     ...activityWrites,
     measure: createMeasure({ directory, environments: { events: environment, chunks: chunkEnvironment }, writer }),

@@ -8,9 +8,13 @@ export interface ProjectStoreOptions {
   projects: Projects
   writer: Writer
   reader: SnapshotReader
+  nextReadStep(projectId: string): Promise<unknown>
 }
 
-export function createProjectStore({ projects, writer, reader }: ProjectStoreOptions): ProjectStore {
+/** About 2 milliseconds. */
+const idsPerStep = 500
+
+export function createProjectStore({ projects, writer, reader, nextReadStep }: ProjectStoreOptions): ProjectStore {
   const { readSnapshot } = reader
   const inTurn = createTurns()
 
@@ -20,7 +24,13 @@ export function createProjectStore({ projects, writer, reader }: ProjectStoreOpt
     },
 
     async projects() {
-      return readSnapshot(() => projects.ids())
+      const ids: string[] = []
+      for (;;) {
+        const slice = readSnapshot(() => projects.ids({ after: ids.at(-1), limit: idsPerStep }))
+        ids.push(...slice)
+        if (slice.length < idsPerStep) return ids
+        await nextReadStep('')
+      }
     },
 
     updateProject(projectId, decide) {

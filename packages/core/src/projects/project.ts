@@ -43,7 +43,7 @@ export interface ProjectStore {
   readonly projectAgeMs?: number
   /** The project as it was last written, by any process. */
   project(projectId: string): Promise<Project | undefined>
-  /** The projects with an event, a map or a key, in the order of their bytes. */
+  /** The projects with an event, a map or a key, in the order of their bytes; one that is created meanwhile may be missing. */
   projects(): Promise<string[]>
   /**
    * Reads, decides and writes a project in one step. `decide` is pure: it is called again after a lost race. If it

@@ -33,8 +33,8 @@ export interface Projects {
   current(projectId: string): Project | undefined
   /** Differs between any two states of a project. */
   version(projectId: string): string
-  /** The projects that have a number, in the order of their bytes. */
-  ids(): string[]
+  /** The projects that have a number, in the order of their bytes: those after `after`, at most `limit`. */
+  ids(range?: { after?: string | undefined; limit?: number }): string[]
   /** Only inside a write transaction. */
   put(project: Project): void
 }
@@ -99,7 +99,10 @@ export function openProjects(table: (name: TableName) => Rows): Projects {
     },
     current: (projectId) => read(projectId),
     version: (projectId) => entryOf(projectId)?.toString('utf8', numberBytes) ?? '',
-    ids: () => Array.from(entries.getKeys({}), String),
+    ids({ after, ...range } = {}) {
+      const start = after === undefined ? {} : { start: Buffer.from(`${after}\0`) }
+      return Array.from(entries.getKeys({ ...start, ...range }), String)
+    },
     put(project) {
       const key = Buffer.from(project.projectId)
       entries.put(key, projectKey(numberFor(project.projectId), Buffer.from(JSON.stringify(project))))
