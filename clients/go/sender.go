@@ -95,8 +95,8 @@ type Sender struct {
 	isClosed, isEnded bool
 }
 
-// New starts a sender, which first sends the events that an earlier one left in the spool. Its errors never have the URL
-// or key.
+// New starts a sender, which first sends the events that an earlier one left in the spool. Its errors never contain the
+// URL or the key.
 func New(options Options) (*Sender, error) {
 	address, err := parseURL(options.URL)
 	if err != nil {
@@ -133,7 +133,7 @@ func New(options Options) (*Sender, error) {
 func parseURL(text string) (*url.URL, error) {
 	address, err := url.Parse(text)
 	if err != nil {
-		return nil, errors.New("sender: the URL must have a valid host and port") // the error of url.Parse has the URL
+		return nil, errors.New("sender: the URL must have a valid host and port") // the error of url.Parse contains the URL
 	}
 	if (address.Scheme != "http" && address.Scheme != "https") || address.Hostname() == "" {
 		return nil, errors.New("sender: the URL must be http:// or https:// with a host")
@@ -355,8 +355,8 @@ func (s *Sender) deliver(ctx context.Context) {
 // pause waits before the next attempt. It ends the sender if the deadline of Close is before that.
 func (s *Sender) pause(ctx context.Context, pause time.Duration, failure error) {
 	until := time.Now().Add(pause)
-	s.mu.Unlock() // Logf may block
-	s.client.CloseIdleConnections()
+	s.mu.Unlock()                   // Logf may block
+	s.client.CloseIdleConnections() // the server may close them at any time
 	s.options.Logf("sender: next attempt in %.1f s: %v", pause.Seconds(), failure)
 	s.mu.Lock()
 	isTooLong := func() bool { return s.isClosed && !s.deadline.IsZero() && until.After(s.deadline) }
@@ -402,8 +402,8 @@ func (s *Sender) attempt(ctx context.Context, body []byte, count int) (reason st
 	return reason, floor, r, fmt.Errorf("%d %.200s", response.StatusCode, shown)
 }
 
-// post sends a request. A server may close a kept connection at any time: what gets no byte of a response goes over a new
-// one, once.
+// post sends a request. A server may close a kept connection at any time: a request on one that gets no byte of a
+// response is sent once more over a new one.
 func (s *Sender) post(ctx context.Context, body []byte, header http.Header) (*http.Response, error) {
 	var isKept, hasResponse atomic.Bool
 	traced := httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
@@ -425,7 +425,7 @@ func (s *Sender) post(ctx context.Context, body []byte, header http.Header) (*ht
 }
 
 func hideKey(err error, key string) error {
-	if text := err.Error(); strings.Contains(text, key) { // of a response that is not HTTP
+	if text := err.Error(); strings.Contains(text, key) { // the error quotes a response that is not HTTP
 		return errors.New(strings.ReplaceAll(text, key, "[key]"))
 	}
 	return err

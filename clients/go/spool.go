@@ -8,15 +8,15 @@ import (
 	"strings"
 )
 
-// A spool keeps each event of a project as a file until it is stored or dropped. The order of the files is that of their
-// numbers, and not of a clock, which may be set back. One process at a time holds its lock. Files are not synced.
+// A spool keeps each event of a project as a file until it is stored or dropped. Files are ordered by number, not by a
+// clock, which may be set back. One process at a time holds its lock. Files are not synced.
 type spool struct {
 	prefix string // of the path of each file
 	last   uint64 // number of a file
 	lock   *os.File
 }
 
-// openSpool returns the events of earlier senders, in their order, and how many are damaged, whose files it deletes.
+// openSpool returns the events of earlier senders, in their order. It deletes damaged files and returns their count.
 func openSpool(directory, project string) (s *spool, left []queued, damaged int, err error) {
 	if directory, err = filepath.Abs(directory); err != nil { // the program may change its working directory
 		return nil, nil, 0, err
@@ -61,7 +61,7 @@ func (s *spool) load(directory string) (left []queued, damaged int, err error) {
 	return left, damaged, nil
 }
 
-// write returns the path of the file. It has its name only when it is complete.
+// write returns the path of the file, which gets this name only when it is complete.
 func (s *spool) write(line []byte) (path string, err error) {
 	s.last++
 	path = fmt.Sprintf("%s%016d.json", s.prefix, s.last)

@@ -206,7 +206,7 @@ namespace Ingest {
             return Stats();
         }
 
-        /// <summary>Ends at once, also a request in flight. May be called more than once.</summary>
+        /// <summary>Ends at once and cancels a request in flight. May be called more than once.</summary>
         public void Dispose() => End();
 
         private async void Run() {
@@ -271,7 +271,7 @@ namespace Ingest {
             Notify(() => options.OnRetry?.Invoke(failure, pause));
         }
 
-        /// <summary>Whether it passed, or was cancelled.</summary>
+        /// <summary>False if the transport cannot pause; true after the pause, also if it was cancelled.</summary>
         private async Task<bool> PauseAsync(TimeSpan time, CancellationToken woken) {
             try { await options.Transport.DelayAsync(time, woken); }
             catch (OperationCanceledException) { await Task.Yield(); } // lets the call that cancelled the pause return
@@ -338,7 +338,7 @@ namespace Ingest {
             call(() => options.OnDrop?.Invoke(reason, events, detail));
         }
 
-        /// <summary>Calls back beside the sending, which a callback that blocks does not stop.</summary>
+        /// <summary>Queues a callback, so that one that blocks does not delay the sending.</summary>
         private void Notify(Action callback) {
             lock (gate) {
                 if (callbacksPending == CallbacksMax) return;

@@ -183,7 +183,7 @@ class Sender(contextlib.AbstractContextManager["Sender"]):
                 return self._settle(events, REASON_BY_STATUS[status], *counts)
             if status in (401, 403):
                 floor, backoff = UNAUTHORIZED_PAUSE_SECONDS, 0.5
-            self._endpoint.close()  # as when idle
+            self._endpoint.close()  # the server may close an idle connection during the pause
             self._pause((floor + random.uniform(0, backoff)) * self.pause_scale, failure)
             backoff = min(backoff * 2, BACKOFF_SECONDS_MAX)
 
@@ -356,7 +356,8 @@ class _Endpoint:
     def post(self, body: bytes, headers: dict[str, str]) -> tuple[int, float, bytes]:
         """The status, Retry-After in seconds and body. Raises OSError or HTTPException without a whole response.
 
-        A server may close a kept connection at any time: what gets no byte of a response goes over a new one, once.
+        A server may close a kept connection at any time: a request on one that gets no byte of a response is sent once
+        more over a new one.
         """
         deadline = time.monotonic() + self._timeout_seconds
         is_kept = self._connection.sock is not None
@@ -425,7 +426,7 @@ class _DeadlineReader(socket.SocketIO):
 
 
 def _parse_url(url: str) -> tuple[str, str, int | None, str]:
-    """Scheme, host, port and path. The errors do not have the URL, which may hold a secret."""
+    """Scheme, host, port and path. The errors do not contain the URL, which may hold a secret."""
     if not isinstance(url, str):
         raise TypeError("url must be a string")
     try:
@@ -443,7 +444,7 @@ def _parse_url(url: str) -> tuple[str, str, int | None, str]:
 
 
 def _check_key(key: object) -> str:
-    """The key. The errors do not have it, unlike those of `http.client`."""
+    """The key. The errors do not contain it, unlike those of `http.client`."""
     if not isinstance(key, str):
         raise TypeError("key must be a string, or a function that returns one")
     if not re.fullmatch(r"[!-~]+", key):
