@@ -27,7 +27,7 @@ export interface ExportedFile extends FileContent {
   bytes: number
 }
 
-/** What a cursor file belongs to: all runs with it select the same events, and write them in the same way. */
+/** What a cursor file belongs to. All its runs select events by the same options and write one format. */
 export interface CursorFileOptions extends EventFilter {
   directory: string
   cursorFile: string

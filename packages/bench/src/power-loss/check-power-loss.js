@@ -77,7 +77,7 @@ export async function checkPowerLoss(options) {
     // the check has changed the first one
     if (directory && problems.length < keptMax) {
       const kept = join(directory, `image-${image}`)
-      // of the run that kept the recording
+      // the run that kept the recording may have left an image of this number
       rmSync(kept, { recursive: true, force: true })
       crash(kept)
     }

@@ -58,8 +58,8 @@ const concurrency = 4
 
 /**
  * Judges the program of a sender: starts it once for each rule, with a server that responds as the rule needs it. A sender
- * that keeps all rules may still fail in what {@link notChecked} names, and in each of its callbacks and options that the
- * program does not set.
+ * that keeps all rules may still fail in what {@link notChecked} names, and in callbacks and options that the program
+ * does not set.
  *
  * @throws {IngestError} `invalid-argument` for an unknown rule, and if the program cannot be started
  */

@@ -109,8 +109,8 @@ function chooseErasure(io: Io, command: Command, options: EraseOptions): Erase {
 }
 
 /**
- * Checks that the clock is not ahead, which would make all events old. Resolves to whether an erasure is refused, of which
- * this is a dry run.
+ * Checks that the clock is not ahead, which would make all events old. Resolves to whether the age is refused, except
+ * in a dry run.
  *
  * @throws {CommandFailure} `clock-doubted` for a duration before now
  */

@@ -14,7 +14,7 @@ export function schemasOption(): Option {
 /**
  * Reads and checks the event schemas of a file.
  *
- * @throws {IngestError} `invalid-argument` for a file that cannot be read, and for a mistake in it, with the name of the file
+ * @throws {IngestError} `invalid-argument`, with the name of the file, if it cannot be read or has a mistake
  */
 export async function readSchemas(file: string): Promise<EventSchemas> {
   // without the cause, whose text a log would print again

@@ -32,7 +32,7 @@ export interface Transport {
 /** The most open connections; further requests are queued. */
 export const connectionsMax = 64
 
-/** Loads undici at once, but without awaiting it at the top level: `require()` and CommonJS bundles refuse that. */
+/** Loads undici here, as `require()` and CommonJS bundles refuse a module that awaits it at the top level. */
 export function openTransport(origin: string): Transport {
   const transport = loadTransport(origin)
   return {

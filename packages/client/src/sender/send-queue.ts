@@ -98,7 +98,7 @@ export function createSendQueue({ eventsMax, bytesMax, onUnreadable, ...options 
     flushes = flushes.filter(({ until }) => until > removed)
   }
 
-  /** Writes the events in memory to what takes the place of a lost spool. Those that were in the spool only are lost. */
+  /** Replaces a lost spool, and writes the events in memory to the new one. Those that were only in the spool are lost. */
   function renew(): void {
     const renewed = spool.renew()
     if (renewed === undefined) return

@@ -41,8 +41,8 @@ export interface Spool {
   /** Whether an event of that many bytes would exceed `bytesMax`. */
   isFull(bytes: number): boolean
   /**
-   * Undefined while the spool is intact. Once its directory was deleted or, while this process was stopped, taken over by
-   * another one: what takes its place, a spool without events or memory only, with a process warning.
+   * Undefined while the spool is intact. If its directory was deleted, or was taken over by another process while this
+   * one was stopped: a new spool without events, or one in memory only, with a process warning.
    */
   renew(): Spool | undefined
   /** When this returns a position, the event outlives the process; undefined if it could not be written. */

@@ -22,15 +22,16 @@ const staleMs = 10_000
 
 /** A directory that is locked by {@link lockDirectory}. */
 export interface DirectoryLock {
-  /** False once the lock was taken over, while this process was stopped, or was deleted, as with its directory. */
+  /** False once another process has taken the lock over while this one was stopped, or its file was deleted. */
   isHeld(): boolean
-  /** Leaves a lock alone that is not held any more. */
+  /** Does nothing to a lock that is no longer held. */
   unlock(): void
 }
 
 /**
- * Locks a directory for this process. The lock of a process that has ended is stale and is taken over. The file `name` holds the process id and, on Linux, the start time of that process, since
- * process ids are reused, and its PID namespace.
+ * Locks a directory for this process. The lock of a process that has ended is stale and is taken over. The file `name`
+ * holds the process id and, on Linux, the start time of that process, since process ids are reused, and its PID
+ * namespace.
  *
  * A process of another PID namespace, as in another container, cannot be seen: its lock is stale once it was not written
  * for 10 seconds. So a container that replaces one that was killed must try for so long, and a process that is stopped for

@@ -49,7 +49,7 @@ export interface InFlightOptions {
   state: CommitState
   /** The other process that holds the write lock, to name it. */
   lockHolder: () => LockHolder | undefined
-  /** The number of the last commit of any process: while it grows, each thread that waits for the write lock gets its turn. */
+  /** The number of the last commit of any process: while it grows, each thread that waits for the lock gets its turn. */
   newestTransaction: () => number
   /** A commit that takes longer, in milliseconds, has failed; the time that it waits for the write lock does not count. */
   timeoutMs: number

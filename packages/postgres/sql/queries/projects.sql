@@ -26,8 +26,8 @@ SELECT ingest.register_server_1($1::uuid, $2::float8 * interval '1 millisecond')
 SELECT ingest.unregister_server_1($1::uuid)
 
 -- name: size
--- administration: of the whole schema, and the oldest transaction id that keeps dead rows of this database from being removed,
--- or null. Every role sees these, but not the times of other roles' transactions. Autovacuum, without a role, keeps none.
+-- administration: the size of the whole schema, and the oldest transaction id whose dead rows vacuum must keep, or null.
+-- Every role sees these ids, but not when transactions of other roles began. Autovacuum has no role and keeps no rows.
 SELECT coalesce(sum(pg_total_relation_size(c.oid)), 0)::bigint AS bytes,
   (
     SELECT h.xmin::text

@@ -16,7 +16,7 @@ export const concurrencyLimits = {
   longPolls: { what: 'long polls', max: 512 },
 } as const
 
-/** The most of one project, or of one address without a key, so that its slow clients leave capacity for others: a quarter. */
+/** The limit of one project, or of one address without a key: a quarter, so that slow clients leave slots for others. */
 export function shareMaxOf({ max }: { max: number }): number {
   return Math.floor(max / 4)
 }
