@@ -14,7 +14,7 @@ export const memberBytes = 64
  * @throws {IngestError} `rate-limited`; what `HttpRequest.readBody` and `store` throw.
  */
 export async function storeUpload<Result>(
-  { request, ingest: { projectId }, limiter, upload, wait, record, onCancel }: RouteContext,
+  { request, ingest: { projectId }, limiter, upload, record, onCancel }: RouteContext,
   encoding: { gzip: boolean; limit: BodyLimit; isJson: boolean },
   store: (body: Uint8Array, options: VerificationOptions) => Promise<Result>,
 ): Promise<Result> {
@@ -33,12 +33,10 @@ export async function storeUpload<Result>(
   const controller = new AbortController()
   const stopWatching = onCancel((reason) => controller.abort(reason))
   try {
-    // a verification that takes longer goes on: a retry joins it, or finds the map complete
-    const stored = store(body, {
+    return await store(body, {
       signal: controller.signal,
       admit: (bytes) => limiter.admit(projectId, { mapBytes: bytes }, { charged: { mapBytes: chargedBytes } }),
     })
-    return await wait(stored)
   } finally {
     stopWatching()
   }
