@@ -372,7 +372,8 @@ t.test('killed at random and run again, it exports each event exactly once', asy
   const seed = Number(process.env.SEED ?? Date.now() % 2 ** 31)
   t.comment(`SEED=${seed}`)
   const random = numbersFrom(seed)
-  const { project, args, output, env } = await openExport(t)
+  const { project, args: exportArgs, output, env } = await openExport(t)
+  const args = [...exportArgs, '--max-size', '20K', ...(random(2) ? ['--gzip'] : [])]
   const ids: string[] = []
   const more = async (count: number) => {
     const some = idsOf(`e-${ids.length}`, count)
@@ -383,7 +384,7 @@ t.test('killed at random and run again, it exports each event exactly once', asy
   const consumer = openConsumer(output)
   let kills = 0
   for (let run = 0; run < 6; run++) {
-    const child = startIngest([...args, '--max-size', '20K', ...(random(2) ? ['--gzip'] : [])], { env })
+    const child = startIngest(args, { env })
     const exited = once(child, 'exit')
     const files = 1 + random(8)
     const steps = random(20)
@@ -400,7 +401,7 @@ t.test('killed at random and run again, it exports each event exactly once', asy
     consumer.inspect(t, () => random(2) === 0)
   }
   t.ok(kills > 2, `it was killed ${kills} times`)
-  t.match(await ingest([...args, '--max-size', '20K'], { env }), { code: 0, stderr: '' })
+  t.match(await ingest(args, { env }), { code: 0, stderr: '' })
   consumer.inspect(t, () => true)
   t.strictSame(filesIn(output), [])
   t.ok(idsIn(consumer.taken).join() === ids.join(), 'each event once, in order')

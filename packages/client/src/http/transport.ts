@@ -35,6 +35,8 @@ export const connectionsMax = 64
 /** Loads undici here, as `require()` and CommonJS bundles refuse a module that awaits it at the top level. */
 export function openTransport(origin: string): Transport {
   const transport = loadTransport(origin)
+  // `send` reports it
+  transport.catch(() => {})
   return {
     send: async (request, options) => (await transport).send(request, options),
     close: async () => (await transport).close(),
