@@ -36,8 +36,8 @@ export interface Play {
   finish(counts: Partial<Counts>): Promise<void>
   /** Resolves when the sender of the program has taken that many events. */
   accepted(count: number): Promise<void>
-  /** When the last request came on a connection that had been ended, in milliseconds; undefined without one. */
-  lostAt(): number | undefined
+  /** When a request came on a connection that had been ended, in milliseconds; undefined without one since the last call. */
+  takeLoss(): number | undefined
   /** Whether the program has printed this. */
   hasPrinted(secret: string): boolean
   /** Whether a request has arrived that `next` would return. */
@@ -205,7 +205,7 @@ async function createPlay({ arrivals, server, start, patienceMs, signal, ...stag
     },
 
     accepted: (count) => until(`the program printed no line 'accepted ${count}'`, untilEnd(program.accepted(count))),
-    lostAt: server.lostAt,
+    takeLoss: server.takeLoss,
     hasPrinted: (secret) => program.hasPrinted(secret),
 
     hasRequest: arrivals.has,

@@ -36,8 +36,8 @@ export interface ScriptedServer {
   readonly url: string
   /** The stored events, in their order. */
   stored(): Promise<JsonObject[]>
-  /** When the last request came on a connection that had been ended, in milliseconds; undefined without one. */
-  lostAt(): number | undefined
+  /** When a request came on a connection that had been ended, in milliseconds; undefined without one since the last call. */
+  takeLoss(): number | undefined
   /** Closes all connections. */
   disconnect(): void
   close(): Promise<void>
@@ -79,7 +79,11 @@ export async function openScriptedServer(onRequest: (exchange: Exchange) => void
       return events
     },
 
-    lostAt: () => lostAt,
+    takeLoss() {
+      const loss = lostAt
+      lostAt = undefined
+      return loss
+    },
     disconnect: () => server.closeAllConnections(),
 
     async close() {

@@ -25,7 +25,7 @@ export const connectionRules: readonly Rule[] = [
     expected: 'no pause because of a connection that the server has closed after a response',
     settings: { timeScale: 0.5 },
     async play(play) {
-      for (let n = 0; n < 4; n++) {
+      for (let n = 0; n < 8; n++) {
         play.flush(makeEvents(1, n))
         const first = await play.next()
         expectSoon(play, first)
@@ -37,7 +37,7 @@ export const connectionRules: readonly Rule[] = [
         retry.endConnection()
         await play.quiet(50, 'after the last event')
       }
-      await play.finish({ accepted: 4 })
+      await play.finish({ accepted: 8 })
     },
   },
 ]
@@ -78,7 +78,7 @@ async function sendInterim({ res }: Exchange, statuses: readonly number[], pause
 
 /** Expects that a request that was lost came again without a backoff. */
 function expectSoon(play: Play, { arrivedAt }: Exchange): void {
-  const lostMs = arrivedAt - (play.lostAt() ?? Number.POSITIVE_INFINITY)
+  const lostMs = arrivedAt - (play.takeLoss() ?? Number.POSITIVE_INFINITY)
   // a backoff takes up to 500 or 1,000 ms here
   if (lostMs > 200)
     throw new BrokenRule(`a request was lost on the closed connection, and came ${Math.round(lostMs)} ms later`)
