@@ -55,8 +55,8 @@ t.test(
     const loads = servers.map(({ url }) => startLoad({ urls: [url], project, senders, batches, eventsPerBatch }))
     const all = (outcome: number) => Promise.all(loads.map((load) => load.until(outcome)))
 
-    const freeze = async ({ pids }: PostgresServer) => pids().map((pid) => process.kill(pid, 'SIGSTOP'))
-    const thaw = async () => database.pids().map((pid) => process.kill(pid, 'SIGCONT'))
+    const freeze = async (server: PostgresServer) => signalAll(server, 'SIGSTOP')
+    const thaw = async () => signalAll(database, 'SIGCONT')
     const outages: [how: string, begin: (server: PostgresServer) => Promise<unknown>, end: () => Promise<unknown>][] = [
       ['stopped fast', ({ stop }) => stop('fast'), restart],
       ['stopped immediately', ({ stop }) => stop('immediate'), restart],
@@ -91,3 +91,14 @@ t.test(
     await checkStored(t, store, project, ledgers)
   },
 )
+
+function signalAll({ pids }: PostgresServer, signal: NodeJS.Signals): void {
+  for (const pid of pids()) {
+    try {
+      process.kill(pid, signal)
+    } catch (error) {
+      // a process that has ended since they were listed
+      if ((error as NodeJS.ErrnoException).code !== 'ESRCH') throw error
+    }
+  }
+}
