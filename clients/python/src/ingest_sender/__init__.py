@@ -399,7 +399,7 @@ class _Response(HTTPResponse):
         while 100 <= self.status < 200:
             if self.status == 101:
                 raise HTTPException("a 101, to a request without Upgrade")
-            self.headers: Any = None  # begins anew
+            self.headers: Any = None  # with headers, `begin` returns at once
             super().begin()
 
 

@@ -86,7 +86,7 @@ export const pauseRules: readonly Rule[] = [
   },
   {
     id: 'backoff-reset',
-    rule: 'Begin the backoff of each batch anew.',
+    rule: 'Reset the backoff for each batch.',
     expected: 'pauses of at most 1 second after the first failure of a batch, also after a batch that failed often',
     settings: { timeScale: 0.02 },
     async play(play) {
