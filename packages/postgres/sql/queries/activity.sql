@@ -14,11 +14,11 @@ SELECT ingest.put_activity_1($1::int, $2::text[], $3::bigint[], $4::bytea[], $5:
 SELECT p.project, coalesce(least(
   (SELECT a.at FROM ingest.activity a WHERE a.project = p.project AND a.span = 'minute' ORDER BY a.at LIMIT 1),
   (SELECT a.at FROM ingest.activity a WHERE a.project = p.project AND a.span = 'hour' ORDER BY a.at LIMIT 1)
-) < $2::bigint, false) AS expires
+) < $3::bigint, false) AS expires
 FROM ingest.projects p
 WHERE p.project > $1::bigint
 ORDER BY p.project
-LIMIT $3::int
+LIMIT $2::int
 
 -- name: expire-activity
 SELECT ingest.expire_activity_1($1::int, $2::bigint, $3::int) AS expired

@@ -6,8 +6,11 @@ SELECT ingest.put_consumers_1($1::int, $2::uuid, $3::uuid, $4) AS written
 
 -- name: consumer-projects
 -- administration: crosses projects
-SELECT p.project_id
+-- The next rows of consumers, with the id of the project if it has some now.
+SELECT c.project, CASE WHEN c.state IS NOT NULL THEN (
+  SELECT p.project_id FROM ingest.projects p WHERE p.project = c.project
+) END AS project_id
 FROM ingest.consumers c
-JOIN ingest.projects p ON p.project = c.project
-WHERE c.state IS NOT NULL
-ORDER BY p.project_id
+WHERE c.project > $1::bigint
+ORDER BY c.project
+LIMIT $2::int

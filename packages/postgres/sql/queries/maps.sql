@@ -88,12 +88,15 @@ WHERE m.project = $1::int AND m.pending IS NOT NULL
 
 -- name: maps-to-sweep
 -- administration: crosses projects
-SELECT m.project, m.build_id, m.place_id
+-- The next maps with a pending manifest, and whether it is expired or void.
+SELECT m.project, m.build_id, m.place_id, (
+  SELECT CASE WHEN b.frozen_at IS NOT NULL THEN m.complete IS NOT NULL ELSE (
+    SELECT p.touched_at < $1::bigint FROM ingest.manifests p WHERE p.project = m.project AND p.manifest = m.pending
+  ) END
+  FROM ingest.builds b WHERE b.project = m.project AND b.build_id = m.build_id
+) AS unneeded
 FROM ingest.maps m
-JOIN ingest.builds b ON b.project = m.project AND b.build_id = m.build_id
-JOIN ingest.manifests p ON p.project = m.project AND p.manifest = m.pending
 WHERE m.pending IS NOT NULL AND (m.project, m.build_id, m.place_id) > ($2::int, $3::text, $4::bytea)
-  AND CASE WHEN b.frozen_at IS NULL THEN p.touched_at < $1::bigint ELSE m.complete IS NOT NULL END
 ORDER BY m.project, m.build_id, m.place_id
 LIMIT $5::int
 

@@ -12,12 +12,15 @@ SELECT ingest.put_project_1($1::int, $2::uuid, $3::uuid, $4) AS written
 
 -- name: projects
 -- administration: crosses projects
-SELECT p.project_id
+-- The next projects, with the id of those that hold anything.
+SELECT p.project, CASE WHEN p.state IS NOT NULL
+  OR EXISTS (SELECT FROM ingest.heads h WHERE h.project = p.project AND h.events > 0 OFFSET 0)
+  OR EXISTS (SELECT FROM ingest.maps m WHERE m.project = p.project OFFSET 0)
+  THEN p.project_id END AS project_id
 FROM ingest.projects p
-WHERE p.state IS NOT NULL
-  OR EXISTS (SELECT 1 FROM ingest.heads h WHERE h.project = p.project AND h.events > 0)
-  OR EXISTS (SELECT 1 FROM ingest.maps m WHERE m.project = p.project)
-ORDER BY p.project_id
+WHERE p.project > $1::bigint
+ORDER BY p.project
+LIMIT $2::int
 
 -- name: register-server
 SELECT ingest.register_server_1($1::uuid, $2::float8 * interval '1 millisecond') AS servers

@@ -4,15 +4,12 @@ import { mapProjects } from '@ingest/core/internal'
 import { byteaArray, int8Array, textArray } from '../connection/binary-arrays.ts'
 import type { Database } from '../connection/database.ts'
 import { createProjectQuery, type ProjectNumbers } from '../projects/project-numbers.ts'
+import { type ProjectRow, readProjects } from '../projects/read-projects.ts'
 
 /** Rows that one statement reads. */
 const pageRowsMax = 200
 /** Rows that one statement deletes. */
 const expiryRowsMax = 500
-/** Projects that one statement looks at for rows to delete. */
-const expiryProjectsMax = 1_000
-/** Below the number of every project. */
-const beforeProjects = -(2 ** 31) - 1
 
 /** `checkOpen` throws once the store is closed. */
 export function createActivityStore(database: Database, numbers: ProjectNumbers, checkOpen: () => void): ActivityStore {
@@ -71,22 +68,18 @@ export function createActivityStore(database: Database, numbers: ProjectNumbers,
 
     async expireActivity(before) {
       let erased = 0
-      for (let last: number | undefined = beforeProjects; last !== undefined; ) {
+      for await (const page of readProjects<ExpiryProject>(database, 'activity-projects', before)) {
         checkOpen()
-        const values = [last, before, expiryProjectsMax]
-        const page: ExpiryProject[] = await database.query('activity-projects', values)
         const expiring = page.filter(({ expires }) => expires)
         const counts = await mapProjects(expiring, ({ project }) => expireRows(project, before))
         for (const count of counts) erased += count
-        last = page.at(-1)?.project
       }
       return erased
     },
   }
 }
 
-interface ExpiryProject {
-  project: number
+interface ExpiryProject extends ProjectRow {
   expires: boolean
 }
 

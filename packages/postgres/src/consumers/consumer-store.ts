@@ -2,6 +2,7 @@ import type { ConsumerRecord, ConsumerStore } from '@ingest/core'
 import type { Database } from '../connection/database.ts'
 import type { ProjectNumbers } from '../projects/project-numbers.ts'
 import { createProjectState } from '../projects/project-state.ts'
+import { listProjects } from '../projects/read-projects.ts'
 
 export function createConsumerStore(database: Database, numbers: ProjectNumbers): ConsumerStore {
   const states = createProjectState(database, numbers, { read: 'consumers', write: 'put-consumers' })
@@ -11,10 +12,7 @@ export function createConsumerStore(database: Database, numbers: ProjectNumbers)
       return parseState(await states.read(projectId))
     },
 
-    async consumerProjects() {
-      const rows = await database.query<{ project_id: string }>('consumer-projects')
-      return rows.map((row) => row.project_id)
-    },
+    consumerProjects: () => listProjects(database, 'consumer-projects'),
 
     updateConsumers(projectId, decide) {
       return states.update(projectId, (before) => {

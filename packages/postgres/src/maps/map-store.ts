@@ -102,8 +102,8 @@ export function createMapStore({ database, numbers }: MapStoreOptions): MapStore
       for (let last: MapRow | undefined = firstMap; last; ) {
         const after = [last.project, last.build_id, last.place_id]
         const maps: MapRow[] = await database.query('maps-to-sweep', [touchedBefore, ...after, sweptMax])
-        for (const { project, build_id: build, place_id: place } of maps) {
-          await database.query('sweep-map', [project, build, place, touchedBefore])
+        for (const { project, build_id: build, place_id: place, unneeded } of maps) {
+          if (unneeded) await database.query('sweep-map', [project, build, place, touchedBefore])
         }
         last = maps.at(-1)
       }
@@ -120,11 +120,12 @@ interface MapRow {
   project: number
   build_id: string
   place_id: Buffer
+  unneeded: boolean | null
 }
 
 /** Before every map: the number of a project is any integer. */
-const firstMap: MapRow = { project: -(2 ** 31), build_id: '', place_id: Buffer.alloc(0) }
-/** The most maps to sweep that one statement looks for. */
+const firstMap: MapRow = { project: -(2 ** 31), build_id: '', place_id: Buffer.alloc(0), unneeded: false }
+/** The most maps that one statement looks at. */
 const sweptMax = 256
 
 const undeclared: PutChunkRow = { outcome: 'undeclared', builds: [], places: [] }

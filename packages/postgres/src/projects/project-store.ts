@@ -2,6 +2,7 @@ import type { Project, ProjectStore } from '@ingest/core'
 import type { Database } from '../connection/database.ts'
 import type { ProjectNumbers } from './project-numbers.ts'
 import { createProjectState } from './project-state.ts'
+import { listProjects } from './read-projects.ts'
 
 export function createProjectStore(
   database: Database,
@@ -14,10 +15,7 @@ export function createProjectStore(
       return parseState(await states.read(projectId))
     },
 
-    async projects() {
-      const rows = await database.query<{ project_id: string }>('projects')
-      return rows.map((row) => row.project_id)
-    },
+    projects: () => listProjects(database, 'projects'),
 
     updateProject(projectId, decide) {
       return states.update(projectId, (before) => {
