@@ -78,8 +78,13 @@ export async function startRequestClient<Request extends { id: number }>(
       else onMessage(message)
     },
   })
-  const inFlight = createInFlightRequests({ ...options, state, onBusy: thread.ref, onIdle: thread.unref })
+  const inFlight = createInFlightRequests({ ...options, state, onBusy: thread.ref, onIdle })
   thread.ended.then((reason) => onEnd(new IngestError('store-failed', `A thread that writes has ended: ${reason}.`)))
+
+  function onIdle(): void {
+    // a close waits for the thread to end, and the thread may be all that keeps the process until then
+    if (!isClosed) thread.unref()
+  }
 
   function onEnd(error: IngestError): void {
     onUnready(error)

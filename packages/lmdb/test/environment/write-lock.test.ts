@@ -1,4 +1,7 @@
+import { spawn } from 'node:child_process'
+import { once } from 'node:events'
 import { join } from 'node:path'
+import { createInterface } from 'node:readline'
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
 import { createIngest, type IngestError } from '@ingest/core'
@@ -112,6 +115,29 @@ t.test('a store closes while another process holds the write lock', { skip: notL
   await closed
   t.strictSame(fatal, ['store-locked'], 'the process cannot exit by itself')
 })
+
+t.test(
+  'a process that closes its store does not end before it is closed, though the lock becomes free',
+  {
+    skip: notLinux,
+  },
+  async (t) => {
+    const directory = t.testdir()
+    const program = fileURLToPath(new URL('closing-program.js', import.meta.url))
+    const child = spawn(process.execPath, [program, directory], { stdio: ['pipe', 'pipe', 'inherit'] })
+    const ended = once(child, 'exit')
+    const lines = createInterface({ input: child.stdout })[Symbol.asyncIterator]()
+    t.equal((await lines.next()).value, 'open')
+    const holder = await startStoreProcess(directory)
+    t.teardown(holder.kill)
+    await holder.ask('hold')
+    child.stdin.end('submit\n')
+    t.equal((await lines.next()).value, 'store-locked')
+    await holder.kill()
+    t.equal((await lines.next()).value, 'closed')
+    t.strictSame(await ended, [0, null])
+  },
+)
 
 t.test(
   'openings and closings do not block the event loop while another process is inside the gate',
