@@ -17,7 +17,7 @@ import { fileURLToPath } from 'node:url'
 
 const command = fileURLToPath(new URL('../../../cli/bin/ingest.js', import.meta.url))
 const outputBytesMax = 1_000_000
-const stderrBytesMax = 4000
+const stderrBytesMax = 16_000
 
 /**
  * Starts the built command in process groups of their own.
@@ -130,6 +130,16 @@ function signalGroup(pid, signal) {
     // it has ended meanwhile
     if (/** @type {NodeJS.ErrnoException} */ (error).code !== 'ESRCH') throw error
   }
+}
+
+/**
+ * Whether a process has ended by itself after a write of LMDB failed, as on a full disk: lmdb 3.5.6 overruns a buffer when
+ * it describes some of these failures, and the process aborts, or ends itself once it notices.
+ *
+ * @param {Pick<Ended, 'signal' | 'stderr'>} ended
+ */
+export function isEndedByWrite({ signal, stderr }) {
+  return stderr.includes('Write error: ') && (signal === 'SIGABRT' || signal === 'SIGSEGV' || signal === 'SIGKILL')
 }
 
 /** LMDB maps its file in the middle of an opening. @param {number} microseconds */

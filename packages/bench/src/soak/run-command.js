@@ -1,3 +1,5 @@
+import { isEndedByWrite } from './processes.js'
+
 /**
  * Runs one command beside the servers: some slowed, some killed, some stopped for a moment.
  *
@@ -47,7 +49,8 @@ export async function runCommand({ run, processes, ledger, canSlow }, args, opti
   const isDisturbed = command.signals.some((sent) => sent === 'SIGKILL' || sent === 'SIGTERM')
   ledger.note({ command: args.join(' '), process: command.pid, ms: Date.now() - startedAt, code, signal })
   run.count('commands', `${command.name}: ${signal ?? code}`)
-  const isExpected = code === 0 || code === temporary || allowed.includes(code ?? -1)
+  const isExpected =
+    code === 0 || code === temporary || allowed.includes(code ?? -1) || isEndedByWrite({ signal, stderr })
   const isEnded = isDisturbed && (signal === null ? code === 143 : command.signals.includes(signal))
   if (!isExpected && !isEnded) {
     const check = signal === null ? 'a command ends with an expected exit code' : 'no signal but those that were sent'

@@ -136,7 +136,7 @@ export async function request(run, server, options) {
   if (error === 'deadline') run.violate('every request ends', details)
   else if (error !== undefined && !server.isEnding) {
     // the end of the process may be noticed just after the end of its connections
-    await sleep(200)
+    await sleep(1000)
     if (!server.isEnding) run.violate('connections of a running server do not break', { ...details, error })
   } else if (status >= 500 && status !== 503) {
     const text = body.toString().slice(0, 500)

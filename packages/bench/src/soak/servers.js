@@ -1,10 +1,11 @@
 import { setTimeout as sleep } from 'node:timers/promises'
+import { isEndedByWrite } from './processes.js'
 
 /**
  * @typedef {object} Incarnation
  * @property {string} id of the slot, with the process id
  * @property {number} port
- * @property {boolean} isEnding whether it was signalled to end: only then may its connections break
+ * @property {boolean} isEnding whether it was signalled to end, or has ended: only then may its connections break
  *
  * @typedef {ReturnType<typeof createServerSlot>} ServerSlot
  */
@@ -82,6 +83,7 @@ export function createServerSlot(run, processes, { name, args, note }) {
     void server.exited.then((ended) => {
       if (slot.current === incarnation) slot.current = undefined
       note({ process: incarnation.id, event: 'ended', code: ended.code, signal: ended.signal })
+      incarnation.isEnding = true
       judgeEnd(run, { id: incarnation.id, server, ended })
     })
     return undefined
@@ -107,6 +109,7 @@ function expectLine() {
 function judgeEnd(run, { id, server: { signals, logPath }, ended: { code, signal, stderr } }) {
   const details = { server: id, code, signal, sent: signals, log: logPath, stderr }
   const isEnding = signals.some((sent) => sent === 'SIGKILL' || sent === 'SIGTERM')
+  if (isEndedByWrite({ signal, stderr })) return run.count('servers ended by a failed write', `${signal}`)
   if (!isEnding) run.violate('a server ends only when it is signalled', details)
   else if (signal !== null && !signals.includes(signal)) run.violate('no signal but those that were sent', details)
   else if (signal === null && code !== 0) run.violate('SIGTERM drains a server, which ends with 0', details)

@@ -10,8 +10,8 @@ export interface SerializedError {
 }
 
 /**
- * Classifies an error of a write: `disk-full`, which is temporary, or else `store-failed`, after which the store cannot
- * be trusted. An {@link IngestError} keeps its code. `lacksSpace` is called for an I/O error only.
+ * Classifies an error of a write: `disk-full`, which is temporary, or else `store-failed`, after which the store, or the
+ * memory of this process, cannot be trusted. An {@link IngestError} keeps its code. `lacksSpace` is called for an I/O error only.
  */
 export function serializeError(error: unknown, lacksSpace: () => boolean = () => false): SerializedError {
   if (error instanceof IngestError) {
@@ -24,6 +24,10 @@ export function serializeError(error: unknown, lacksSpace: () => boolean = () =>
   if (refusal) return serializeError(refusal)
   const { message } = (error ?? {}) as { message?: string }
   const text = message ?? String(error)
+  if (hasOverrun(text)) {
+    const message = `A write failed: ${text}. LMDB has written past the end of a buffer while it described this, so the memory of the process cannot be trusted.`
+    return { code: 'store-failed', message, details: {} }
+  }
   if (isFullDiskError(error, lacksSpace)) {
     return {
       code: 'disk-full',
@@ -102,6 +106,15 @@ function isFullDiskError(error: unknown, lacksSpace: () => boolean): boolean {
   const { code } = (error ?? {}) as { code?: unknown }
   // a write that reaches the end of the disk, or the file size limit, is a short one, which LMDB reports as EIO
   return isDiskFull(error) || diskFullCodes.has(code) || (code === EIO && lacksSpace())
+}
+
+/**
+ * Whether a description of a failed write was too long for the 100 bytes that lmdb 3.5.6 has for it (`last_error` in
+ * `mdb_page_flush`). What is behind them in memory is overwritten.
+ */
+function hasOverrun(text: string): boolean {
+  const [description = ''] = /Attempting to write page at .*/.exec(text) ?? []
+  return description.length >= 100
 }
 
 function withoutUndefined(details: { [name in keyof ErrorDetails]: ErrorDetails[name] | undefined }): ErrorDetails {

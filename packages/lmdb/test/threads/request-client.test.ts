@@ -244,4 +244,11 @@ t.test('an error of a full disk is temporary, any other one fails the store', as
   t.match(serializeError(failed(ENOMEM), full), { code: 'store-failed' })
   t.match(serializeError(new RangeError('too far')), { code: 'store-failed', message: 'too far' })
   for (const thrown of ['a text', undefined, null]) t.match(serializeError(thrown), { code: 'store-failed' })
+  const described = (sizes: string) => {
+    const message = `No space left on device: Attempting to write page at position 44199936, size 32768, blocks 1, buffer sizes ${sizes}`
+    return Object.assign(new Error(message), { code: ENOSPC })
+  }
+  t.match(serializeError(described('32768 4096 4096')), { code: 'disk-full' })
+  const overrun = described('32768 268435457 262143')
+  t.match(serializeError(overrun), { code: 'store-failed', message: 'the memory of the process cannot be trusted' })
 })
