@@ -28,7 +28,7 @@ const longest = [
   'packages/console/test/views/builds',
   'packages/console/test/views/events',
   'packages/console/test/shell',
-  'packages/bench/test/soak',
+  'packages/soak/test/soak',
   'packages/postgres/test/store-contract',
   'test/examples',
 ]

@@ -43,6 +43,7 @@ const below: Record<string, string[]> = {
   '@ingest/lmdb': ['@ingest/core'],
   '@ingest/postgres': ['@ingest/core'],
   '@ingest/server': ['@ingest/core'],
+  '@ingest/soak': ['@ingest/bench', '@ingest/cli', '@ingest/client', '@ingest/lmdb', '@ingest/core', '@ingest/export'],
 }
 
 /**
@@ -163,7 +164,7 @@ const confined: Record<string, RegExp> = {
   '@opentelemetry/api': /^packages\/server\/src\/requests\//,
   commander: /^packages\/cli\/src\//,
   lmdb: /^packages\/lmdb\/src\//,
-  pg: /^packages\/postgres\/src\//,
+  pg: /^packages\/(postgres|soak)\/src\//,
   'prom-client': /^packages\/server\/src\/metrics\//,
   undici: /^packages\/client\/src\//,
 }
@@ -247,12 +248,12 @@ t.test('an export of NDJSON loads no Parquet code', async (t) => {
 
 /** What the tests of several packages need. */
 const sharedByTests = [
-  'packages/bench/src/preload-library.js',
   'packages/checks/src/store/sample-events.ts',
   'packages/console/scripts/chromium.js',
   'packages/core/test/copy/filled-store.ts',
   'packages/postgres/test/database.ts',
   'packages/server/test/certificates.ts',
+  'packages/soak/src/faults/preload-library.js',
   'scripts/compile-tests.js',
 ]
 
@@ -273,9 +274,9 @@ t.test('lmdb, commander and undici are imported in one place each', async (t) =>
 t.test('only the listener, the requests of the soak and the server of the sender checks run node:http', async (t) => {
   const http = imports.filter((each) => isSource(each) && /^node:https?$/.test(each.specifier) && !each.isType)
   t.strictSame([...new Set(http.map(({ from }) => posix.dirname(from)))].sort(), [
-    'packages/bench/src/soak',
     'packages/checks/src/sender',
     'packages/server/src/listener',
+    'packages/soak/src/load',
   ])
 })
 

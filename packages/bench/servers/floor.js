@@ -3,7 +3,7 @@ import { fdatasync, mkdirSync, openSync, write } from 'node:fs'
 import { createServer } from 'node:http'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
-import { serveCalls } from '../src/serve-calls.js'
+import { serveCalls } from '../src/contenders/serve-calls.js'
 
 // Reads the body and parses it: no Node.js server of this kind can be faster. `isSynced` also appends the body to a file:
 // durable, without any look-up.

@@ -3,8 +3,8 @@ import { createIngest } from '@ingest/core'
 import { openLmdbStore } from '@ingest/lmdb'
 import { openPostgresStore } from '@ingest/postgres'
 import { serve } from '@ingest/server'
-import { makeBatch, newSeed, stampBatch } from '../src/make-batch.js'
-import { serveCalls } from '../src/serve-calls.js'
+import { serveCalls } from '../src/contenders/serve-calls.js'
+import { makeBatch, newSeed, stampBatch } from '../src/load/make-batch.js'
 import { memoryAtRest } from './memory-at-rest.js'
 
 // Ingest as `ingest serve` runs it, without rate limits and logs.

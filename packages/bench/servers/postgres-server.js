@@ -7,7 +7,7 @@ import { dirname, join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { promisify } from 'node:util'
 import pg from 'pg'
-import { serveCalls } from '../src/serve-calls.js'
+import { serveCalls } from '../src/contenders/serve-calls.js'
 
 // PostgreSQL for all contenders that store in it: a server that is there already, or one of our own that lives as long
 // as this process. Each contender has a database of its own.

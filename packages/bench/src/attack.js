@@ -6,10 +6,10 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { parseArgs } from 'node:util'
 import { scenarios } from './attack/scenarios.js'
 import { createCredentials, startServer } from './attack/start-server.js'
-import { formatNumber, formatTable } from './format.js'
+import { startProgram } from './contenders/start-program.js'
 import { parseCount } from './plan.js'
-import { startProgram } from './start-program.js'
-import { summarize, summarizeRatios } from './statistics.js'
+import { formatNumber, formatTable } from './report/format.js'
+import { summarize, summarizeRatios } from './report/statistics.js'
 
 /**
  * @typedef {import('./attack/scenarios.js').Scenario} Scenario
@@ -111,7 +111,10 @@ async function runScenario(scenario, plan) {
 
 /** Fills the project of the first attacker. @param {string} directory @param {number} events */
 async function storeEvents(directory, events) {
-  const program = await startProgram('servers/ours.js', { directory, projectId: 'attacker-0' })
+  const program = await startProgram(new URL('../servers/ours.js', import.meta.url), {
+    directory,
+    projectId: 'attacker-0',
+  })
   await program.call('preload', { events })
   await program.stop()
 }
@@ -126,9 +129,17 @@ async function runRound({ phases, eventsPerBatch, hasChunk, drainUnder }, { seco
   const programs = []
   try {
     const { port } = server
-    const attacks = await startProgram('src/attack/attacker.js', { port, credentials: attackers, neighbour: honest[0] })
+    const attacks = await startProgram(new URL('attack/attacker.js', import.meta.url), {
+      port,
+      credentials: attackers,
+      neighbour: honest[0],
+    })
     programs.push(attacks)
-    const senders = await startProgram('src/attack/honest.js', { port, credentials: honest, eventsPerBatch })
+    const senders = await startProgram(new URL('attack/honest.js', import.meta.url), {
+      port,
+      credentials: honest,
+      eventsPerBatch,
+    })
     programs.push(senders)
     if (hasChunk) await attacks.call('prepareChunk')
     // warms the server up, or the first phase would do it for the others
@@ -154,8 +165,8 @@ async function runRound({ phases, eventsPerBatch, hasChunk, drainUnder }, { seco
 
 /**
  * @param {Phase} phase
- * @param {{ server: import('./attack/start-server.js').Server, attacks: import('./start-program.js').Program, senders:
- *   import('./start-program.js').Program, seconds: number }} run
+ * @param {{ server: import('./attack/start-server.js').Server, attacks: import('./contenders/start-program.js').Program, senders:
+ *   import('./contenders/start-program.js').Program, seconds: number }} run
  */
 async function runPhase({ attack }, { server, attacks, senders, seconds }) {
   // a single attack begins while the senders are measured, a lasting one before they are warm

@@ -1,27 +1,26 @@
 import { rmSync } from 'node:fs'
-import { mkdtemp } from 'node:fs/promises'
+import { mkdtemp, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join, resolve } from 'node:path'
-import { fileURLToPath } from 'node:url'
 import { parseArgs } from 'node:util'
-import { findContenders } from './contenders.js'
-import { isComplete, onPostgres, parseCount, parts, plans } from './plan.js'
-import { rewriteReports, runBenchmark } from './run-benchmark.js'
+import { findContenders } from './contenders/find-contenders.js'
+import { isComplete, parseCount, parts, plans } from './plan.js'
+import { makePlot } from './report/plot.js'
+import { makeReport } from './report/report.js'
+import { runBenchmark } from './run-benchmark.js'
 
-const benchmarks = fileURLToPath(new URL('../../../docs/benchmarks', import.meta.url))
-const readme = fileURLToPath(new URL('../../../README.md', import.meta.url))
+const docs = new URL('../../../docs/', import.meta.url)
 const contenderNames = findContenders().map(({ name }) => name)
 const help = `pnpm bench [options]          measures everything, which takes about an hour and 70 GB of disk
 pnpm bench --quick            the same in under three minutes, with short runs and small stores
-pnpm bench postgres           Ingest on PostgreSQL beside plain inserts into the same server
-pnpm bench report             writes the newest reports again from their figures, and those of the README
+
+A complete run replaces docs/benchmark.md and docs/benchmark.svg; others print their report.
 
   --only <names>      contenders, by commas: ${contenderNames.join(', ')}
   --parts <names>     ${parts.join(', ')}
   --sizes <counts>    events stored before, for growth: 1M,10M
   --rounds <n>        how many times each is measured
   --directory <dir>   where stores are created and removed again (default: the directory for temporary files)
-  --out <dir>         where the report goes (default: docs/benchmarks)
   --smoke             a few seconds in all, few contenders, to see that it runs
 
 POSTGRES_URL names a PostgreSQL server to measure, in place of one that is started for it; databases called bench_* are
@@ -36,7 +35,6 @@ const options = /** @type {const} */ ({
   sizes: { type: 'string' },
   rounds: { type: 'string' },
   directory: { type: 'string' },
-  out: { type: 'string' },
 })
 
 process.exit(await main(process.argv.slice(2)))
@@ -46,13 +44,9 @@ async function main(given) {
   // pnpm hands on the `--` that npm needs
   const args = given.filter((arg) => arg !== '--')
   try {
-    const { values, positionals } = parseArgs({ args, allowPositionals: true, options })
-    const subject = positionals.join(' ')
+    const { values } = parseArgs({ args, options })
     if (values.help) console.log(help)
-    else if (subject === 'report') await rewriteReports(benchmarks, readme)
-    else if (subject !== '' && subject !== 'postgres')
-      throw new Error(`there is no "${subject}", see pnpm bench --help`)
-    else await bench(planOf(subject, values), { args, ...values })
+    else await bench(planOf(values), { args, ...values })
     return 0
   } catch (error) {
     console.error(`no figures: ${error instanceof Error ? error.message : error}`)
@@ -61,14 +55,13 @@ async function main(given) {
 }
 
 /**
- * @param {string} subject
  * @param {{ quick?: boolean, smoke?: boolean, only?: string, parts?: string, sizes?: string, rounds?: string }} values
  */
-function planOf(subject, { quick = false, smoke = false, only, parts: chosen, sizes, rounds }) {
+function planOf({ quick = false, smoke = false, only, parts: chosen, sizes, rounds }) {
   const plan = plans[smoke ? 'smoke' : quick ? 'quick' : 'full']
   const wanted = chosen === undefined ? undefined : knownNames('part', chosen, parts)
   return {
-    ...(subject === 'postgres' ? onPostgres(plan) : plan),
+    ...plan,
     ...(only !== undefined && { only: knownNames('contender', only, contenderNames) }),
     ...(wanted && { parts: parts.filter((part) => wanted.includes(part)) }),
     ...(sizes !== undefined && { sizes: sizes.split(',').map(parseCount) }),
@@ -84,8 +77,8 @@ function knownNames(kind, text, known) {
   return names
 }
 
-/** @param {import('./plan.js').Plan} plan @param {{ args: string[], out?: string, directory?: string }} options */
-async function bench(plan, { args, out, directory: parent }) {
+/** @param {import('./plan.js').Plan} plan @param {{ args: string[], directory?: string }} options */
+async function bench(plan, { args, directory: parent }) {
   const directory = await mkdtemp(join(parent === undefined ? tmpdir() : fromCaller(parent), 'ingest-bench-'))
   const remove = () => rmSync(directory, { recursive: true, force: true })
   process.once('SIGINT', () => {
@@ -94,9 +87,12 @@ async function bench(plan, { args, out, directory: parent }) {
   })
   try {
     const command = ['pnpm bench', ...args].join(' ')
-    const target = out === undefined ? benchmarks : fromCaller(out)
-    console.log(`the report is ${await runBenchmark({ command, out: target, directory, log: console.error }, plan)}`)
-    if (isComplete(plan) && out === undefined) await rewriteReports(benchmarks, readme)
+    const measured = await runBenchmark({ command, directory, log: console.error }, plan)
+    const report = makeReport(measured)
+    if (!isComplete(plan)) return console.log(report)
+    await writeFile(new URL('benchmark.md', docs), report)
+    await writeFile(new URL('benchmark.svg', docs), makePlot(measured))
+    console.log('docs/benchmark.md and docs/benchmark.svg are written')
   } finally {
     remove()
   }

@@ -2,7 +2,6 @@
  * How much is measured.
  *
  * @typedef {object} Plan
- * @property {'latest' | 'postgres'} report that a complete run replaces
  * @property {'full' | 'quick' | 'smoke'} name
  * @property {number} rounds
  * @property {number} warmupSeconds
@@ -19,12 +18,11 @@
 /** @typedef {'throughput' | 'mixed' | 'growth' | 'latency' | 'uploads' | 'send' | 'databases'} Part */
 
 /** @type {readonly Part[]} */
-export const parts = ['throughput', 'mixed', 'growth', 'latency', 'uploads', 'send']
+export const parts = ['throughput', 'mixed', 'growth', 'latency', 'uploads', 'send', 'databases']
 
 /** @type {Record<Plan['name'], Plan>} */
 export const plans = {
   full: {
-    report: 'latest',
     name: 'full',
     rounds: 9,
     warmupSeconds: 1.5,
@@ -37,7 +35,6 @@ export const plans = {
     parts,
   },
   quick: {
-    report: 'latest',
     name: 'quick',
     rounds: 3,
     warmupSeconds: 0.4,
@@ -47,10 +44,9 @@ export const plans = {
     uploadSeconds: 2,
     sentEvents: 100_000,
     sizes: [1e6],
-    parts,
+    parts: parts.filter((part) => part !== 'databases'),
   },
   smoke: {
-    report: 'latest',
     name: 'smoke',
     rounds: 1,
     warmupSeconds: 0.1,
@@ -63,12 +59,6 @@ export const plans = {
     parts,
     only: ['floor', 'ours'],
   },
-}
-
-/** Changes a plan to that of `pnpm bench postgres`. @param {Plan} plan @returns {Plan} */
-export function onPostgres(plan) {
-  const only = plan.name === 'smoke' ? ['ours', 'ours-postgres'] : ['ours', 'ours-postgres', 'postgres']
-  return { ...plan, report: 'postgres', parts: ['databases'], only }
 }
 
 /** The load unless a part changes it. */
@@ -90,7 +80,7 @@ export function inTurn(contenders, round) {
 /**
  * Like {@link inTurn}, with peers in every third round only.
  *
- * @param {readonly import('./contenders.js').Contender[]} contenders
+ * @param {readonly import('./contenders/find-contenders.js').Contender[]} contenders
  * @param {number} round from 0 on
  */
 export function contendersOfRound(contenders, round) {
@@ -98,17 +88,13 @@ export function contendersOfRound(contenders, round) {
   return inTurn(chosen, round % 3 === 0 ? round / 3 : round)
 }
 
-/** Of which parts and contenders the README and the docs quote figures. */
-const quoted = {
-  latest: { parts, contenders: ['floor', 'ours'] },
-  postgres: { parts: onPostgres(plans.full).parts, contenders: ['ours', 'ours-postgres', 'postgres'] },
-}
+/** Of which contenders the documents quote figures. */
+const quoted = ['floor', 'ours', 'ours-postgres', 'postgres']
 
-/** Whether a run has all that is quoted, so that it replaces the report. @param {Plan} plan */
-export function isComplete({ report, name, parts: chosen, only }) {
-  const { parts, contenders } = quoted[report]
+/** Whether a run has all that the documents quote, so that it replaces the report. @param {Plan} plan */
+export function isComplete({ name, parts: chosen, only }) {
   const has = (/** @type {string} */ contender) => only === undefined || only.includes(contender)
-  return name === 'full' && contenders.every(has) && parts.every((part) => chosen.includes(part))
+  return name === 'full' && quoted.every(has) && parts.every((part) => chosen.includes(part))
 }
 
 const factors = { '': 1, k: 1e3, M: 1e6 }

@@ -1,7 +1,4 @@
-import { mkdir, readFile, writeFile } from 'node:fs/promises'
-import { join } from 'node:path'
-import { prepareContenders } from './contenders.js'
-import { describeMachine, versionOf } from './machine.js'
+import { prepareContenders } from './contenders/find-contenders.js'
 import { measureDatabases } from './parts/databases.js'
 import { measureGrowth } from './parts/growth.js'
 import { measureLatency } from './parts/latency.js'
@@ -9,14 +6,11 @@ import { measureMixed } from './parts/mixed.js'
 import { measureSend } from './parts/send.js'
 import { measureThroughput } from './parts/throughput.js'
 import { measureUploads } from './parts/uploads.js'
-import { isComplete } from './plan.js'
-import { makePlot } from './plot.js'
-import { withFigures } from './readme-figures.js'
-import { makeReport } from './report.js'
+import { describeMachine, versionOf } from './report/machine.js'
 
-/** @typedef {import('./open-contender.js').Context} Context */
+/** @typedef {import('./contenders/open-contender.js').Context} Context */
 /** @typedef {import('./plan.js').Plan} Plan */
-/** @typedef {import('./report.js').Measured} Measured */
+/** @typedef {import('./report/report.js').Measured} Measured */
 
 const measures = {
   throughput: measureThroughput,
@@ -30,17 +24,16 @@ const measures = {
 const onlyOfOurs = ['latency', 'uploads', 'send']
 
 /**
- * Measures the parts of a plan, one after another, and writes their report.
+ * Measures the parts of a plan, one after another.
  *
  * @param {object} surroundings
  * @param {string} surroundings.command as it was typed
- * @param {string} surroundings.out directory of the report
  * @param {string} surroundings.directory of the stores; the caller removes it
  * @param {(line: string) => void} surroundings.log
  * @param {Plan} plan
- * @returns {Promise<string>} the path of the report; rejects at the first wrong response
+ * @returns {Promise<Measured>} rejects at the first wrong response
  */
-export async function runBenchmark({ command, out, directory, log }, plan) {
+export async function runBenchmark({ command, directory, log }, plan) {
   const measuredAt = new Date().toISOString()
   const { contenders, postgres } = await prepareContenders(plan.only, { directory, log })
   const measurable = contenders.filter(({ missing }) => missing === undefined)
@@ -48,8 +41,7 @@ export async function runBenchmark({ command, out, directory, log }, plan) {
     const results = await measureParts({ directory, contenders: measurable, postgres, log }, plan)
     const machine = describeMachine(directory)
     const versions = describeVersions(measurable, postgres)
-    const record = { measuredAt, command, plan, machine, versions, contenders, results }
-    return await writeReport(out, nameOf(plan), record)
+    return { measuredAt, command, plan, machine, versions, contenders, results }
   } finally {
     await postgres?.stop()
   }
@@ -68,47 +60,16 @@ async function measureParts(context, plan) {
   return results
 }
 
-/** @param {import('./contenders.js').Contender[]} contenders @param {import('./start-program.js').Program} [postgres] */
+/** @param {import('./contenders/find-contenders.js').Contender[]} contenders @param {import('./contenders/start-program.js').Program} [postgres] */
 function describeVersions(contenders, postgres) {
-  const versions = [{ label: 'lmdb of Ingest', value: versionOf('../../lmdb/node_modules/lmdb/package.json') }]
-  const ofPeers = contenders.some(({ isPeer }) => isPeer) ? ['fastify', 'pg', 'lmdb'] : []
+  const versions = [{ label: 'lmdb of Ingest', value: versionOf('../../../lmdb/node_modules/lmdb/package.json') }]
+  const ofPeers = contenders.some(({ isPeer }) => isPeer) ? ['fastify', 'pg'] : []
   for (const name of ofPeers) {
-    versions.push({ label: `${name} of the peers`, value: versionOf(`../peers/node_modules/${name}/package.json`) })
+    versions.push({ label: `${name} of the peers`, value: versionOf(`../../peers/node_modules/${name}/package.json`) })
   }
   if (postgres) {
     const { version, settings } = postgres.started
     versions.push({ label: 'PostgreSQL', value: `${version}, ${settings}` })
   }
   return versions
-}
-
-/** Only a complete run replaces a report that is quoted. @param {Plan} plan */
-function nameOf(plan) {
-  if (isComplete(plan)) return plan.report
-  const name = plan.name === 'full' ? 'part' : plan.name
-  return plan.report === 'postgres' ? `${name}-postgres` : name
-}
-
-/** @param {string} directory @param {string} name of its files @param {Measured} record @returns {Promise<string>} its path */
-async function writeReport(directory, name, record) {
-  const path = join(directory, `${name}.md`)
-  await mkdir(directory, { recursive: true })
-  await writeFile(join(directory, `${name}.json`), `${JSON.stringify(record, null, 1)}\n`)
-  if (record.results.throughput) await writeFile(join(directory, `${name}.svg`), makePlot(record))
-  await writeFile(path, makeReport(record, name))
-  return path
-}
-
-/**
- * Writes the newest reports again from their figures, and those of the README.
- *
- * @param {string} directory of the reports
- * @param {string} readme its path
- */
-export async function rewriteReports(directory, readme) {
-  for (const name of ['latest', 'postgres']) {
-    const record = JSON.parse(await readFile(join(directory, `${name}.json`), 'utf8'))
-    await writeReport(directory, name, record)
-    if (name === 'latest') await writeFile(readme, withFigures(await readFile(readme, 'utf8'), record))
-  }
 }

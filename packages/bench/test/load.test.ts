@@ -7,10 +7,10 @@ import { Worker } from 'node:worker_threads'
 import { createIngest, openMemoryStore } from '@ingest/core'
 import { type Served, serve } from '@ingest/server'
 import t, { type Test } from 'tap'
-import { idOf, makeBatch, newSeed, stampBatch } from '../src/make-batch.js'
-import { processorTimePerEvent, readProcessorTime, threadsOf, totalOf } from '../src/processor-time.js'
-import { createResponseReader } from '../src/response-reader.js'
-import { createBatchPlan, type LoadOptions, sendLoad } from '../src/send-load.js'
+import { processorTimePerEvent, readProcessorTime, threadsOf, totalOf } from '../src/contenders/processor-time.js'
+import { idOf, makeBatch, newSeed, stampBatch } from '../src/load/make-batch.js'
+import { createResponseReader } from '../src/load/response-reader.js'
+import { createBatchPlan, type LoadOptions, sendLoad } from '../src/load/send-load.js'
 
 const skip = !existsSync('/proc/self/task')
 const uuid = /^[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/

@@ -1,15 +1,11 @@
-import { execFileSync } from 'node:child_process'
-import { readFileSync } from 'node:fs'
-import { join } from 'node:path'
 import t from 'tap'
-import { formatNumber, formatSummary, formatTable } from '../src/format.js'
 import { floorOf } from '../src/parts/mixed.js'
-import { isComplete, onPostgres, parseCount, plans } from '../src/plan.js'
-import { makePlot } from '../src/plot.js'
-import { withFigures } from '../src/readme-figures.js'
-import { makeReport } from '../src/report.js'
-import { formatThreads, rate, ratioOf, speedCells } from '../src/rounds.js'
-import { percentile, summarize, summarizeRatios } from '../src/statistics.js'
+import { isComplete, parseCount, plans } from '../src/plan.js'
+import { formatNumber, formatSummary, formatTable } from '../src/report/format.js'
+import { makePlot } from '../src/report/plot.js'
+import { makeReport } from '../src/report/report.js'
+import { formatThreads, rate, ratioOf, speedCells } from '../src/report/rounds.js'
+import { percentile, summarize, summarizeRatios } from '../src/report/statistics.js'
 
 t.test('a summary has the middle and the ends, whatever the order', async (t) => {
   t.strictSame(summarize([3, 1, 10]), { median: 3, min: 1, max: 10, count: 3 })
@@ -97,54 +93,36 @@ t.test('a report shows rates, processor time by thread and latency, or a dash', 
   t.equal(formatThreads([{ writer: 1, main: 2, index: 0, database: 3 }]), 'main 2, writer 1, PostgreSQL 3')
 })
 
-t.test('only a full run with all parts and contenders replaces a report that is quoted', async (t) => {
+t.test('only a full run with all parts and contenders replaces the report that is quoted', async (t) => {
   t.ok(isComplete(plans.full))
-  t.ok(isComplete({ ...plans.full, only: ['floor', 'ours', 'postgres'], rounds: 1 }))
-  t.ok(isComplete(onPostgres(plans.full)))
+  t.ok(isComplete({ ...plans.full, only: ['floor', 'ours', 'ours-postgres', 'postgres'], rounds: 1 }))
   t.notOk(isComplete(plans.quick))
   t.notOk(isComplete({ ...plans.full, parts: ['throughput'] }))
   t.notOk(isComplete({ ...plans.full, only: ['ours'] }))
-  t.notOk(isComplete({ ...onPostgres(plans.full), only: ['ours', 'ours-postgres'] }))
+})
+
+t.test('a report has a section for each part that was measured, and a complete one its plot', async (t) => {
+  const contenders = [
+    { name: 'floor', title: 'Floor', file: '' },
+    { name: 'ours', title: 'Ingest & more', file: '' },
+    { name: 'sqlite', title: 'SQLite', file: '', missing: 'it is not installed' },
+  ]
+  const results = { throughput: [{ floor: run(2000), ours: run(1000, 4) }] }
+  const facts = { machine: [{ label: 'Node', value: '20' }], versions: [] }
+  const record = { measuredAt: '2026-11-27T08:00:00.000Z', command: 'pnpm bench', contenders, results, ...facts }
+  const quick = makeReport({ ...record, plan: plans.quick })
+  t.match(quick, /^# Benchmark\n\nMeasured on 2026-11-27 by `pnpm bench`/)
+  t.match(quick, '| Ingest & more | 1,000 | 0.5 | 4 |')
+  t.match(quick, '| SQLite | not measured: it is not installed |')
+  t.match(quick, 'This was a quick look')
+  t.notMatch(quick, /## Growth|benchmark\.svg/)
+  t.match(makeReport({ ...record, plan: plans.full }), '![Events a second](benchmark.svg)')
+  const plot = makePlot({ ...record, plan: plans.full })
+  t.match(plot, /Ingest &amp; more.*<rect .*width="225\.0"/s)
+  t.notMatch(plot, 'SQLite')
 })
 
 t.test('counts may be written in thousands and millions', async (t) => {
   t.strictSame(['0', '500', '250k', '1.5M'].map(parseCount), [0, 500, 250_000, 1_500_000])
   for (const text of ['', '-1', '10m', 'M', '1e6']) t.throws(() => parseCount(text), /is not a count/, text)
 })
-
-/** Tests run in a compiled copy of the repository. */
-const root = execFileSync('git', ['rev-parse', '--show-toplevel'], { encoding: 'utf8' }).trim()
-const record = JSON.parse(textOf('docs/benchmarks/latest.json'))
-const remedy = 'pnpm bench report writes it again'
-
-t.test('the README quotes the newest full run', async (t) => {
-  const readme = textOf('README.md')
-  t.equal(readme, withFigures(readme, record), remedy)
-})
-
-t.test('the reports show the figures that are kept beside them', async (t) => {
-  for (const name of ['latest', 'postgres']) {
-    const kept = JSON.parse(textOf(`docs/benchmarks/${name}.json`))
-    t.equal(textOf(`docs/benchmarks/${name}.md`), makeReport(kept, name), remedy)
-  }
-  t.equal(textOf('docs/benchmarks/latest.svg'), makePlot(record), remedy)
-})
-
-t.test('figures replace what a block held, and only that', async (t) => {
-  const blocks =
-    '- **Fast.** <!--figures:rate-->9\n  events<!--/figures-->\n\nThen: <!--figures:ratios--><!--/figures-->\nMore\n'
-  const written = withFigures(blocks, record)
-  t.match(written, /^- \*\*Fast\.\*\* <!--figures:rate-->[\d,]+ events\/s over HTTP/)
-  t.match(written, /\n {2}\S.*<!--\/figures-->\n\nThen: <!--figures:ratios-->[\d.]+ of the rate/)
-  t.ok(written.endsWith('<!--/figures-->\nMore\n'))
-  t.equal(withFigures(written, record), written)
-  for (const line of written.split('\n')) t.ok(line.length <= 120, line)
-})
-
-t.test('a README without a block is refused', async (t) => {
-  t.throws(() => withFigures('# Ingest\n', record), /no block <!--figures:rate-->/)
-})
-
-function textOf(path: string): string {
-  return readFileSync(join(root, path), 'utf8')
-}

@@ -3,8 +3,8 @@ import { setMaxListeners } from 'node:events'
 import { connect } from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { gzipSync } from 'node:zlib'
-import { createResponseReader } from '../response-reader.js'
-import { serveCalls } from '../serve-calls.js'
+import { serveCalls } from '../contenders/serve-calls.js'
+import { createResponseReader } from '../load/response-reader.js'
 
 // The attacks, as a process of its own. Each goes on until it is ended, and only against this machine.
 

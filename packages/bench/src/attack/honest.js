@@ -1,10 +1,10 @@
 import { connect } from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { makeBatch, newSeed, stampBatch } from '../make-batch.js'
-import { createResponseReader } from '../response-reader.js'
-import { headOf } from '../send-load.js'
-import { serveCalls } from '../serve-calls.js'
-import { percentile } from '../statistics.js'
+import { serveCalls } from '../contenders/serve-calls.js'
+import { makeBatch, newSeed, stampBatch } from '../load/make-batch.js'
+import { createResponseReader } from '../load/response-reader.js'
+import { headOf } from '../load/send-load.js'
+import { percentile } from '../report/statistics.js'
 
 // The honest senders and the prober of /livez, as a process of its own.
 

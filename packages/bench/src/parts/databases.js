@@ -1,12 +1,12 @@
-import { formatTable } from '../format.js'
-import { openContender, syncDisks, waitForRest } from '../open-contender.js'
+import { openContender, syncDisks, waitForRest } from '../contenders/open-contender.js'
 import { inTurn } from '../plan.js'
-import { figureCell, ratioCell, runsOf, speedCells, speedHead } from '../rounds.js'
+import { formatTable } from '../report/format.js'
+import { figureCell, ratioCell, runsOf, speedCells, speedHead } from '../report/rounds.js'
 
 /**
- * @typedef {import('../contenders.js').Contender} Contender
- * @typedef {import('../open-contender.js').Context} Context
- * @typedef {import('../open-contender.js').Opened} Opened
+ * @typedef {import('../contenders/find-contenders.js').Contender} Contender
+ * @typedef {import('../contenders/open-contender.js').Context} Context
+ * @typedef {import('../contenders/open-contender.js').Opened} Opened
  * @typedef {import('../plan.js').Plan} Plan
  */
 
@@ -14,7 +14,7 @@ import { figureCell, ratioCell, runsOf, speedCells, speedHead } from '../rounds.
  * With the bytes written for each new event; `walImageBytes` is the part of `walBytes` that are images of whole pages, if
  * the server can tell.
  *
- * @typedef {import('../send-load.js').LoadResult & {
+ * @typedef {import('../load/send-load.js').LoadResult & {
  *   walBytes?: number, walImageBytes?: number, diskBytes?: number
  * }} DatabaseRun
  */
@@ -24,7 +24,7 @@ import { figureCell, ratioCell, runsOf, speedCells, speedHead } from '../rounds.
 /**
  * The first on a database of its own, the others on a second one.
  *
- * @type {readonly { name: string, title: string, load: import('../open-contender.js').Load, again?: string }[]}
+ * @type {readonly { name: string, title: string, load: import('../contenders/open-contender.js').Load, again?: string }[]}
  */
 const loads = [
   { name: 'v7', title: 'new, UUIDv7', load: { idVersion: 7 } },
@@ -38,17 +38,18 @@ const loads = [
 ]
 
 /**
- * All contenders on empty databases. They take turns load by load.
+ * Ingest, and all that stores in PostgreSQL, on empty databases. They take turns load by load. Undefined when none does.
  *
  * @param {Context} context
  * @param {Plan} plan
- * @returns {Promise<DatabaseRound[]>}
+ * @returns {Promise<DatabaseRound[] | undefined>}
  */
 export async function measureDatabases(context, plan) {
-  if (!context.postgres) throw new Error('no contender has a database')
   const results = []
+  const measured = context.contenders.filter(({ name, hasDatabase }) => hasDatabase || name === 'ours')
+  if (!measured.some(({ hasDatabase }) => hasDatabase)) return undefined
   for (let round = 0; round < plan.rounds; round++) {
-    const contenders = inTurn(context.contenders, round)
+    const contenders = inTurn(measured, round)
     /** @type {DatabaseRound} */
     const runs = Object.fromEntries(contenders.map(({ name }) => [name, {}]))
     for (const group of [loads.slice(0, 1), loads.slice(1)])
@@ -90,7 +91,7 @@ async function measureGroup(context, { contenders, group, plan, runs }) {
  * @param {Context} context
  * @param {Opened} opened
  * @param {Plan} plan
- * @param {import('../open-contender.js').Load} load
+ * @param {import('../contenders/open-contender.js').Load} load
  * @returns {Promise<DatabaseRun>}
  */
 async function measureRun({ postgres }, { contender, database, send }, { seconds, warmupSeconds }, load) {
@@ -110,7 +111,7 @@ async function measureRun({ postgres }, { contender, database, send }, { seconds
   }
 }
 
-/** @type {Record<string, import('../rounds.js').Figure<DatabaseRun>>} */
+/** @type {Record<string, import('../report/rounds.js').Figure<DatabaseRun>>} */
 const written = {
   'WAL, bytes an event': ({ walBytes }) => walBytes,
   'without page images': ({ walBytes, walImageBytes }) =>
@@ -134,7 +135,7 @@ export function databasesSection(rounds, contenders) {
     })
   })
   return [
-    'Batches of 100 events of 370 bytes, databases empty before. Processor time is that of the Node process and of all processes of PostgreSQL, autovacuum included.',
+    'One PostgreSQL server with default durability, a database for each contender, empty before; batches of 100 events unless the line says otherwise. Processor time is that of the Node process and of all processes of PostgreSQL, autovacuum included.',
     formatTable(['load', '', ...speedHead('of Fastify + PostgreSQL'), ...head], rows),
     '**WAL** is counted from a checkpoint before each run. A page’s first change after a checkpoint writes its image, so images weigh more in such short runs than in production; the other records do not depend on that. **Disk** is the growth of the database without VACUUM.',
   ].join('\n\n')

@@ -1,16 +1,25 @@
 import { rm } from 'node:fs/promises'
 import { join } from 'node:path'
-import { diskBytes, freeDiskBytes } from '../disk-bytes.js'
-import { formatNumber, formatSize, formatTable } from '../format.js'
-import { openContender } from '../open-contender.js'
+import { diskBytes, freeDiskBytes } from '../contenders/disk-bytes.js'
+import { openContender } from '../contenders/open-contender.js'
+import { processorTimePerEvent, readProcessorTime, totalOf } from '../contenders/processor-time.js'
 import { contendersOfRound } from '../plan.js'
-import { processorTimePerEvent, readProcessorTime, totalOf } from '../processor-time.js'
-import { figureCell, formatThreads, processorTime, rate, ratioCell, runsOf, speedCells, speedHead } from '../rounds.js'
-import { summarize } from '../statistics.js'
+import { formatNumber, formatSize, formatTable } from '../report/format.js'
+import {
+  figureCell,
+  formatThreads,
+  processorTime,
+  rate,
+  ratioCell,
+  runsOf,
+  speedCells,
+  speedHead,
+} from '../report/rounds.js'
+import { summarize } from '../report/statistics.js'
 
 /**
- * @typedef {import('../contenders.js').Contender} Contender
- * @typedef {import('../open-contender.js').Context} Context
+ * @typedef {import('../contenders/find-contenders.js').Contender} Contender
+ * @typedef {import('../contenders/open-contender.js').Context} Context
  * @typedef {import('../plan.js').Plan} Plan
  */
 
@@ -20,14 +29,14 @@ import { summarize } from '../statistics.js'
  * @typedef {object} Filled
  * @property {number} size events
  * @property {number} eventsPerSecond of the filling, in process
- * @property {import('../processor-time.js').ProcessorTime | undefined} [processor] meanwhile, in microseconds an event,
+ * @property {import('../contenders/processor-time.js').ProcessorTime | undefined} [processor] meanwhile, in microseconds an event,
  *   with making the batches
  * @property {number} logBytes an event, on disk
  * @property {number | undefined} idBytes an id, on disk; undefined without an `ids` directory
  */
 
 /**
- * @typedef {import('../send-load.js').LoadResult & {
+ * @typedef {import('../load/send-load.js').LoadResult & {
  *   stored: number, openMs?: number, openBytes?: number, loadedBytes?: number, diskBytes?: number
  * }} GrowthRun `stored` events before it; of Ingest, the time to open and its own memory when it was open and after the
  *   load

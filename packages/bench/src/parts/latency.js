@@ -1,13 +1,13 @@
 import { join } from 'node:path'
-import { diskBytes } from '../disk-bytes.js'
-import { formatNumber, formatTable } from '../format.js'
-import { loadAtHalfRate, openOurs } from '../open-contender.js'
-import { figureCell, formatThreads, processorTime } from '../rounds.js'
+import { diskBytes } from '../contenders/disk-bytes.js'
+import { loadAtHalfRate, openOurs } from '../contenders/open-contender.js'
+import { formatNumber, formatTable } from '../report/format.js'
+import { figureCell, formatThreads, processorTime } from '../report/rounds.js'
 
 /**
  * @typedef {object} Latency
  * @property {number} eventsPerSecondMax of the closed loop on this store
- * @property {import('../send-load.js').LoadResult[]} rounds
+ * @property {import('../load/send-load.js').LoadResult[]} rounds
  * @property {number} indexed ids that were added meanwhile
  * @property {number} idsBytesBefore of the `ids` directory on disk
  * @property {number} idsBytesAfter
@@ -16,7 +16,7 @@ import { figureCell, formatThreads, processorTime } from '../rounds.js'
 /**
  * Latency while batches come evenly, through all flushes and merges of that many ids.
  *
- * @param {import('../open-contender.js').Context} context
+ * @param {import('../contenders/open-contender.js').Context} context
  * @param {import('../plan.js').Plan} plan
  * @returns {Promise<Latency>}
  */

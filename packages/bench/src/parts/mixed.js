@@ -1,13 +1,13 @@
-import { formatTable } from '../format.js'
-import { openContender, waitForRest } from '../open-contender.js'
+import { openContender, waitForRest } from '../contenders/open-contender.js'
 import { contendersOfRound } from '../plan.js'
-import { rate, ratioCell, speedCells, speedHead } from '../rounds.js'
+import { formatTable } from '../report/format.js'
+import { rate, ratioCell, speedCells, speedHead } from '../report/rounds.js'
 
 /**
  * @typedef {object} Mix
  * @property {string} name
  * @property {string} title
- * @property {import('../open-contender.js').Load} load
+ * @property {import('../contenders/open-contender.js').Load} load
  * @property {boolean} [isAgain] the batches of `new` once more
  * @property {boolean} [isForFloor] whether it differs for a server that keeps nothing
  */
@@ -26,13 +26,13 @@ const mixes = [
 
 const measured = ['floor', 'ours', 'ours-postgres', 'postgres']
 
-/** By contender and mix. @typedef {Record<string, Record<string, import('../send-load.js').LoadResult>>} MixedRound */
+/** By contender and mix. @typedef {Record<string, Record<string, import('../load/send-load.js').LoadResult>>} MixedRound */
 
 /**
  * Other loads, round by round. All contenders of a round run at the same time, each on a store that was empty before,
  * and take turns mix by mix.
  *
- * @param {import('../open-contender.js').Context} context
+ * @param {import('../contenders/open-contender.js').Context} context
  * @param {import('../plan.js').Plan} plan
  * @returns {Promise<MixedRound[]>}
  */
@@ -49,12 +49,12 @@ export async function measureMixed(context, plan) {
 }
 
 /**
- * @param {import('../open-contender.js').Context} context
- * @param {readonly import('../contenders.js').Contender[]} contenders
+ * @param {import('../contenders/open-contender.js').Context} context
+ * @param {readonly import('../contenders/find-contenders.js').Contender[]} contenders
  * @param {import('../plan.js').Plan} plan
  */
 async function measureRound(context, contenders, { warmupSeconds, phaseSeconds: seconds }) {
-  /** @type {import('../open-contender.js').Opened[]} */
+  /** @type {import('../contenders/open-contender.js').Opened[]} */
   const running = []
   /** @type {MixedRound} */
   const runs = Object.fromEntries(contenders.map(({ name }) => [name, {}]))
@@ -85,7 +85,7 @@ export function floorOf(mix) {
   return (/** @type {MixedRound} */ round) => round.floor?.[mix] ?? round.floor?.new
 }
 
-/** @param {readonly MixedRound[]} rounds @param {readonly import('../contenders.js').Contender[]} contenders */
+/** @param {readonly MixedRound[]} rounds @param {readonly import('../contenders/find-contenders.js').Contender[]} contenders */
 export function mixedSection(rounds, contenders) {
   const rows = mixes.flatMap(({ name: mix, title: load }) => {
     const loaded = contenders.filter(({ name }) => rounds.some((round) => round[name]?.[mix]))

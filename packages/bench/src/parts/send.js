@@ -5,12 +5,12 @@ import { appendFile, rm } from 'node:fs/promises'
 import { join } from 'node:path'
 import { text } from 'node:stream/consumers'
 import { fileURLToPath } from 'node:url'
-import { projectId } from '../contenders.js'
-import { formatTable } from '../format.js'
-import { makeBatch, newSeed, stampBatch } from '../make-batch.js'
-import { openOurs } from '../open-contender.js'
-import { endedChildrenMs } from '../processor-time.js'
-import { figureCell } from '../rounds.js'
+import { projectId } from '../contenders/find-contenders.js'
+import { openOurs } from '../contenders/open-contender.js'
+import { endedChildrenMs } from '../contenders/processor-time.js'
+import { makeBatch, newSeed, stampBatch } from '../load/make-batch.js'
+import { formatTable } from '../report/format.js'
+import { figureCell } from '../report/rounds.js'
 
 /**
  * Processor time of the sender in microseconds an event: `command` with the start of its process, `loop` without.
@@ -23,7 +23,7 @@ const ingest = fileURLToPath(new URL('../../../cli/bin/ingest.js', import.meta.u
 /**
  * The cost of `ingest send` with a file, beside that of the load, whose bodies are ready. Undefined without /proc.
  *
- * @param {import('../open-contender.js').Context} context
+ * @param {import('../contenders/open-contender.js').Context} context
  * @param {import('../plan.js').Plan} plan
  * @returns {Promise<SendRound[] | undefined>}
  */

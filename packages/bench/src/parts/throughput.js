@@ -1,14 +1,14 @@
-import { formatTable } from '../format.js'
-import { openContender } from '../open-contender.js'
+import { openContender } from '../contenders/open-contender.js'
 import { inTurn } from '../plan.js'
-import { figureCell, runsOf, speedCells, speedHead } from '../rounds.js'
+import { formatTable } from '../report/format.js'
+import { figureCell, runsOf, speedCells, speedHead } from '../report/rounds.js'
 
-/** By contender. @typedef {Record<string, import('../send-load.js').LoadResult>} ThroughputRound */
+/** By contender. @typedef {Record<string, import('../load/send-load.js').LoadResult>} ThroughputRound */
 
 /**
  * The usual load on each contender with an empty store, round by round.
  *
- * @param {import('../open-contender.js').Context} context
+ * @param {import('../contenders/open-contender.js').Context} context
  * @param {import('../plan.js').Plan} plan
  * @returns {Promise<ThroughputRound[]>}
  */
@@ -30,7 +30,7 @@ export async function measureThroughput(context, { rounds, warmupSeconds, second
   return results
 }
 
-/** @param {readonly ThroughputRound[]} rounds @param {readonly import('../contenders.js').Contender[]} contenders */
+/** @param {readonly ThroughputRound[]} rounds @param {readonly import('../contenders/find-contenders.js').Contender[]} contenders */
 export function throughputSection(rounds, contenders) {
   const rows = contenders.flatMap(({ name, title, missing }) => {
     const runs = runsOf(rounds, (round) => round[name])

@@ -1,7 +1,7 @@
-import { formatTable } from '../format.js'
-import { loadAtHalfRate, openOurs } from '../open-contender.js'
-import { figureCell, formatThreads, processorTime } from '../rounds.js'
-import { startProgram } from '../start-program.js'
+import { loadAtHalfRate, openOurs } from '../contenders/open-contender.js'
+import { startProgram } from '../contenders/start-program.js'
+import { formatTable } from '../report/format.js'
+import { figureCell, formatThreads, processorTime } from '../report/rounds.js'
 
 /**
  * @typedef {object} Uploads
@@ -9,8 +9,8 @@ import { startProgram } from '../start-program.js'
  * @property {UploadRound[]} rounds
  *
  * @typedef {object} UploadRound
- * @property {import('../send-load.js').LoadResult} without
- * @property {import('../send-load.js').LoadResult} during
+ * @property {import('../load/send-load.js').LoadResult} without
+ * @property {import('../load/send-load.js').LoadResult} during
  * @property {number} uploadedBytes
  * @property {number} seconds of the uploads
  */
@@ -23,13 +23,13 @@ const uploadedBytes = 8_000_000
 /**
  * How fast a map is published, and the latency of events while one map after another is.
  *
- * @param {import('../open-contender.js').Context} context
+ * @param {import('../contenders/open-contender.js').Context} context
  * @param {import('../plan.js').Plan} plan
  * @returns {Promise<Uploads>}
  */
 export async function measureUploads(context, plan) {
   const opened = await openOurs(context, 'uploads')
-  const uploader = await startProgram('src/load.js', opened.program.started)
+  const uploader = await startProgram(new URL('../load/load-process.js', import.meta.url), opened.program.started)
   try {
     // compiles what the measured ones run
     await uploader.call('publish', { bytes: publishedBytes })

@@ -1,0 +1,83 @@
+import { databasesSection } from '../parts/databases.js'
+import { growthSection } from '../parts/growth.js'
+import { latencySection } from '../parts/latency.js'
+import { mixedSection } from '../parts/mixed.js'
+import { sendSection } from '../parts/send.js'
+import { throughputSection } from '../parts/throughput.js'
+import { uploadsSection } from '../parts/uploads.js'
+import { isComplete } from '../plan.js'
+import { formatTable } from './format.js'
+
+/**
+ * @typedef {object} Results
+ * @property {import('../parts/throughput.js').ThroughputRound[]} [throughput]
+ * @property {import('../parts/mixed.js').MixedRound[]} [mixed]
+ * @property {import('../parts/growth.js').Growth} [growth]
+ * @property {import('../parts/latency.js').Latency} [latency]
+ * @property {import('../parts/uploads.js').Uploads} [uploads]
+ * @property {import('../parts/send.js').SendRound[] | undefined} [send]
+ * @property {import('../parts/databases.js').DatabaseRound[] | undefined} [databases]
+ */
+
+/**
+ * A run of the benchmark.
+ *
+ * @typedef {object} Measured
+ * @property {string} measuredAt ISO 8601
+ * @property {string} command
+ * @property {import('../plan.js').Plan} plan
+ * @property {import('./machine.js').Fact[]} machine
+ * @property {import('./machine.js').Fact[]} versions
+ * @property {import('../contenders/find-contenders.js').Contender[]} contenders
+ * @property {Results} results
+ */
+
+/** The report in Markdown, beside the plot `benchmark.svg`. @param {Measured} record */
+export function makeReport({ measuredAt, command, plan, machine, versions, contenders, results }) {
+  const { throughput, mixed, growth, latency, uploads, send, databases } = results
+  const facts = [...machine, ...versions].map(({ label, value }) => [label, value])
+  return [
+    '# Benchmark',
+    `Measured on ${measuredAt.slice(0, 10)} by \`${command}\`. Figures are medians of ${plan.rounds} interleaved rounds, with the lowest and the highest behind them; ratios are taken within a round.`,
+    ...(plan.name === 'full' ? [] : [quickNote]),
+    ...(isComplete(plan) ? ['![Events a second](benchmark.svg)'] : []),
+    section('Machine', formatTable(['', ''], facts)),
+    throughput && section('Throughput', throughputSection(throughput, contenders)),
+    mixed && section('Other loads', mixedSection(mixed, contenders)),
+    growth && section('Growth', growthSection(growth, contenders)),
+    latency && section('Latency', latencySection(latency)),
+    uploads && section('Maps', uploadsSection(uploads)),
+    send && section('Sending a file', sendSection(send)),
+    databases && section('PostgreSQL', databasesSection(databases, contenders)),
+    section('How it is measured', method),
+    section('What this does not prove', limits),
+  ]
+    .filter((part) => part !== undefined)
+    .join('\n\n')
+    .concat('\n')
+}
+
+/** @param {string} title @param {string} text */
+function section(title, text) {
+  return `## ${title}\n\n${text}`
+}
+
+const quickNote =
+  '**This was a quick look**: short runs, few rounds and small stores. It shows that everything works; for figures to rely on, run all of it.'
+
+const method = `Load comes from a process of its own, over raw sockets with keep-alive. A connection sends its next batch when the last one is acknowledged, and has it ready by then: nothing is made while the server waits. Every event is new unless the table says otherwise: 128 random bits seed each run, and the ids are random UUIDs. Events have about 370 bytes. Every response is checked: it must be 202, with exactly as many accepted and as many duplicates as there were; one wrong response, and the run has no figure.
+
+Each server is a process of its own on an empty store of its own, started for each run. Contenders take turns, so that what the machine does in a round falls on all of them, and ratios are taken within a round. Under other loads all servers of a round run at the same time, but only one is loaded, once the others do nothing in the background. Disks are synced before a server takes load, so that no contender pays for the writes of another.
+
+- **The floor** reads and parses the body and keeps nothing. **The synced floor** also appends it to a file, one \`fdatasync\` for all that has gathered.
+- **PostgreSQL** takes one \`INSERT … SELECT unnest … ON CONFLICT DO NOTHING\` a batch, prepared, on 8 connections, with its durability as it comes, and more memory and fewer checkpoints than by default.
+- **SQLite** has WAL and \`synchronous=FULL\`; queued batches share a transaction.
+- The peers check no keys and no events, and keep no order: they do less than Ingest.`
+
+const limits = `- Nothing about another machine. Two cores are shared by server, load and kernel; with more, each contender would gain differently, PostgreSQL more than what runs in one process.
+- Nothing about absolute speed: these machines change from minute to minute. Only ratios within a run mean something.
+- Nothing about power loss: syncs are trusted to the file system and the disk, and virtual disks may acknowledge a sync early. A slower sync costs every contender in proportion to its syncs.
+- Nothing about networks, TLS or proxies: the load is on the same machine.
+- Nothing about cold caches: stores had just been written, so they were in memory as far as it goes.
+- Nothing about reading, and nothing about what PostgreSQL can do besides: queries, indexes, replicas.
+- Ids are random UUIDs. Ids that ascend with time would make B-trees look better, and change little for Ingest.`

@@ -1,0 +1,100 @@
+import { mkdtempSync, readFileSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join, relative } from 'node:path'
+import t from 'tap'
+import { whyNotPreloaded } from '../src/faults/preload-library.js'
+import { checkPowerLoss, type PowerLossOptions } from '../src/power-loss/check-power-loss.js'
+import { createDisk } from '../src/power-loss/disk.js'
+import { readRecording, recordWorkload } from '../src/power-loss/record.js'
+
+// INGEST_IMAGES=5000 opens more images, INGEST_FIRST_SEED=7 others. The workload is recorded again by each run, except with
+// INGEST_RECORDING=DIR: the images of a recording that a run kept are opened again, where it is.
+const images = Number(process.env.INGEST_IMAGES ?? 60)
+const seed = Number(process.env.INGEST_FIRST_SEED ?? Date.now() % 1_000_000)
+
+const skip = whyNotPreloaded() ?? false
+const kept = process.env.INGEST_RECORDING
+const directory = kept ?? mkdtempSync(join(tmpdir(), 'ingest-power-loss-'))
+const record = kept === undefined ? recordWorkload : readRecording
+const { root, operations } = skip ? { root: '', operations: [] } : await record(directory)
+const check = (options: Partial<PowerLossOptions>) => checkPowerLoss({ root, operations, seed, images, ...options })
+
+t.test('the log of the workload explains every file', { skip }, async (t) => {
+  const disk = createDisk({ root })
+  operations.forEach((operation, at) => void disk.apply(operation, at))
+  t.strictSame(disk.differences(root), [])
+})
+
+const tableOfFiles = readTable(readFileSync(new URL('../../../../docs/reliability.md', import.meta.url), 'utf8'))
+
+t.test('the table of files has every file that is created', { skip }, async (t) => {
+  const created = operations.filter(({ op }) => /^(create|mkdir|rename|link)$/.test(op))
+  const paths = new Set(created.map(({ path }) => relative(root, path)))
+  const unknown = [...paths].filter(
+    (path) => !tableOfFiles.some(({ patterns }) => patterns.some((each) => each.test(path))),
+  )
+  t.strictSame(unknown, [])
+  const idle = tableOfFiles.filter(
+    ({ patterns }) => ![...paths].some((path) => patterns.some((each) => each.test(path))),
+  )
+  // of damage, and of a map that is published from a stream
+  t.strictSame(
+    idle.map(({ names }) => names[0]),
+    ['SPOOL/*.spool.damaged', 'ingest-*/'],
+  )
+})
+
+t.test('a power loss at any moment costs nothing that was acknowledged', { skip, timeout: 0 }, async (t) => {
+  const { problems, counts } = await check({ directory })
+  const all = Object.values(counts)
+  t.equal(
+    all.reduce((sum, { images }) => sum + images, 0),
+    images,
+  )
+  t.ok(all.reduce((sum, { acknowledged }) => sum + acknowledged, 0) > 0)
+  t.comment(`seed ${seed}: ${JSON.stringify(counts)}`)
+  t.strictSame(
+    problems,
+    [],
+    `INGEST_IMAGES=${images} INGEST_FIRST_SEED=${seed} INGEST_RECORDING=${directory}, which has images`,
+  )
+  if (problems.length === 0 && kept === undefined) rmSync(directory, { recursive: true })
+})
+
+t.test('what a disk loses by ignoring syncs, or a store by acknowledging early, is found', { skip }, async (t) => {
+  const isLog = (path: string) => path.endsWith('/store/events/data.mdb')
+  const bugs: Record<string, Partial<PowerLossOptions>> = {
+    'names are not synced': { ignores: (_, isDirectory) => isDirectory },
+    'the header is written before the pages are synced': { ignores: ({ path }) => isLog(path) },
+    'a 202 comes before the commit': { acknowledgesEarly: true },
+  }
+  for (const [bug, options] of Object.entries(bugs)) {
+    const { problems } = await check({ ...options, images: 60, endsAtFirst: true })
+    t.equal(problems.length, 1, bug)
+    t.comment(`${bug}: ${problems[0]?.phase}: ${problems[0]?.problem.split('\n')[0]}`)
+  }
+})
+
+/** The rows of the table of files: the names of files, and patterns of the same ones in the recorded directory. */
+function readTable(page: string): { names: string[]; patterns: RegExp[] }[] {
+  const places: Record<string, string> = {
+    STORE: '(store|(backup|repaired)(\\.unfinished-\\w+)?|restored(/restoring)?)',
+    TARGET: '(backup|repaired)',
+    SPOOL: 'spool',
+    EXPORT: 'export',
+    FILE: 'output.ndjson',
+  }
+  const toPattern = (name: string) =>
+    name
+      .replace(/\/$/, '')
+      .replaceAll('.', '\\.')
+      .replaceAll('*', '[^/]+')
+      .replace(/\b(STORE|TARGET|SPOOL|EXPORT|FILE)\b/, (place) => places[place] ?? '')
+  const [, section = ''] = /^## Files$(.*?)^## /ms.exec(page) ?? []
+  const rows = section.split('\n').filter((line) => line.startsWith('| `'))
+  return rows.map((row) => {
+    const names = Array.from((row.split(' | ')[0] ?? '').matchAll(/`([^`]+)`/g), ([, name = '']) => name)
+    const inFolders = row.includes('also in `dt=*/hour=*/`') ? ['EXPORT/dt=*/hour=*/*.ndjson'] : []
+    return { names, patterns: [...names, ...inFolders].map((name) => new RegExp(`^${toPattern(name)}$`)) }
+  })
+}
