@@ -12,7 +12,7 @@ export const exitCode = {
   /** The stored data does not allow it. */
   refused: 3,
   credentials: 4,
-  /** Invalid input, a damaged store, or a sender that breaks a rule. */
+  /** Invalid input, a damaged or incompatible store, or a sender that breaks a rule. */
   invalid: 5,
   /** The same command may succeed later. */
   temporary: 6,
@@ -65,11 +65,11 @@ export const exitCodeHelp = `
 Exit codes:
   0  done
   1  a bug: please report it
-  2  wrong usage: an option, an argument, a directory without a store, a file of another user, or an unsupported version
-     of Node
+  2  wrong usage: an option, an argument, a missing store, a file of another user, a database that refuses the role, or
+     an unsupported version of Node
   3  refused because of the stored data: an unknown key, a frozen build, or a missing project, map or event
   4  missing or invalid credentials
-  5  invalid input, rejected events, a damaged or foreign store, or a sender that breaks a rule
+  5  invalid input, rejected events, a damaged, foreign or incompatible store, or a sender that breaks a rule
   6  temporary failure: the same command may succeed later
   7  the file changed during the upload
 130, 143  ended by SIGINT, SIGTERM

@@ -4,7 +4,14 @@ import { openLmdbStore } from '@ingest/lmdb'
 import { openPostgresStore } from '@ingest/postgres'
 import t from 'tap'
 import { allContentsOf, alpha, beta, fillStore } from '../../core/test/copy/filled-store.ts'
-import { createDatabase, noPostgres, runSql } from '../../postgres/test/database.ts'
+import {
+  createDatabase,
+  dropDatabase,
+  nameOf,
+  noPostgres,
+  openTestServer,
+  runSql,
+} from '../../postgres/test/database.ts'
 import { ended, spawnIngest, startIngest } from './ingest-process.ts'
 import { ingest, isWrongUsage, serveHere } from './run-ingest.ts'
 import { exportedWithoutCursors, idsOf, linesOf, projectId, send, submitIds, withStore } from './served.ts'
@@ -117,6 +124,48 @@ t.test('a refused connection is one line without the password', options, async (
     const { code, stderr } = await run(['stats'], { INGEST_STORE: wrong.href })
     t.match({ code, stderr }, { code: 2, stderr: /^ingest: .*no_such_\w+.*\n$/ })
   }
+})
+
+t.test('each refusal of a database has its exit code, and is one line', options, async (t) => {
+  const admin = await openTestServer()
+  const set = (setting: string) => (url: string) => runSql(admin, `ALTER DATABASE ${nameOf(url)} SET ${setting}`)
+  const age = (names: string, by: number) => (url: string) =>
+    runSql(url, `UPDATE ingest.meta SET value = (value::int + ${by})::text WHERE name IN (${names})`)
+  const sql = (text: string) => (url: string) => runSql(url, text)
+  const serve = ['serve', '--no-migrate', '--listen', '127.0.0.1:0']
+  const nothing = async () => {}
+  const refusals: [name: string, prepare: (url: string) => Promise<unknown>, code: number, query?: string][] = [
+    ['no schema', sql('DROP SCHEMA ingest CASCADE'), 2],
+    ['no database', dropDatabase, 2],
+    ['sslmode=prefer', nothing, 2, 'sslmode=prefer'],
+    ['sslmode=allow', nothing, 2, 'sslmode=allow'],
+    ['another schema', sql('DROP SCHEMA ingest CASCADE; CREATE SCHEMA ingest; CREATE TABLE ingest.meta (a int)'), 5],
+    ['no version', sql("DELETE FROM ingest.meta WHERE name = 'version'"), 5],
+    ['a newer schema', age("'version', 'compatible'", 100), 5],
+    ['an older schema', age("'version'", -1), 5],
+    ['isolation', set('default_transaction_isolation = serializable'), 5],
+    ['read only', set('default_transaction_read_only = on'), 6],
+  ]
+  for (const [name, prepare, code, query = ''] of refusals) {
+    const { env, url } = await openEmpty()
+    t.equal((await run(['migrate'], env)).code, 0)
+    await prepare(url)
+    const store = new URL(url)
+    store.search = query
+    for (const args of [['stats'], serve]) {
+      const refused = await run(args, { ...env, INGEST_STORE: store.href })
+      t.match(refused, { code, stdout: '', stderr: /^ingest: .*\n$/ }, `${name}: ${args[0]}`)
+    }
+  }
+
+  const { env, url } = await openEmpty()
+  await dropDatabase(url)
+  const encoding = "ENCODING 'LATIN1' LC_COLLATE 'C' LC_CTYPE 'C' TEMPLATE template0"
+  await runSql(admin, `CREATE DATABASE ${nameOf(url)} ${encoding}`)
+  t.match(await run(['migrate'], env), { code: 5, stderr: /^ingest: .*LATIN1.*\n$/ })
+  const other = await openEmpty()
+  await runSql(other.url, 'CREATE SCHEMA ingest; CREATE TABLE ingest.projects (a int)')
+  t.match(await run(['migrate'], other.env), { code: 5, stderr: /^ingest: .*is not of Ingest.*\n$/ })
 })
 
 t.test('migrate', options, async (t) => {

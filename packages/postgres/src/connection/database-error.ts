@@ -105,6 +105,7 @@ export function toIngestError(error: unknown): unknown {
 export function toOpeningError(error: unknown): unknown {
   const { code = '', message, hint } = error as { code?: string; message: string; hint?: string }
   if (code === notOwner) return new IngestError('invalid-argument', `${message}: ${hint}.`, { cause: error })
+  if (foreignCodes.test(code)) return foreignSchema(message, error)
   const remedy = remedies.find(({ pattern }) => pattern.test(`${code} ${message}`))?.remedy
   if (error instanceof IngestError || remedy === undefined) return toIngestError(error)
   const text = `The database cannot be connected to: ${message}: ${remedy}.`
@@ -113,6 +114,15 @@ export function toOpeningError(error: unknown): unknown {
 
 /** Of a migration. */
 const notOwner = 'IG003'
+/** Of tables, columns and functions: missing ones, those of another type, and those that a migration would create. */
+const foreignCodes = /^(3F000|42703|42710|42723|42804|42883|42P01|42P07)$/
+
+/** The error of a schema "ingest" that this package has not created. */
+export function foreignSchema(reason: string, cause?: unknown): IngestError {
+  return new IngestError('store-incompatible', `The schema "ingest" of the database is not of Ingest: ${reason}.`, {
+    cause,
+  })
+}
 
 const remedies = [
   { pattern: /client password must be a string/, remedy: 'put the password into the URL, or set PGPASSWORD' },

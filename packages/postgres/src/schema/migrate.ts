@@ -1,6 +1,7 @@
 import { IngestError } from '@ingest/core'
 import type { PoolClient, PoolConfig } from 'pg'
 import { type Database, openDatabase } from '../connection/database.ts'
+import { foreignSchema } from '../connection/database-error.ts'
 import { migrations } from '../sql.ts'
 
 export interface MigrateOptions {
@@ -95,18 +96,19 @@ export interface SchemaState {
   epoch: string
 }
 
-/** Undefined without a schema. */
+/**
+ * Undefined without a schema.
+ *
+ * @throws {IngestError} `store-incompatible` for a schema that is not of Ingest
+ */
 export async function readSchema(client: Pick<PoolClient, 'query'>): Promise<SchemaState | undefined> {
   const { rows: found } = await client.query("SELECT to_regclass('ingest.meta') IS NOT NULL AS found")
   if (!found[0].found) return undefined
   const { rows } = await client.query('SELECT m.name, m.value FROM ingest.meta m')
   const values = new Map(rows.map(({ name, value }) => [name, value]))
-  return {
-    version: Number(values.get('version')),
-    compatible: Number(values.get('compatible')),
-    storeId: values.get('store_id'),
-    epoch: values.get('epoch'),
-  }
+  const [version, compatible] = [Number(values.get('version')), Number(values.get('compatible'))]
+  if (!Number.isInteger(version) || !Number.isInteger(compatible)) throw foreignSchema('it has no version')
+  return { version, compatible, storeId: values.get('store_id'), epoch: values.get('epoch') }
 }
 
 /** @throws {IngestError} `store-incompatible` for the schema of a newer version that this one cannot use */
