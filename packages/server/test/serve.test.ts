@@ -174,16 +174,20 @@ byEachScheme('garbage after a valid request does not affect its response', async
   t.equal(await storedCount(), 1)
 })
 
-byEachScheme('a request that stalls gets a 408', async (t, secure) => {
-  const refuse = async (part: string | undefined) => {
+byEachScheme('a request that stalls or trickles gets a 408', async (t, secure) => {
+  const refuse = async (part?: string, upload?: string) => {
     const { raw, headers, storedCount } = await openServed(t, { ...secure, requestTimeoutMs: 100 })
-    raw.write(part ?? requestBytes({ headers, body: batchOf(1) }).subarray(0, -1))
-    const response = await raw.read()
+    const length: [string, string] = ['Content-Length', '1000000']
+    const sent = upload === undefined ? { headers, body: batchOf(1) } : { headers: [...headers, length], body: '  ' }
+    raw.write(part ?? requestBytes({ ...sent, ...(upload && { method: 'PUT', path: upload }) }).subarray(0, -1))
+    const trickle = setInterval(() => upload && raw.write(' '), 10)
+    const response = await raw.read().finally(() => clearInterval(trickle))
     t.match(response, { status: 408, json: { code: 'request-timeout', retryable: true } })
     t.equal(response.headers.connection, 'close')
     t.equal(await storedCount(), 0)
   }
-  await Promise.all([refuse('GET /livez HTTP/1.1\r\nHost:'), refuse(undefined)])
+  const head = 'GET /livez HTTP/1.1\r\nHost:'
+  await Promise.all([refuse(head), refuse(), refuse(undefined, '/v1/maps'), refuse(undefined, '/v1/maps/chunks')])
 })
 
 t.test('a request that is refused before its end releases its slot', async (t) => {
