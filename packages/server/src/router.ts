@@ -71,7 +71,7 @@ export interface ConsoleHandler {
 /** The bytes of a response that count 1 in a turn. */
 const anonymousTurnBytes = 16_384
 
-/** Exempt from the budget of turns. */
+/** Never refused for want of a turn, as preflights are not. */
 const probePaths: readonly string[] = ['/livez', '/readyz']
 
 /** The route of all files of the console. */
@@ -107,13 +107,15 @@ export function createRouter<Route extends { method: string; path: string }>(opt
   }
 
   /** Delays the response to a request without a valid key; its connection handles no further request meanwhile. */
-  async function waitForTurn({ path, socket }: HttpRequest, response: HttpResponse): Promise<HttpResponse> {
+  async function waitForTurn(request: HttpRequest, response: HttpResponse): Promise<HttpResponse> {
+    const { path, socket } = request
     const bytes = isStream(response.body) ? 0 : response.body.length
     try {
       await options.anonymousTurns?.(socket?.remoteAddress ?? '', Math.ceil((bytes + 1) / anonymousTurnBytes))
     } catch (error) {
-      // a server is not restarted, nor taken out of a proxy that shares its address with clients, because it is busy
-      if (!probePaths.includes(path)) throw error
+      // behind a proxy, all clients share its address: others must not cost a server its health, or a page its requests
+      const isPreflight = response.status === 204 && cors?.isPreflight(request)
+      if (!probePaths.includes(path) && !isPreflight) throw error
     }
     return response
   }

@@ -1,4 +1,5 @@
 import { createServer } from 'node:http'
+import { setImmediate as nextTurn } from 'node:timers/promises'
 import t from 'tap'
 import { toFetchHandler } from '../../src/fetch-handler.ts'
 import { shareMaxOf } from '../../src/limits/concurrency.ts'
@@ -56,13 +57,17 @@ for (const [name, [sent, turnMax]] of Object.entries(anonymous)) {
   )
 }
 
-t.test('beyond the requests that may wait for a turn, the response is 503; liveness has no such limit', async (t) => {
+t.test('beyond the requests that may wait for a turn, all but probes and preflights get a 503', async (t) => {
   const { ingest } = await openTestIngest()
-  const handle = toFetchHandler(ingest)
+  const handle = toFetchHandler(ingest, { cors: ['*'] })
   const { max, waitingMax } = turnBudgets.anonymous
   const admitted = max + shareMaxOf({ max: waitingMax })
-  const statuses = async (path: string) => {
-    const responses = Array.from({ length: admitted + 10 }, () => handle(new Request(`http://localhost${path}`)))
+  const headers = { Origin: 'https://app.example.com', 'Access-Control-Request-Method': 'POST' }
+  const preflight = { method: 'OPTIONS', headers }
+  const statuses = async (path: string, init?: RequestInit) => {
+    // with the whole budget
+    await nextTurn()
+    const responses = Array.from({ length: admitted + 10 }, () => handle(new Request(`http://localhost${path}`, init)))
     const counts: Record<number, number> = {}
     for (const response of await Promise.all(responses)) {
       counts[response.status] = (counts[response.status] ?? 0) + 1
@@ -71,5 +76,7 @@ t.test('beyond the requests that may wait for a turn, the response is 503; liven
     return counts
   }
   t.strictSame(await statuses('/nope'), { 404: admitted, 503: 10 })
+  t.strictSame(await statuses('/nope', preflight), { 404: admitted, 503: 10 })
+  t.strictSame(await statuses('/v1/events/batch', preflight), { 204: admitted + 10 })
   for (const probe of ['/livez', '/readyz']) t.strictSame(await statuses(probe), { 200: admitted + 10 })
 })
