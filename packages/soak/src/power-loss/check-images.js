@@ -32,7 +32,11 @@ async function checkImage({ directory, prefixes, expected }) {
   // the last one first: a restore reads the backup, and a check adds events
   for (const [index, promised] of [...expected.entries()].reverse()) {
     const copy = promised.kind === 'copy' && pathOf(promised.to)
-    if (copy) await checkCopy(copy, promised, { directory, before: expected.slice(0, index), all: expected })
+    if (!copy) continue
+    // what is restored is what its backup had
+    const source = expected.findIndex((each) => each.kind === 'copy' && each.to === promised.from)
+    const before = expected.slice(0, source < 0 ? index : source)
+    await checkCopy(copy, promised, { directory, before, all: expected })
   }
   const store = pathOf('store')
   if (!store) return { acknowledged: 0, stored: 0 }

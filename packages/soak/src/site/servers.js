@@ -109,7 +109,7 @@ function expectLine() {
 function judgeEnd(run, { id, server: { signals, logPath }, ended: { code, signal, stderr } }) {
   const details = { server: id, code, signal, sent: signals, log: logPath, stderr }
   const isEnding = signals.some((sent) => sent === 'SIGKILL' || sent === 'SIGTERM')
-  if (isEndedByWrite({ signal, stderr })) return run.count('servers ended by a failed write', `${signal}`)
+  if (!isEnding && isEndedByWrite({ signal, stderr })) return run.count('servers ended by a failed write', `${signal}`)
   if (!isEnding) run.violate('a server ends only when it is signalled', details)
   else if (signal !== null && !signals.includes(signal)) run.violate('no signal but those that were sent', details)
   else if (signal === null && code !== 0) run.violate('SIGTERM drains a server, which ends with 0', details)
