@@ -27,7 +27,7 @@ for line in sys.stdin.buffer:
     if line.strip():
         sender.send(json.loads(line))
         taken += 1
-        print(f"accepted {taken}", flush=True)
+        print(f"taken {taken}", flush=True)
     else:
         sender.flush()
 stats = sender.close(int(env.get("INGEST_CLOSE_MS", "10000")) / 1000)

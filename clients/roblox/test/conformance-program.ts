@@ -54,7 +54,7 @@ while (isOpen || lines.length > 0) {
   else if (line === '') await until(await game.start('sender:flush()'))
   else {
     await game.run('sender:send(...)', JSON.parse(line))
-    process.stdout.write(`accepted ${++taken}\n`)
+    process.stdout.write(`taken ${++taken}\n`)
   }
 }
 const closing = await game.start('return sender:close(...)', toSeconds(number('INGEST_CLOSE_MS')))
@@ -65,5 +65,6 @@ const { accepted, duplicates, dropped } = (await until(closing)) as {
 }
 const { rejected, ...others } = dropped
 const counts = { accepted, duplicates, rejected, dropped: others, unsent: 0 }
+process.stderr.write([...game.warnings, ...game.output].map((line) => `${line}\n`).join(''))
 // connections of requests that the game has given up would keep the process
 process.stdout.write(`${JSON.stringify(counts)}\n`, () => process.exit())

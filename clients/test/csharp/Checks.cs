@@ -294,12 +294,24 @@ namespace Ingest {
             new IngestSender(options).Dispose();
         }
 
+        [Check] private static async Task APauseThatFailsInCloseIsNoFailureOfAnAttempt() {
+            var transport = new Script(Accept);
+            var sender = new IngestSender(Options(transport));
+            sender.Send("{}");
+            await sender.FlushAsync();
+            Until(() => transport.Running == 1); // the pause before the next batch
+            transport.DelayFails = new InvalidOperationException("The component is gone.");
+            var stats = await sender.CloseAsync(TimeSpan.FromMinutes(1));
+            Equal(stats.Accepted, 1L);
+            Equal(stats.Failure, null);
+        }
+
         /// <summary>What the table of unusual values says; each event is given as text.</summary>
         [Check] private static async Task UnusualValues() {
             var transport = new Script(Accept);
             var sender = new IngestSender(Options(transport));
             foreach (var kept in new[] {
-                "\"\\ud800\"", "-0", "1e400", "9007199254740993", "null",
+                "\"\\ud800\"", "-0", "1e400", "9007199254740993", "null", "[]", "{}",
                 new string('[', 40) + new string(']', 40),
             }) {
                 sender.Send("{\"x\":" + kept + "}");
@@ -312,7 +324,7 @@ namespace Ingest {
             }) {
                 Equal(ErrorOf(() => sender.Send(refused)) is ArgumentException, true);
             }
-            Equal(transport.Bodies.Count, 6);
+            Equal(transport.Bodies.Count, 8);
             sender.Dispose();
         }
 

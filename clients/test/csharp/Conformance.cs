@@ -39,7 +39,7 @@ namespace Ingest {
             var input = new StreamReader(Console.OpenStandardInput(), new UTF8Encoding(false));
             for (var line = await input.ReadLineAsync(); line != null; line = await input.ReadLineAsync()) {
                 if (line == "") await sender.FlushAsync();
-                else if (Send(sender, line)) Console.WriteLine($"accepted {++taken}");
+                else if (Send(sender, line)) Console.WriteLine($"taken {++taken}");
             }
             var stats = await sender.CloseAsync(Milliseconds("INGEST_CLOSE_MS", 10000));
             Console.WriteLine(Summary(stats));

@@ -52,7 +52,7 @@ func _read_lines() -> void:
 			else:
 				_sender.send(JSON.parse_string(line))
 				taken += 1
-				_call("accept(%d)" % taken)
+				_call("take(%d)" % taken)
 		await get_tree().process_frame
 
 

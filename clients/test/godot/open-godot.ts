@@ -40,7 +40,7 @@ window.program = {
   takeLines: () => JSON.stringify(lines.splice(0)),
   add: (more) => lines.push(...more),
   finish: (result) => window.finish(result),
-  accept: (count) => window.accept(count),
+  take: (count) => window.take(count),
   refuse: () => window.refuse(),
   start(variables) {
     window.variables = variables
@@ -107,7 +107,7 @@ export async function openGodot(t: Test): Promise<StartProgram> {
       end({ code: 0, signal: null })
       await close()
     })
-    await page.exposeFunction('accept', (count: number) => void stdout.write(`accepted ${count}\n`))
+    await page.exposeFunction('take', (count: number) => void stdout.write(`taken ${count}\n`))
     await page.exposeFunction('refuse', async () => {
       end({ code: 1, signal: null })
       await close()

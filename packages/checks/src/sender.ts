@@ -1,3 +1,5 @@
+export type { RuleTest } from './sender/expect-rules.ts'
+export { expectRules } from './sender/expect-rules.ts'
 export type { Fault, FaultName, FaultyRequest } from './sender/faults.ts'
 export { createRandom, faultNames, faults } from './sender/faults.ts'
 export type { Program, StartProgram } from './sender/program.ts'

@@ -7,7 +7,7 @@ import { request } from 'node:http'
 import { connect, createServer } from 'node:net'
 import { join, resolve } from 'node:path'
 import { createInterface } from 'node:readline'
-import { setTimeout as sleep } from 'node:timers/promises'
+import { setImmediate as nextTurn, setTimeout as sleep } from 'node:timers/promises'
 
 const [bug] = process.argv.slice(2)
 const countMax = bug === 'large-batches' ? 201 : 100
@@ -20,7 +20,7 @@ const counts = {
   dropped: /** @type {Record<string, number>} */ ({}),
   unsent: 0,
 }
-const batchBytesMax = 262_144
+const batchBytesMax = bug === 'limit-plus-one' ? 262_145 : 262_144
 const hourMs = 3_600_000
 
 const key = bug === 'trim-key' ? env.INGEST_KEY?.trim() : env.INGEST_KEY
@@ -28,6 +28,7 @@ if (/[\r\n]/.test(key ?? '')) throw new Error(bug === 'quote-key' ? `not a key: 
 
 /** @type {string[]} */
 const queue = []
+let queueBytes = 0
 /** The files of events. @type {Map<string, string>} */
 const paths = new Map()
 const hasSpool = env.INGEST_SPOOL && bug !== 'no-spool'
@@ -86,9 +87,25 @@ function loadSpool() {
     if (name === 'lock') continue
     const path = join(spool, name)
     const event = readFileSync(path, 'utf8')
+    if (!isJson(event)) {
+      if (bug === 'stop-at-damage') return
+      drop('damaged')
+      rmSync(path)
+      continue
+    }
     queue.push(event)
+    queueBytes += sizeOf(event)
     paths.set(event, path)
     fileNumber = Math.max(fileNumber, Number(name))
+  }
+}
+
+/** @param {string} text */
+function isJson(text) {
+  try {
+    return JSON.parse(text) !== null
+  } catch {
+    return false
   }
 }
 
@@ -129,15 +146,18 @@ function send(line) {
   const event = JSON.stringify(given)
   if (sizeOf(event) + 13 > batchBytesMax) return drop('too_large')
   if (queue.length >= Number(env.INGEST_QUEUE_EVENTS) && bug !== 'unbounded-queue') return drop('queue_overflow')
-  const bytes = sizeOf(queue.join()) + sizeOf(event)
-  if (bytes > Number(env.INGEST_QUEUE_BYTES) && bug !== 'unbounded-bytes') return drop('queue_overflow')
+  const bytes = queueBytes + sizeOf(event)
+  const isBounded = bug !== 'unbounded-bytes' && !(bug === 'unbounded-spool' && spool)
+  if (bytes > Number(env.INGEST_QUEUE_BYTES) && isBounded) return drop('queue_overflow')
+  queueBytes = bytes
   if (bug === 'newest-first' && running) queue.unshift(event)
   else queue.push(event)
   if (bug !== 'late-spool') writeToSpool(event)
   if (bug === 'debounce') clearTimeout(timer)
   if (bug === 'debounce') timer = undefined
   timer ??= setTimeout(() => flush(), Number(env.INGEST_FLUSH_MS))
-  if (queue.length >= countMax || queue.join().length >= batchBytesMax - 13) wake()
+  if (bug === 'wake-early') endPause.abort()
+  if (queue.length >= countMax || queueBytes + queue.length > batchBytesMax - 13) wake()
 }
 
 function flush() {
@@ -174,16 +194,17 @@ function takeBatch() {
   if (!isFull && due === 0) return []
   due = Math.max(0, due - count)
   const batch = queue.splice(0, count)
+  queueBytes -= sizeOf(batch.join(''))
   for (const event of batch) writeToSpool(event)
   return batch
 }
 
 let rangeMs = 1000
-let seed = 1
+let seed = bug === 'seed-by-minute' ? Math.floor(Date.now() / 60_000) : 1
 
-/** The same in each process with a fixed seed. */
+/** The same in each process with the same seed. */
 function random() {
-  if (bug !== 'fixed-seed') return Math.random()
+  if (bug !== 'fixed-seed' && bug !== 'seed-by-minute') return Math.random()
   seed = (seed * 48_271) % (2 ** 31 - 1)
   return seed / (2 ** 31 - 1)
 }
@@ -194,8 +215,18 @@ async function sendBatch(batch) {
   for (let attempt = 0; ; attempt++) {
     const body = `{"events":[${batch}]${bug === 'other-bytes' ? `,"attempt":${attempt}` : ''}}`
     const { status, headers, text } = await post(env.INGEST_URL ?? '', body)
+    if (bug === 'late-mask') console.error(text.slice(0, 200).replaceAll(key ?? '', '[key]'))
     if (ending.signal.aborted) return leave(batch.length)
     if (status === 202 && settle(text, batch.length)) return removeFromSpool(batch)
+    if (status === 413 && bug === 'halve' && batch.length > 1) {
+      const middle = batch.length >> 1
+      for (const part of [batch.slice(0, middle), batch.slice(middle)]) await sendBatch(part)
+      return
+    }
+    if (status === 0 && bug === 'no-pause') {
+      await nextTurn()
+      continue
+    }
     const reason = bug === 'give-up' && attempt === 99 ? 'bad_request' : reasonOf(status)
     if (reason) {
       drop(reason, batch.length)
@@ -203,7 +234,8 @@ async function sendBatch(batch) {
     }
     if (status === 401 && bug === 'log-key') console.error(`the server refuses ${key}`)
     const isPaused = (status === 401 || status === 403) && bug !== 'retry-401'
-    const backoffMs = bug === 'no-jitter' ? rangeMs : random() * rangeMs
+    const isEager = bug === 'eager' && attempt === 0
+    const backoffMs = isEager ? 0 : bug === 'no-jitter' ? rangeMs : random() * rangeMs
     rangeMs = Math.min(rangeMs * 2, bug === 'unbounded-backoff' ? Number.POSITIVE_INFINITY : 60_000)
     if (bug === 'constant-backoff') rangeMs = 1000
     const isHonoured = bug !== 'retry-after-of-two' || status === 429 || status === 503
@@ -241,15 +273,21 @@ function settle(text, count) {
 function retryAfterMs(value) {
   if (value === undefined || bug === 'ignore-retry-after') return 0
   if (bug === 'ignore-date' && !/^\d+$/.test(value)) return 0
-  const ms = /^\d+$/.test(value) ? Number(value) * 1000 : Date.parse(value) - Date.now()
+  const isDate = /^\w{3}, \d\d \w{3} \d{4} [\d:]{8} GMT$/.test(value)
+  const date = bug === 'local-date' ? value.replace(' GMT', '') : value
+  const seconds = bug === 'lenient-seconds' ? Number.parseFloat(value) : /^\d+$/.test(value) ? Number(value) : 0
+  const ms = isDate ? Date.parse(date) - Date.now() : seconds * 1000
   return Math.min(Math.max(0, ms || 0), bug === 'unbounded-retry-after' ? Number.POSITIVE_INFINITY : hourMs)
 }
+
+let endPause = new AbortController()
 
 /** @param {number} ms */
 async function pause(ms) {
   const scaled = Math.min(ms * scale, 2 ** 31 - 1)
   if (performance.now() + scaled >= deadlineAt) ending.abort()
-  await sleep(scaled, undefined, { signal: ending.signal }).catch(() => {})
+  endPause = new AbortController()
+  await sleep(scaled, undefined, { signal: AbortSignal.any([ending.signal, endPause.signal]) }).catch(() => {})
 }
 
 /**
@@ -266,7 +304,8 @@ function post(url, body) {
   if (bug === 'stale-connection') return postOnKept(url, headers, body)
   return new Promise((resolve) => {
     const signals = [ending.signal]
-    if (bug !== 'no-time-out') signals.push(AbortSignal.timeout(Number(env.INGEST_TIMEOUT_MS)))
+    const isTimed = bug !== 'no-time-out' && bug !== 'timed-reads'
+    if (isTimed) signals.push(AbortSignal.timeout(Number(env.INGEST_TIMEOUT_MS)))
     const fail = () => resolve({ status: 0, headers: {}, text: '' })
     const options = { method: 'POST', headers, agent: false, signal: AbortSignal.any(signals) }
     const req = request(url.includes('/v1/') ? url : batchUrl(url), options, (res) => {
@@ -281,12 +320,14 @@ function post(url, body) {
         if (text.length > 1_000_000 && bug !== 'unbounded-body') req.destroy()
       })
       res.on('end', () => resolve({ status, headers, text }))
+      if (bug === 'any-end') res.on('error', () => resolve({ status, headers, text }))
       res.on('error', fail)
       res.on('close', fail)
     })
     if (bug === 'interim-is-final') {
       req.on('information', ({ statusCode }) => resolve({ status: statusCode, headers: {}, text: '' }))
     }
+    if (bug === 'timed-reads') req.setTimeout(Number(env.INGEST_TIMEOUT_MS), () => req.destroy())
     req.on('error', fail)
     req.end(body)
   })
@@ -346,10 +387,11 @@ if (queue.length > 0) void flush()
 if (env.INGEST_CHDIR) process.chdir(env.INGEST_CHDIR)
 let taken = 0
 for await (const line of createInterface(process.stdin)) {
-  if (line === '' && bug !== 'no-flush') await flush()
+  if (line === '' && bug === 'background-flush') void flush()
+  else if (line === '' && bug !== 'no-flush') await flush()
   else if (line !== '') {
     send(line)
-    console.log(`accepted ${++taken}`)
+    console.log(`taken ${++taken}`)
   }
 }
 const closeMs = Number(env.INGEST_CLOSE_MS)

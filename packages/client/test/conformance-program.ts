@@ -2,6 +2,7 @@ import { createInterface } from 'node:readline'
 import { createClient } from '../src/client.ts'
 import { sleep } from '../src/http/retry.ts'
 import { createSenderWith } from '../src/sender/sender.ts'
+import { spoolBytesMin } from '../src/sender/spool.ts'
 
 // The program of the Node sender for `ingest conformance`.
 
@@ -24,6 +25,8 @@ const sender = createSenderWith(
     queueEventsMax: number('INGEST_QUEUE_EVENTS'),
     queueBytesMax: number('INGEST_QUEUE_BYTES'),
     spool: env.INGEST_SPOOL || undefined,
+    spoolBytesMax: Math.max(spoolBytesMin, number('INGEST_QUEUE_BYTES')),
+    onRetry: (error) => console.error(error),
   },
   { now: () => performance.now() / scale, sleep: (ms, signal) => sleep(ms * scale, signal) },
 )
@@ -34,7 +37,7 @@ for await (const line of createInterface(process.stdin)) {
   if (line === '') await sender.flush()
   else {
     sender.send(JSON.parse(line))
-    console.log(`accepted ${++taken}`)
+    console.log(`taken ${++taken}`)
   }
 }
 const stats = await sender.close({ deadlineMs: number('INGEST_CLOSE_MS') / scale })

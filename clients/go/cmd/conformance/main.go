@@ -47,7 +47,7 @@ func main() {
 				log.Fatal(err)
 			}
 			taken++
-			fmt.Println("accepted", taken)
+			fmt.Println("taken", taken)
 		} else if err == nil {
 			s.Flush(context.Background())
 		}

@@ -1,6 +1,7 @@
 import { spawn, spawnSync } from 'node:child_process'
 import type { Readable, Writable } from 'node:stream'
 import { IngestError } from '@ingest/core'
+import type { JsonObject } from '@ingest/core/internal'
 
 /** A running program that sends the events of its standard input. */
 export interface Program {
@@ -12,7 +13,14 @@ export interface Program {
   /** Kills it, with the processes that it has started. */
   kill(): void
   /** Stops it and lets it continue, as SIGSTOP and SIGCONT do; undefined where there are no signals. */
-  readonly freezer?: { freeze(): void; thaw(): void } | undefined
+  readonly freezer?: Freezer | undefined
+  /** Whether it sees no other processes. Default false. */
+  readonly isIsolated?: boolean
+}
+
+export interface Freezer {
+  freeze(): void
+  thaw(): void
 }
 
 /** Starts the program with these variables in its environment. */
@@ -29,8 +37,9 @@ export interface StartOptions {
  * @throws {IngestError} `invalid-argument` if the command cannot be started
  */
 export function startCommand(command: string, args: readonly string[] = []): StartProgram {
-  return async (variables, { isIsolated = false } = {}) => {
-    const [file = command, ...rest] = [...(isIsolated ? isolation() : []), command, ...args]
+  return async (variables, options) => {
+    const isolation = options?.isIsolated ? findIsolation() : []
+    const [file = command, ...rest] = [...isolation, command, ...args]
     const inherited = Object.entries(process.env).filter(([name]) => !name.startsWith('INGEST_'))
     const env = { ...Object.fromEntries(inherited), ...variables }
     const hasGroups = process.platform !== 'win32'
@@ -61,49 +70,60 @@ export function startCommand(command: string, args: readonly string[] = []): Sta
       ended,
       kill: () => signal('SIGKILL'),
       freezer: hasGroups ? { freeze: () => signal('SIGSTOP'), thaw: () => signal('SIGCONT') } : undefined,
+      isIsolated: isolation.length > 0,
     }
   }
 }
 
 /** The command in front of one that is to see no other processes; none where it is not permitted. */
-function isolation(): string[] {
+function findIsolation(): string[] {
   const unshare = ['unshare', '--user', '--map-root-user', '--pid', '--fork', '--mount-proc']
   const [file = '', ...options] = unshare
   return spawnSync(file, [...options, 'true']).status === 0 ? unshare : []
 }
 
-/** A program, and what it has written. */
+/** A program, and what it was given and has written. */
 export interface WatchedProgram extends Program {
+  /** Writes a line for each event. */
+  give(events: readonly JsonObject[]): void
+  /** How many events it was given. */
+  given(): number
   /** The last line of its standard output. */
   output(): string
   /** The last lines of its standard error, for a message. */
   errors(): string
   /** Resolves when it has printed that its sender has taken that many events. */
-  accepted(count: number): Promise<void>
+  taken(count: number): Promise<void>
   /** Whether either of its outputs had the secret. */
   hasPrinted(secret: string): boolean
 }
 
 const outputCharsMax = 64 * 1024
 
-/** Reads what a program writes. */
+/** Counts what a program is given, and reads what it writes. */
 export function watchProgram(program: Program): WatchedProgram {
   const texts = { stdout: '', stderr: '' }
-  let accepted = 0
+  let given = 0
+  let taken = 0
   const waiting: (() => void)[] = []
   for (const name of ['stdout', 'stderr'] as const) {
     program[name].setEncoding('utf8').on('data', (chunk) => {
       texts[name] = `${texts[name]}${chunk}`.slice(-outputCharsMax)
-      accepted = Number(/.*^accepted (\d+)$/ms.exec(texts.stdout)?.[1] ?? accepted)
+      taken = Number(/.*^taken (\d+)$/ms.exec(texts.stdout)?.[1] ?? taken)
       for (const resolve of waiting.splice(0)) resolve()
     })
   }
   return {
     ...program,
+    give(events) {
+      given += events.length
+      program.stdin.write(events.map((event) => `${JSON.stringify(event)}\n`).join(''))
+    },
+    given: () => given,
     output: () => texts.stdout.trimEnd().split('\n').at(-1) ?? '',
     errors: () => (texts.stderr === '' ? '' : `; standard error: ${JSON.stringify(texts.stderr.trim().slice(-500))}`),
-    async accepted(count) {
-      while (accepted < count) await new Promise<void>((resolve) => waiting.push(resolve))
+    async taken(count) {
+      while (taken < count) await new Promise<void>((resolve) => waiting.push(resolve))
     },
     hasPrinted: (secret) => Object.values(texts).some((text) => text.includes(secret)),
   }

@@ -1,5 +1,5 @@
 import { IngestError } from '@ingest/core'
-import { BrokenRule, runPlay } from './play.ts'
+import { BrokenRule, runPlay, SkippedRule } from './play.ts'
 import type { StartProgram } from './program.ts'
 import { connectionRules } from './rules/connections.ts'
 import { faultRules } from './rules/faults.ts'
@@ -25,7 +25,7 @@ export const senderRules: readonly Rule[] = [
 
 /** What no rule shows, for the end of a report. */
 export const notChecked =
-  'TLS and proxies, power loss, a full disk, a wall clock that is set, threads, memory, and what takes hours'
+  'TLS and proxies, power loss, a full disk, a wall clock that is set, a spool of another project, threads, memory, and what takes hours'
 
 /** Whether a program keeps a rule. */
 export interface Verdict {
@@ -36,6 +36,8 @@ export interface Verdict {
   expected: string
   /** What was seen instead, of a rule that failed; otherwise null. */
   seen: string | null
+  /** Why the rule was skipped, or what of it could not be checked here; otherwise null. */
+  note: string | null
   durationMs: number
 }
 
@@ -104,15 +106,15 @@ async function judge(
   { start, patienceMs = 30_000, signal, isSkipped }: JudgeOptions,
 ): Promise<Verdict> {
   const startedAt = performance.now()
-  const verdict = (outcome: Verdict['outcome'], seen: string | null = null): Verdict => {
-    return { id, rule, outcome, expected, seen, durationMs: Math.round(performance.now() - startedAt) }
+  const verdict = (outcome: Verdict['outcome'], { seen = null, note = null }: Partial<Verdict>): Verdict => {
+    return { id, rule, outcome, expected, seen, note, durationMs: Math.round(performance.now() - startedAt) }
   }
-  if (isSkipped) return verdict('skipped')
+  if (isSkipped) return verdict('skipped', { note: 'for senders with a spool' })
   try {
-    await runPlay({ start, settings, patienceMs, signal }, play)
-    return verdict('passed')
+    return verdict('passed', { note: await runPlay({ start, settings, patienceMs, signal }, play) })
   } catch (error) {
-    if (!(error instanceof BrokenRule)) throw error
-    return verdict('failed', error.message)
+    if (error instanceof BrokenRule) return verdict('failed', { seen: error.message })
+    if (error instanceof SkippedRule) return verdict('skipped', { note: error.message })
+    throw error
   }
 }

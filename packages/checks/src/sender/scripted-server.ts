@@ -1,6 +1,14 @@
-import { createServer, type IncomingHttpHeaders, type IncomingMessage, type ServerResponse } from 'node:http'
+import { once } from 'node:events'
+import {
+  createServer,
+  type IncomingHttpHeaders,
+  type IncomingMessage,
+  type Server,
+  type ServerResponse,
+} from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { buffer } from 'node:stream/consumers'
+import { setTimeout as sleep } from 'node:timers/promises'
 import { gunzipSync } from 'node:zlib'
 import { createIngest, errorTable, IngestError, openMemoryStore } from '@ingest/core'
 import type { JsonObject } from '@ingest/core/internal'
@@ -23,6 +31,8 @@ export interface Exchange {
   /** The events of the body; none if it is not a batch. */
   readonly events: readonly JsonObject[]
   readonly res: ServerResponse
+  /** When an earlier request came on a connection that had been ended, in milliseconds; undefined without one. */
+  lostAt: number | undefined
   respond(status: number, headers?: Readonly<Record<string, string>>, body?: string): void
   /** Stores the batch and responds as Ingest does. */
   accept(): Promise<void>
@@ -36,10 +46,10 @@ export interface ScriptedServer {
   readonly url: string
   /** The stored events, in their order. */
   stored(): Promise<JsonObject[]>
-  /** When a request came on a connection that had been ended, in milliseconds; undefined without one since the last call. */
-  takeLoss(): number | undefined
   /** Closes all connections. */
   disconnect(): void
+  /** Closes all connections, and refuses others for that many milliseconds. */
+  refuse(ms: number): Promise<void>
   close(): Promise<void>
 }
 
@@ -60,7 +70,10 @@ export async function openScriptedServer(onRequest: (exchange: Exchange) => void
     }
     try {
       const body = decompress(req, await buffer(req))
-      onRequest(toExchange(req, res, body, () => project.submitBatch(body)))
+      const exchange = toExchange(req, res, body, () => project.submitBatch(body))
+      exchange.lostAt = lostAt
+      lostAt = undefined
+      onRequest(exchange)
     } catch {
       // the sender has closed the connection, or its body is not gzip as declared
       res.writeHead(400).end()
@@ -68,10 +81,11 @@ export async function openScriptedServer(onRequest: (exchange: Exchange) => void
   })
   // a response that a rule holds back must not be ended by the server
   server.requestTimeout = 0
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+  await once(server.listen(0, '127.0.0.1'), 'listening')
+  const { port } = server.address() as AddressInfo
 
   return {
-    url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
+    url: `http://127.0.0.1:${port}`,
 
     async stored() {
       const events: JsonObject[] = []
@@ -79,19 +93,25 @@ export async function openScriptedServer(onRequest: (exchange: Exchange) => void
       return events
     },
 
-    takeLoss() {
-      const loss = lostAt
-      lostAt = undefined
-      return loss
-    },
     disconnect: () => server.closeAllConnections(),
 
+    async refuse(ms) {
+      await stopListening(server)
+      await sleep(ms)
+      await once(server.listen(port, '127.0.0.1'), 'listening')
+    },
+
     async close() {
-      server.closeAllConnections()
-      await new Promise((resolve) => server.close(resolve))
+      await stopListening(server)
       await ingest.close()
     },
   }
+}
+
+async function stopListening(server: Server): Promise<void> {
+  const closed = new Promise((resolve) => server.close(resolve))
+  server.closeAllConnections()
+  await closed
 }
 
 function decompress({ headers }: IncomingMessage, body: Buffer): Buffer {
@@ -109,6 +129,7 @@ function toExchange(
   const exchange: Exchange = {
     arrivedAt: performance.now(),
     respondedAt: undefined,
+    lostAt: undefined,
     method,
     path: url,
     headers,

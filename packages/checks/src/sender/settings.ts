@@ -57,6 +57,8 @@ export function toVariables(settings: Settings, serverUrl: string, directories: 
     INGEST_CLOSE_MS: String(closeMs),
     INGEST_SPOOL: hasSpool ? spool : '',
     INGEST_CHDIR: changesDirectory ? directories.elsewhere : '',
+    // 14 hours from UTC: a time that is read as a local one is far off
+    TZ: 'Pacific/Kiritimati',
   }
 }
 

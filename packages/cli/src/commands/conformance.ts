@@ -85,10 +85,11 @@ async function report(io: Io, { json }: PrintOptions, rules: readonly Verdict[])
 
 const marks = { passed: '✓', failed: '✗', skipped: 'skipped' }
 
-function formatVerdict({ outcome, expected, seen, ...rule }: Verdict): string {
-  const line = `${marks[outcome]} ${formatRule(rule)}`
-  if (outcome !== 'failed') return line
-  return `${line}\n    expected: ${expected}\n    seen: ${escapeControlCharacters(seen ?? '')}`
+function formatVerdict({ outcome, expected, seen, note, ...rule }: Verdict): string {
+  const lines = [`${marks[outcome]} ${formatRule(rule)}`]
+  if (outcome === 'failed') lines.push(`expected: ${expected}`, `seen: ${escapeControlCharacters(seen ?? '')}`)
+  if (note !== null) lines.push(`${outcome === 'skipped' ? 'reason' : 'not checked'}: ${note}`)
+  return lines.join('\n    ')
 }
 
 function formatRule({ id, rule }: Pick<Verdict, 'id' | 'rule'>): string {

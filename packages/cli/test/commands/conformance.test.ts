@@ -9,7 +9,9 @@ t.test('conformance prints a line for each rule, in their order', async (t) => {
   const { code, stdout, stderr } = await ingest([...rules, '--', process.execPath, program])
   t.strictSame([code, stderr], [0, ''])
   const lines = stdout.split('\n').map((line) => line.split(/ +/).slice(0, 2).join(' '))
-  t.strictSame(lines, ['✓ drop', '✓ redirect', 'skipped spool-kill', 'not checked:', '2 passed,', ''])
+  const skipped = ['skipped spool-kill', ' reason:']
+  t.strictSame(lines, ['✓ drop', '✓ redirect', ...skipped, 'not checked:', '2 passed,', ''])
+  t.match(stdout, '    reason: for senders with a spool\n')
 })
 
 t.test('a rule that is broken: what was expected and seen, and exit code 5', async (t) => {
@@ -17,7 +19,7 @@ t.test('a rule that is broken: what was expected and seen, and exit code 5', asy
   t.match(await ingest([...rules, '--', ...command]), {
     code: 5,
     stdout:
-      /^✓ drop .*\n✗ redirect .*\n {4}expected: a retry .*\n {4}seen: the other server got the key\nskipped spool-kill.*\nnot checked: TLS /,
+      /^✓ drop .*\n✗ redirect .*\n {4}expected: a retry .*\n {4}seen: the other server got the key\nskipped spool-kill.*\n {4}reason: for senders .*\nnot checked: TLS /,
     stderr: 'ingest: the sender breaks 1 rule: redirect\n',
   })
   const { code, stdout } = await ingest([...rules, '--json', '--', ...command])
@@ -25,7 +27,7 @@ t.test('a rule that is broken: what was expected and seen, and exit code 5', asy
   const { error, rules: verdicts } = JSON.parse(stdout)
   t.match(error, { code: 'rules-failed', retryable: false })
   t.match(verdicts, [
-    { id: 'drop', rule: /^400, 413: /, outcome: 'passed', seen: null, durationMs: Number },
+    { id: 'drop', rule: /^400, 413: /, outcome: 'passed', seen: null, note: null, durationMs: Number },
     { id: 'redirect', outcome: 'failed', expected: /^a retry after/, seen: 'the other server got the key' },
     { id: 'spool-kill', outcome: 'skipped' },
   ])
@@ -38,7 +40,7 @@ t.test('a program without counts, with wrong counts or that ends early breaks th
     await seen('-e', 'console.error("no sender")'),
     'seen: the program ended with exit code 0; standard error: "no sender"',
   )
-  t.match(await seen(program, 'miscount'), 'seen: the counts add up to 4 of 3 events: {"accepted":2')
+  t.match(await seen(program, 'miscount'), 'seen: the counts add up to 8 of 7 events: {"accepted":2')
   t.match(await seen(program, 'no-counts'), 'seen: the last line of standard output was "done"')
 })
 

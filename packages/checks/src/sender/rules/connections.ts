@@ -28,11 +28,11 @@ export const connectionRules: readonly Rule[] = [
       for (let n = 0; n < 8; n++) {
         play.flush(makeEvents(1, n))
         const first = await play.next()
-        expectSoon(play, first)
+        expectSoon(first)
         first.respond(503)
         first.endConnection()
         const retry = await play.retryOf(first)
-        expectSoon(play, retry)
+        expectSoon(retry)
         await retry.accept()
         retry.endConnection()
         await play.quiet(50, 'after the last event')
@@ -77,8 +77,8 @@ async function sendInterim({ res }: Exchange, statuses: readonly number[], pause
 }
 
 /** Expects that a request that was lost came again without a backoff. */
-function expectSoon(play: Play, { arrivedAt }: Exchange): void {
-  const lostMs = arrivedAt - (play.takeLoss() ?? Number.POSITIVE_INFINITY)
+function expectSoon({ arrivedAt, lostAt = arrivedAt }: Exchange): void {
+  const lostMs = arrivedAt - lostAt
   // a backoff takes up to 500 or 1,000 ms here
   if (lostMs > 200)
     throw new BrokenRule(`a request was lost on the closed connection, and came ${Math.round(lostMs)} ms later`)

@@ -1,4 +1,5 @@
 import type { ServerResponse } from 'node:http'
+import type { Writable } from 'node:stream'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { faults } from '../faults.ts'
 import { BrokenRule, type Play } from '../play.ts'
@@ -7,57 +8,54 @@ import { makeEvents, type Rule } from './rule.ts'
 
 const page = '<html><body>Sign in to this network</body></html>'
 
-/** Statuses that the documentation does not name. */
-export const otherStatuses: readonly number[] = [402, 406, 409, 410, 415, 418, 422, 451, 501, 505, 599]
-
-/** Which responses are retried, and which drop a batch. */
-export const retryRules: readonly Rule[] = [
+/** Statuses after which a batch is sent again, by the rule that says so. */
+const retriedStatuses = [
   {
     id: 'server-errors',
     rule: '408, 5xx, time-out, connection error: retry the same batch, not before `Retry-After`',
-    expected: 'a retry after each of 500, 502, 503, 504 and 408',
-    play: (play) =>
-      retryEach(
-        play,
-        [500, 502, 503, 504, 408].map((status) => ({ status, body: page })),
-      ),
+    statuses: [500, 502, 503, 504, 408],
   },
   {
     id: 'configuration',
     rule: '404, 405, 431: fix the configuration; the batch is retried',
-    expected: 'a retry after each of 404, 405 and 431',
-    play: (play) =>
-      retryEach(
-        play,
-        [404, 405, 431].map((status) => ({ status, body: page })),
-      ),
+    statuses: [404, 405, 431],
   },
   {
     id: 'other-statuses',
     rule: 'any other status: retry the same batch, not before `Retry-After`',
-    expected: `a retry after each of ${otherStatuses.join(', ')}`,
-    play: (play) =>
+    statuses: [402, 406, 409, 410, 415, 418, 422, 451, 501, 505, 599],
+  },
+]
+
+/** Which responses are retried, and which drop a batch. */
+export const retryRules: readonly Rule[] = [
+  ...retriedStatuses.map(({ id, rule, statuses }) => ({
+    id,
+    rule,
+    expected: `a retry after each of ${statuses.join(', ')}, not before \`Retry-After\``,
+    settings: { timeScale: 0.0005 },
+    play: (play: Play) =>
       retryEach(
         play,
-        otherStatuses.map((status) => ({ status, body: page })),
+        statuses.map((status) => ({ status, headers: { 'Retry-After': '200' }, body: page, leastMs: 200_000 })),
       ),
-  },
+  })),
   {
     id: 'drop',
     rule: '400, 413: drop the batch and log it',
     expected: 'the next batch after a 400 and a 413, and the events dropped as `bad_request` and `too_large`',
     async play(play) {
-      for (const [n, status] of [400, 413].entries()) {
-        play.flush(makeEvents(1, n))
+      for (const [i, status] of [400, 413].entries()) {
+        play.flush(makeEvents(3, 3 * i))
         const exchange = await play.next()
-        if (exchange.events[0]?.n !== n) throw new BrokenRule('the batch was sent again after a 400')
+        if (exchange.events[0]?.n !== 3 * i) throw new BrokenRule('the batch was sent again after a 400')
         exchange.respond(status, { 'Content-Type': 'application/problem+json' }, `{"status":${status}}`)
       }
-      play.flush(makeEvents(1, 2))
+      play.flush(makeEvents(1, 6))
       const exchange = await play.next()
-      if (exchange.events[0]?.n !== 2) throw new BrokenRule('the batch was sent again after a 413')
+      if (exchange.events[0]?.n !== 6) throw new BrokenRule('events were sent again after a 413')
       await exchange.accept()
-      await play.finish({ accepted: 1, dropped: { bad_request: 1, too_large: 1 } })
+      await play.finish({ accepted: 1, dropped: { bad_request: 3, too_large: 3 } })
     },
   },
   {
@@ -108,16 +106,22 @@ export const retryRules: readonly Rule[] = [
   {
     id: 'cut',
     rule: '408, 5xx, time-out, connection error: retry the same batch, not before `Retry-After`',
-    expected: 'a retry after a connection that ends before, in or after the head of a response, or does not speak HTTP',
+    expected: 'a retry after a connection that ends before the end of a response, or does not speak HTTP',
     async play(play) {
       const head = 'HTTP/1.1 202 Accepted\r\nContent-Type: application/json\r\n'
+      const result = '{"accepted":1,"duplicates":0,"rejected":[]}'
+      const texts = [
+        head,
+        `${head}Content-Length: ${result.length + 1}\r\n\r\n${result}`,
+        `${head}Transfer-Encoding: chunked\r\n\r\n2\r\n{"`,
+        `${head}Transfer-Encoding: chunked\r\n\r\n${result.length.toString(16)}\r\n${result}\r\n`,
+        'SSH-2.0-OpenSSH_9.2\r\n',
+      ]
       await retryAll(play, [
         (exchange) => exchange.inject(faults['reset before']),
         (exchange) => exchange.inject(faults['reset after']),
         (exchange) => exchange.inject(faults['cut after']),
-        ...[head, `${head}Transfer-Encoding: chunked\r\n\r\n2\r\n{"`, 'SSH-2.0-OpenSSH_9.2\r\n'].map(
-          (text) => async (exchange: Exchange) => void exchange.res.socket?.end(text),
-        ),
+        ...texts.map((text) => async (exchange: Exchange) => void exchange.res.socket?.end(text)),
       ])
       await play.finish({ duplicates: 1 })
     },
@@ -135,20 +139,17 @@ export const retryRules: readonly Rule[] = [
   {
     id: 'slow',
     rule: 'Use a time-out of at least 30 seconds, also for the body, and limit the bytes that you read of it.',
-    expected: 'a retry after the time-out, also if single bytes of a response keep coming',
+    expected: 'a retry after the time-out, also if single bytes or interim responses keep coming',
     settings: { timeoutMs: 500 },
     async play(play) {
       await retryAll(play, [
         ({ res }) => drip(res.writeHead(202, { 'Content-Type': 'application/json' })),
         ({ res }) => drip(res.writeHead(500)),
         async ({ res }) => {
-          const { socket } = res
-          socket?.write('HTTP/1.1 202 Accepted\r\nX-Slow: ')
-          while (socket?.writable) {
-            socket.write('x')
-            await sleep(20)
-          }
+          res.socket?.write('HTTP/1.1 202 Accepted\r\nX-Slow: ')
+          await drip(res, 'x', res.socket)
         },
+        ({ res }) => drip(res, 'HTTP/1.1 103 Early Hints\r\n\r\n', res.socket),
       ])
       await finishOnce(play)
     },
@@ -176,30 +177,30 @@ interface Response {
   status: number
   headers?: Readonly<Record<string, string>>
   body?: string
+  /** The shortest pause after it, of the sender's time. Default 0. */
+  leastMs?: number
 }
 
 /** Expects one event again after each response, and accepts it. */
 async function retryEach(play: Play, responses: readonly Response[]): Promise<void> {
-  await retryAll(
-    play,
-    responses.map(
-      ({ status, headers, body }) =>
-        async (exchange: Exchange) =>
-          exchange.respond(status, headers, body),
-    ),
-  )
+  play.flush(makeEvents(1))
+  let exchange = await play.next()
+  for (const { status, headers, body, leastMs } of responses) {
+    exchange.respond(status, headers, body)
+    exchange = await play.retryOf(exchange, leastMs)
+  }
+  await exchange.accept()
   await play.finish({ accepted: 1 })
 }
 
 /** Expects one event again after each attempt, and accepts it. */
-async function retryAll(play: Play, attempts: readonly ((exchange: Exchange) => Promise<void>)[]): Promise<void> {
+async function retryAll(play: Play, attempts: readonly ((exchange: Exchange) => Promise<unknown>)[]): Promise<void> {
   play.flush(makeEvents(1))
-  const first = await play.next()
-  let exchange = first
+  let exchange = await play.next()
   for (const attempt of attempts) {
     // a response that never ends is not waited for
     attempt(exchange).catch((error) => play.breakRule(String(error)))
-    exchange = await play.retryOf(first)
+    exchange = await play.retryOf(exchange)
   }
   await exchange.accept()
 }
@@ -211,9 +212,10 @@ async function finishOnce(play: Play): Promise<void> {
   if (accepted + duplicates !== 1) throw new BrokenRule(`${accepted} accepted events and ${duplicates} duplicates`)
 }
 
-async function drip(res: ServerResponse): Promise<void> {
+/** Writes a text again and again, until the sender closes the connection. */
+async function drip(res: ServerResponse, text = ' ', stream: Writable | null = res): Promise<void> {
   while (!res.destroyed && res.socket?.writable) {
-    res.write(' ')
+    stream?.write(text)
     await sleep(20)
   }
 }

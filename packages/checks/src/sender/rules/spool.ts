@@ -1,14 +1,17 @@
+import { readdir, readFile, writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { totalOf } from '../counts.ts'
 import { faults } from '../faults.ts'
-import { BrokenRule, idsOf, type Play } from '../play.ts'
+import { BrokenRule, idsOf, type Play, SkippedRule } from '../play.ts'
+import type { Freezer } from '../program.ts'
 import type { Exchange } from '../scripted-server.ts'
+import { makeLargeEvents, playFull } from './queue.ts'
 import { makeEvents, type Rule, receive } from './rule.ts'
 
 const settings = { hasSpool: true, flushMs: 20 }
 const lockRule =
   'One sender at a time uses a spool: a second one is refused or takes another directory, and no event is lost.'
-const changing = { hasSpool: true, changesDirectory: true }
 const rule =
   'With a spool, events survive the end of the process; the next sender on the directory sends them first, with the same ids.'
 
@@ -29,8 +32,7 @@ export const spoolRules: readonly Rule[] = [
       const requested = new Set(numbersOf(batch))
       for (const fault of [faults[503], faults['stall after'], faults['reset before']]) {
         await batch.inject(fault)
-        await play.kill()
-        await play.restart(settings, undefined)
+        await play.restart('any')
         batch = await play.next()
         // the first events may come again: their outcome may have been lost
         if (Number(batch.events[0]?.n) > 5)
@@ -56,7 +58,7 @@ export const spoolRules: readonly Rule[] = [
       play.serve((exchange) => void attempts.push(exchange))
       const { unsent } = await play.end()
       if (unsent !== 3) throw new BrokenRule(`${unsent} of 3 events were unsent`)
-      await play.restart(settings, 3)
+      await play.restart(3, { closeMs: 600_000 })
       const batch = await play.next()
       const first = attempts[0] && idsOf(attempts[0])
       if (first && idsOf(batch)[0] !== first[0])
@@ -66,26 +68,13 @@ export const spoolRules: readonly Rule[] = [
     },
   },
   {
-    id: 'spool-accepted',
+    id: 'spool-taken',
     rule,
-    expected: 'after a kill all events of `accepted` lines, also those that were never in a request, in order',
+    expected: 'after a kill all events of `taken` lines, also those that were never in a request, in order',
     settings: { hasSpool: true },
     needsSpool: true,
-    async play(play) {
-      // more than ten full batches, whose files may be numbered
-      for (const [from, count] of [
-        [0, 1200],
-        [1200, 50],
-      ] as const) {
-        play.send(makeEvents(count, from))
-        await play.accepted(count)
-        await play.kill()
-        await play.restart({ hasSpool: true }, undefined)
-      }
-      play.serve((exchange) => exchange.accept())
-      await play.end()
-      await expectEach(play, numbers(1250))
-    },
+    // more than ten full batches, whose files may be numbered
+    play: (play) => playKills(play, [1200, 50]),
   },
   {
     id: 'spool-empty',
@@ -105,7 +94,7 @@ export const spoolRules: readonly Rule[] = [
       play.flush(makeEvents(1, 105))
       await (await play.next()).accept()
       await play.finish({ accepted: 101, rejected: 2, dropped: { bad_request: 3 } })
-      await play.restart({ hasSpool: true, flushMs: 20 }, 0)
+      await play.restart(0, { flushMs: 20 })
       await play.quiet(500, 'although the process before it had nothing left')
       await play.finish({})
     },
@@ -113,17 +102,38 @@ export const spoolRules: readonly Rule[] = [
   {
     id: 'spool-chdir',
     rule: 'A relative directory of the spool is that of the start, also after the program has changed its directory.',
-    expected: 'after INGEST_CHDIR and a kill, all events of `accepted` lines from the spool of the start',
-    settings: changing,
+    expected: 'after INGEST_CHDIR and a kill, all events of `taken` lines from the spool of the start',
+    settings: { hasSpool: true, changesDirectory: true },
+    needsSpool: true,
+    play: (play) => playKills(play, [150]),
+  },
+  {
+    id: 'spool-bound',
+    rule: 'Limit the queue, not the attempts, and count what it drops.',
+    expected: 'of 100 events of 50,000 bytes in a spool and a limit of 3,000,000 bytes, 50 to 70 kept',
+    settings: { ...settings, queueBytes: 3_000_000, closeMs: 500 },
+    needsSpool: true,
+    play: (play) => playFull(play, makeLargeEvents(100), { least: 30, most: 50 }),
+  },
+  {
+    id: 'spool-damaged',
+    rule: 'A damaged file of the spool costs the damaged events, which count as `damaged`: all others are sent.',
+    expected: 'all events but one that is cut in its file, in order, and that one counted as `damaged`',
+    settings: { hasSpool: true },
     needsSpool: true,
     async play(play) {
-      play.send(makeEvents(150))
-      await play.accepted(150)
-      await play.kill()
-      await play.restart(changing, undefined)
+      play.send(makeEvents(250).map((event) => ({ ...event, text: `event-${event.n}-` })))
+      await expectTaken(play, 250)
+      // the program changes no file meanwhile: no batch gets a response
+      await cutLine(play.spool, 'event-50-')
+      await play.restart('any')
       play.serve((exchange) => exchange.accept())
-      await play.end()
-      await expectEach(play, numbers(150))
+      const { dropped } = await play.end()
+      await expectEach(
+        play,
+        numbers(250).filter((n) => n !== 50),
+      )
+      if (dropped.damaged !== 1) throw new BrokenRule(`${JSON.stringify(dropped)} as dropped events`)
     },
   },
   {
@@ -132,23 +142,7 @@ export const spoolRules: readonly Rule[] = [
     expected: 'a second program on the spool that ends with an error, or sends none of the events of the first',
     settings: { ...settings, closeMs: 1000 },
     needsSpool: true,
-    async play(play) {
-      play.send(makeEvents(5))
-      const held = await play.next()
-      const second = await play.startSecond()
-      second.send(makeEvents(5, 100))
-      const isTaken = await second.takes(5)
-      if (isTaken) {
-        const exchange = await play.next()
-        if (Number(exchange.events[0]?.n) < 100) throw new BrokenRule('two programs sent the same events')
-        await exchange.accept()
-      }
-      play.serve((exchange) => exchange.accept())
-      await held.accept()
-      await second.exit()
-      await play.exit()
-      await expectAfterRestart(play, [...numbers(5), ...(isTaken ? numbers(5, 100) : [])])
-    },
+    play: (play) => playSecond(play),
   },
   {
     id: 'spool-frozen',
@@ -156,28 +150,71 @@ export const spoolRules: readonly Rule[] = [
     expected: 'no event lost without a count if the first program is stopped for 12 seconds while a second one starts',
     settings: { ...settings, closeMs: 500 },
     needsSpool: true,
-    async play(play) {
-      play.send(makeEvents(5))
-      await play.accepted(5)
-      const freezer = play.freezer()
-      freezer?.freeze()
-      await sleep(12_000)
-      // the second program stores what it finds and its first events, and leaves the others in the spool
-      play.serve((exchange) => (numbersOf(exchange).some((n) => n >= 105) ? exchange.respond(503) : exchange.accept()))
-      const second = await play.startSecond()
-      second.flush(makeEvents(5, 100))
-      second.send(makeEvents(5, 105))
-      const isTaken = await second.takes(10)
-      await second.exit()
-      freezer?.thaw()
-      play.send(makeEvents(10, 200))
-      const isKept = await play.takes(15)
-      const { counts } = await play.exit()
-      const all = [...numbers(5), ...(isTaken ? numbers(10, 100) : []), ...(isKept ? numbers(10, 200) : [])]
-      await expectAfterRestart(play, all, counts && totalOf(counts.dropped))
-    },
+    play: (play) => playSecond(play, play.freezer()),
   },
 ]
+
+/** Kills the program each time that it has taken so many events, and expects all of them from the last one, in order. */
+async function playKills(play: Play, counts: readonly number[]): Promise<void> {
+  let taken = 0
+  for (const count of counts) {
+    play.send(makeEvents(count, taken))
+    await expectTaken(play, count)
+    await play.restart('any')
+    taken += count
+  }
+  play.serve((exchange) => exchange.accept())
+  await play.end()
+  await expectEach(play, numbers(taken))
+}
+
+/** Starts a second program on the spool of the first, which is stopped meanwhile or has a request in flight. */
+async function playSecond(play: Play, freezer?: Freezer): Promise<void> {
+  play.send(makeEvents(5))
+  await expectTaken(play, 5)
+  freezer?.freeze()
+  // longer than a lock by time may last
+  if (freezer) await sleep(12_000)
+  const inFlight: Exchange[] = []
+  play.serve((exchange) => {
+    const numbers = numbersOf(exchange)
+    // the last events of the second program stay in the spool
+    if (freezer) return numbers.some((n) => n >= 105) ? exchange.respond(503) : exchange.accept()
+    if (!numbers.includes(0)) return exchange.accept()
+    if (inFlight.push(exchange) === 2) play.breakRule('two programs sent the same events')
+  })
+  const second = await play.startAnother({ isIsolated: true })
+  second.flush(makeEvents(5, 100))
+  second.send(makeEvents(5, 105))
+  const isTaken = await second.takes(10)
+  await second.exit()
+  freezer?.thaw()
+  for (const exchange of inFlight) await exchange.accept()
+  play.send(makeEvents(10, 200))
+  const isKept = await play.takes(15)
+  const { counts } = await play.exit()
+  const all = [...numbers(5), ...(isTaken ? numbers(10, 100) : []), ...(isKept ? numbers(10, 200) : [])]
+  await expectAfterRestart(play, all, counts && totalOf(counts.dropped))
+}
+
+async function expectTaken(play: Play, count: number): Promise<void> {
+  if (!(await play.takes(count))) throw new BrokenRule(`the program ended before it had taken ${count} events`)
+}
+
+/** Cuts the end of the line that has this text, of any file of the spool. */
+async function cutLine(spool: string, text: string): Promise<void> {
+  const entries = await readdir(spool, { recursive: true, withFileTypes: true })
+  for (const entry of entries.filter((each) => each.isFile())) {
+    const path = join(entry.parentPath, entry.name)
+    const bytes = await readFile(path)
+    const start = bytes.indexOf(text)
+    if (start === -1) continue
+    const end = bytes.indexOf('\n', start)
+    const rest = end === -1 ? [] : [bytes.subarray(end)]
+    return writeFile(path, Buffer.concat([bytes.subarray(0, start), ...rest]))
+  }
+  throw new SkippedRule('no file of the spool has the events as text')
+}
 
 function numbersOf({ events }: Exchange): number[] {
   return events.map(({ n }) => Number(n))
@@ -189,7 +226,7 @@ function numbers(count: number, from = 0): number[] {
 
 /** Expects that a further program stores what is missing of these events, but for those that were dropped. */
 async function expectAfterRestart(play: Play, expected: readonly number[], dropped = 0): Promise<void> {
-  await play.restart(settings, undefined)
+  await play.restart('any', { closeMs: 600_000 })
   play.serve((exchange) => exchange.accept())
   await play.end()
   const stored = new Set((await play.stored()).map(({ n }) => Number(n)))
