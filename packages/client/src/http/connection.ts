@@ -69,6 +69,9 @@ export interface ConnectionOptions {
 export function createConnection({ url, headers, now = Date.now }: ConnectionOptions): Connection {
   const { origin, hostname, prefix } = parseUrl(url)
   const transport = openTransport(origin)
+  const key = headers['x-ingestion-key']
+  /** Messages of errors are logged, and a response may repeat the key. */
+  const hideKey = (text: string) => (key ? text.replaceAll(key, '[key]') : text)
 
   async function open(request: ApiRequest, watchdog: Watchdog): Promise<HttpResponse> {
     const { method = 'GET', path, query, body = null, expect = [200] } = request
@@ -78,7 +81,9 @@ export function createConnection({ url, headers, now = Date.now }: ConnectionOpt
     const response = { status, headers: joinRepeated(received.headers), ...openBody(received.body, watchdog, origin) }
     if (status < 200 || status > 299) {
       const start = await readBody(response.body, errorBodyBytesMax)
-      throw errorFromResponse({ status, headers: response.headers, body: start.toString() }, now())
+      const { location = '' } = response.headers
+      const shown = { ...response.headers, location: hideKey(location) }
+      throw errorFromResponse({ status, headers: shown, body: hideKey(start.toString()) }, now())
     }
     const isCompressed = response.headers['content-encoding'] !== undefined
     if (!isCompressed && expect.includes(status)) return response
@@ -217,7 +222,9 @@ function toIngestError(error: unknown, origin: string): unknown {
   const { code } = error as NodeJS.ErrnoException
   const detail = `${origin}: ${error.message || code}.`
   if (isProtocolError(error)) {
-    return new IngestError('unexpected-response', `The response is not HTTP, from ${detail}`, { cause: error })
+    // the error of the parser has the response, which may repeat the key
+    const cause = 'data' in error ? {} : { cause: error }
+    return new IngestError('unexpected-response', `The response is not HTTP, from ${detail}`, cause)
   }
   if (typeof code !== 'string' || code === 'UND_ERR_INVALID_ARG') return error
   if (certificateError.test(code)) {

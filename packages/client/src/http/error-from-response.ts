@@ -57,7 +57,7 @@ const codeByStatus: Readonly<Record<number, ErrorCode>> = {
 export function errorFromResponse({ status, headers, body }: FailedResponse, now: number): IngestError {
   const headerSeconds = parseRetryAfter(headers['retry-after'], now)
   if (status < 400) {
-    const target = (headers.location ?? 'nowhere').slice(0, foreignTextMax)
+    const target = (headers.location || 'nowhere').slice(0, foreignTextMax)
     const message = `The response is a redirect, ${status} to ${target}; redirects are not followed.`
     const pause = headerSeconds === undefined ? {} : { retryAfterSeconds: headerSeconds }
     return new IngestError('unexpected-response', message, { status, ...pause })

@@ -3,6 +3,7 @@ import type { ServerResponse } from 'node:http'
 import { type AddressInfo, createServer, type Socket } from 'node:net'
 import { text as textOf } from 'node:stream/consumers'
 import { setImmediate as turn } from 'node:timers/promises'
+import { inspect } from 'node:util'
 import { IngestError } from '@ingest/core'
 import t, { type Test } from 'tap'
 import { type ApiRequest, type Connection, createConnection, type SendOptions } from '../../src/http/connection.ts'
@@ -13,8 +14,8 @@ const now = () => Date.parse('2026-11-20T17:51:00Z')
 const options = { timeoutMs: 60_000, totalMs: 60_000 }
 const get: ApiRequest = { path: '/v1/maps' }
 
-function connect(t: Test, url: string) {
-  const connection = createConnection({ url, headers: { 'x-project-id': 'game-1' }, now })
+function connect(t: Test, url: string, headers: Record<string, string> = { 'x-project-id': 'game-1' }) {
+  const connection = createConnection({ url, headers, now })
   t.teardown(() => connection.close())
   return connection
 }
@@ -114,6 +115,25 @@ for (const [name, step, expected] of failures) {
     t.equal(received.length, 1)
   })
 }
+
+t.test('no error shows a key that the response repeats, also not in part', async (t) => {
+  const key = 'ik_secret'
+  // messages are cut after 1,000 characters, within one of the keys
+  const echo = Array.from({ length: 200 }, () => key).join('-')
+  const { url } = await openScriptedServer(
+    t,
+    problem(401, 'unauthorized', { detail: echo }),
+    problem(503, 'overloaded', { detail: `12345${echo}` }),
+    text(307, '', { Location: `http://127.0.0.1:1/${echo}` }),
+  )
+  const urls = [url, url, url, await openRawServer(t, `${echo}\r\n\r\n`)]
+  for (const each of urls) {
+    const connection = connect(t, each, { 'x-ingestion-key': key })
+    const error = await connection.send(get, options).then(() => 'no error', inspect)
+    t.match(error, 'IngestError')
+    t.notMatch(error, /ik_|secr/)
+  }
+})
 
 t.test('an unreachable server is connection-failed', async (t) => {
   const { server, connection, url } = await open(t, stall)
