@@ -112,7 +112,7 @@ func New(options Options) (*Sender, error) {
 	ctx, end := context.WithCancel(context.Background())
 	s := &Sender{options: options, end: end, stats: Stats{Dropped: map[string]int{}}}
 	s.changed = sync.NewCond(&s.mu)
-	s.client = &http.Client{Transport: options.Transport, Timeout: options.Timeout}
+	s.client = &http.Client{Transport: options.Transport}
 	s.client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse } // keeps the key here
 	if options.Spool != "" {
 		var damaged int
@@ -373,6 +373,11 @@ func (s *Sender) attempt(ctx context.Context, body []byte, count int) (reason st
 	key := s.options.Key()
 	if err := checkKey(key); err != nil {
 		return "", 0, r, err
+	}
+	if s.options.Timeout > 0 { // for both requests of post, and the body
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, s.options.Timeout)
+		defer cancel()
 	}
 	header := http.Header{
 		"X-Project-Id":    {s.options.ProjectID},

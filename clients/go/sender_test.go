@@ -4,12 +4,14 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"math"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/http/httptrace"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -155,6 +157,8 @@ func TestUnusualValuesAreSentAsTheTableInTheReadmeSays(t *testing.T) {
 		{[]byte("bytes"), `"Ynl0ZXM="`},
 		{map[string]struct{}{"a": {}}, `{"a":{}}`},
 		{map[string]any(nil), `null`},
+		{[]int{}, `[]`},
+		{map[string]any{}, `{}`},
 	} {
 		line, _, err := encode(map[string]any{"value": each.value}, "demo")
 		equal(t, err, nil)
@@ -314,6 +318,26 @@ func TestAConnectionThatTheServerHasClosedCostsNoAttempt(t *testing.T) {
 	}
 	stats := sender.Close(context.Background())
 	equal(t, []int{stats.Accepted, stats.Retries, s.requests}, []int{1000, 2, 12})
+}
+
+type roundTrip func(*http.Request) (*http.Response, error)
+
+func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+func TestARequestThatIsSentOnceMoreHasTheDeadlineOfTheFirst(t *testing.T) {
+	var deadlines []time.Time
+	sender := openURL(t, "http://127.0.0.1:1", func(options *Options) {
+		options.Transport = roundTrip(func(r *http.Request) (*http.Response, error) {
+			deadline, _ := r.Context().Deadline()
+			deadlines = append(deadlines, deadline)
+			httptrace.ContextClientTrace(r.Context()).GotConn(httptrace.GotConnInfo{Reused: true})
+			return nil, errors.New("closed by the server")
+		})
+	})
+	defer sender.Close(context.Background())
+	sender.attempt(context.Background(), []byte("{}"), 1)
+	equal(t, len(deadlines), 2)
+	equal(t, deadlines[0], deadlines[1])
 }
 
 func TestEachDropHasAReason(t *testing.T) {
