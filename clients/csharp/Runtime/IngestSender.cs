@@ -225,7 +225,12 @@ namespace Ingest {
                 }
                 if (isClosing && (batch == null || retryAt >= deadlineAt)) End();
                 else if (pause <= TimeSpan.Zero) await AttemptAsync(batch);
-                else if (!await PauseAsync(pause, woken)) End(); // without pauses it would send in a tight loop
+                else {
+                    var fault = await PauseAsync(pause, woken);
+                    if (fault == null) continue;
+                    lock (gate) stats.Failure = fault;
+                    End(); // without pauses it would send in a tight loop
+                }
             }
         }
 
@@ -271,15 +276,12 @@ namespace Ingest {
             Notify(() => options.OnRetry?.Invoke(failure, pause));
         }
 
-        /// <summary>False if the transport cannot pause; true after the pause, also if it was cancelled.</summary>
-        private async Task<bool> PauseAsync(TimeSpan time, CancellationToken woken) {
+        /// <summary>Null after the pause, also if it was cancelled; otherwise why the transport cannot pause.</summary>
+        private async Task<string> PauseAsync(TimeSpan time, CancellationToken woken) {
             try { await options.Transport.DelayAsync(time, woken); }
             catch (OperationCanceledException) { await Task.Yield(); } // lets the call that cancelled the pause return
-            catch (Exception error) {
-                lock (gate) stats.Failure = error.Message;
-                return false;
-            }
-            return true;
+            catch (Exception error) { return error.Message; }
+            return null;
         }
 
         private void End() {
