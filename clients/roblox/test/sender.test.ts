@@ -321,7 +321,7 @@ for (const status of [401, 403]) {
     const flushed = await start('sender:flush()')
     await pass(1)
     t.equal(times().length, 3)
-    t.match(await stats(), { queuedEvents: 300, retries: 2, failure: `HTTP ${status} ` })
+    t.match(await stats(), { queuedEvents: 300, retries: 2, failure: `HTTP ${status}` })
     await pass(301)
     t.strictSame(times(), [0, 0.5, 300.5, 600.5, 601, 601, 601])
     t.strictSame(numbers().slice(4), [upTo(100), upTo(100, 100), upTo(100, 200)])
@@ -372,7 +372,7 @@ t.test('a key that is a function is called for each request', async (t) => {
     game.received.map(({ headers }) => headers['X-Ingestion-Key']),
     ['k2', 'k3'],
   )
-  t.match(game.warnings, [/no secret yet$/, /HTTP 503 Service Unavailable$/])
+  t.match(game.warnings, [/no secret yet$/, /HTTP 503$/])
   t.match(await game.run('return sender:stats()'), { accepted: 1 })
   t.equal(server.bodies.length, 2)
 })
@@ -390,7 +390,7 @@ t.test('a key that a function returns is checked for each request, and never wri
     url,
   )
   await game.pass(60)
-  t.match(game.warnings, [/key is of visible ASCII characters/, /key is an ingestion key/])
+  t.match(game.warnings, [/key must be visible ASCII characters/, /key must be an ingestion key/])
   t.notMatch(game.warnings.join(), 'secret')
   t.match(await game.run('return sender:stats()'), { accepted: 1 })
   t.equal(bodies.length, 1)
@@ -706,9 +706,9 @@ t.test('an invalid event is refused with a message, and does not affect others',
   t.strictSame(problems.slice(11, 16), [
     'The event holds text that is not UTF-8.',
     'The event holds text that is not UTF-8.',
-    'An eventId is a string, not a number.',
-    'An event is a table, not a string.',
-    'An event is a table, not a number.',
+    'An eventId must be a string, not a number.',
+    'An event must be a table, not a string.',
+    'An event must be a table, not a number.',
   ])
   t.notOk(problems.includes('taken'))
   t.equal(problems.length, events + 1)
@@ -798,7 +798,7 @@ t.test('invalid options are refused at once', async (t) => {
     const options = Object.keys(each).length === 0 ? {} : { ...good, ...each }
     const name = Object.keys(each)[0] ?? 'url'
     const error = await run('require(script.Parent.IngestSender).new(...)', options).catch(({ message }) => message)
-    t.match(error, new RegExp(`${name} is `), JSON.stringify(each))
+    t.match(error, new RegExp(`${name} must be `), JSON.stringify(each))
     t.notMatch(error, 'secr', 'the message does not have the value')
   }
   await run('require(script.Parent.IngestSender).new(...)', good)
