@@ -1,5 +1,5 @@
 import type { FileHandle } from 'node:fs/promises'
-import { join } from 'node:path'
+import { join, resolve } from 'node:path'
 import { pipeline } from 'node:stream/promises'
 import { IngestError, type ReadEventsOptions, type StoredEvent } from '@ingest/core'
 import { filterOf, writeAll } from '@ingest/core/internal'
@@ -63,7 +63,14 @@ const fileBytesMaxDefault = 256 * 2 ** 20
  *   reading; or the reason of the signal
  */
 export async function exportFiles(ingest: EventSource, options: ExportFilesOptions): Promise<ExportFilesResult> {
-  const { directory: path, cursorFile = join(path, cursorFileName), format = ndjson(), ...rest } = options
+  const {
+    directory: given,
+    cursorFile: givenCursor = join(given, cursorFileName),
+    format = ndjson(),
+    ...rest
+  } = options
+  // they stay where they are when the process changes its working directory
+  const [path, cursorFile] = [resolve(given), resolve(givenCursor)]
   const { every, partition, fileBytesMax = fileBytesMaxDefault, onFile, now = Date.now, ...selection } = rest
   checkCutOptions({ every, partition, fileBytesMax })
   const { signal = new AbortController().signal } = selection

@@ -1,4 +1,4 @@
-import { existsSync, readdirSync, readFileSync } from 'node:fs'
+import { existsSync, readdirSync, readFileSync, realpathSync } from 'node:fs'
 import { join } from 'node:path'
 import { gunzipSync } from 'node:zlib'
 import { decompress } from '@bokuweb/zstd-wasm'
@@ -51,6 +51,20 @@ function idsIn(directory: string): string[] {
   const lines = filesIn(directory).flatMap((name) => textOf(join(directory, name)).trimEnd().split('\n'))
   return lines.map((line) => JSON.parse(line).event.eventId)
 }
+
+t.test('relative paths are those of the start, also when the process changes its directory', async (t) => {
+  const { ingest, submit } = await openProject(t, false)
+  await submit(idsOf('a', 3))
+  const root = realpathSync(t.testdir({ start: {}, elsewhere: {} }))
+  const cwd = process.cwd()
+  t.teardown(() => process.chdir(cwd))
+  process.chdir(join(root, 'start'))
+  const onFile = () => process.chdir(join(root, 'elsewhere'))
+  await exportFiles(ingest, { directory: 'files', cursorFile: 'cursor.json', fileBytesMax: 1, onFile })
+  t.strictSame(idsIn(join(root, 'start/files')), idsOf('a', 3))
+  t.equal(JSON.parse(readFileSync(join(root, 'start/cursor.json'), 'utf8')).last.number, 3)
+  t.strictSame(readdirSync(join(root, 'elsewhere')), [])
+})
 
 for (const isServed of [false, true]) {
   const name = isServed ? 'over HTTP' : 'embedded'
