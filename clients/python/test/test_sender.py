@@ -165,13 +165,15 @@ class SenderTest(unittest.TestCase):
         with self.open(server, flush_seconds=60) as sender:
             for value in texts:
                 sender.send({"value": value})
+            sender.send({"value": []})
+            sender.send({"value": {}})
             sender.send({"value": functools.reduce(lambda value, _: [value], range(40), 1)})
             for value in [math.nan, math.inf, 1e400, deep, itself, datetime.now(), b"bytes", {1}]:
                 self.assertRaises((TypeError, ValueError), sender.send, {"value": value})
             self.assertRaises(TypeError, sender.send, None)
             self.assertRaisesRegex(ValueError, "eventId must be", sender.send, {"eventId": "a\ud800"})
         values = [event.partition(b'"value":')[2] for event in server.bodies[0].split(b"},{")]
-        self.assertEqual(values, [*texts.values(), b"[" * 40 + b"1" + b"]" * 40 + b"}]}"])
+        self.assertEqual(values, [*texts.values(), b"[]", b"{}", b"[" * 40 + b"1" + b"]" * 40 + b"}]}"])
 
     def test_invalid_options_raise(self):
         urls = ["ingest.secret", "ftp://secret", "http://", "http://a?secret", "http://a/#secret", "http://a/secret\n"]
