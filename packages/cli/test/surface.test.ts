@@ -1,0 +1,104 @@
+import { existsSync, readdirSync, readFileSync, writeFileSync } from 'node:fs'
+import { join, posix } from 'node:path'
+import { createIngest, errorTable, openMemoryStore } from '@ingest/core'
+import { toFetchHandler } from '@ingest/server'
+import type { Command, Option } from 'commander'
+import t from 'tap'
+import { exitCodeOf } from '../src/exit-code.ts'
+import { createProgram } from '../src/program.ts'
+
+const root = join(import.meta.dirname, '../../../..')
+const textOf = (path: string) => readFileSync(join(root, path), 'utf8')
+
+const rewrite = 'INGEST_WRITE=1 npx pnpm@10.34.9 run tap packages/cli/test/surface.test.ts'
+
+/** Nothing is printed. */
+const silent = { env: {}, stdout: {}, stderr: {} } as Parameters<typeof createProgram>[0]
+
+t.test('surface.txt lists what a user can name', async (t) => {
+  const sections = [
+    ...readdirSync(join(root, 'packages')).sort().flatMap(exportsOf),
+    { title: 'Commands', lines: commandsOf(createProgram(silent)) },
+    { title: 'Variables', lines: variablesOf(createProgram(silent)) },
+    { title: 'Routes', lines: await listRoutes() },
+    { title: 'Error codes: status, exit code', lines: listErrors() },
+    { title: 'Metrics', lines: listMetrics() },
+  ]
+  const text = [
+    `Written by \`${rewrite}\`.`,
+    ...sections.map(({ title, lines }) => [`# ${title}`, ...lines].join('\n')),
+    '',
+  ].join('\n\n')
+  if (process.env.INGEST_WRITE) writeFileSync(join(root, 'surface.txt'), text.trimEnd().concat('\n'))
+  for (const { title, lines } of sections) t.not(lines.length, 0, title)
+  t.equal(textOf('surface.txt'), text.trimEnd().concat('\n'), `a line more is a decision; then ${rewrite}`)
+})
+
+/** The names that the entries of a published package export; those for sibling packages are no promise. */
+function exportsOf(directory: string): { title: string; lines: string[] }[] {
+  const manifest = `packages/${directory}/package.json`
+  if (!existsSync(join(root, manifest))) return []
+  const { name, private: isPrivate, exports = {} } = JSON.parse(textOf(manifest))
+  if (isPrivate) return []
+  return Object.entries<{ types?: string }>(exports).flatMap(([entry, { types }]) => {
+    if (types === undefined || entry === './internal') return []
+    const source = posix.join(posix.dirname(manifest), types.replace('/dist/', '/src/').replace('.d.ts', '.ts'))
+    return { title: posix.join(name, entry), lines: namesIn(source).sort() }
+  })
+}
+
+function namesIn(path: string): string[] {
+  const text = textOf(path)
+  if (text.includes('export *')) throw new Error(`${path} does not list what it exports`)
+  const listed = Array.from(text.matchAll(/^export (type )?\{([^}]*)\}/gm), ([, type = '', names = '']) =>
+    names.split(',').flatMap((each) => each.trim() && `${type}${each.trim().replace(/.* as /, '')}`),
+  )
+  const declared = Array.from(
+    text.matchAll(/^export (?:async )?(const|function|class|interface|type) (\w+)/gm),
+    ([, kind = '', name = '']) => (/^(?:interface|type)$/.test(kind) ? `type ${name}` : name),
+  )
+  return [...listed.flat(), ...declared]
+}
+
+function commandsOf(command: Command, words: readonly string[] = []): string[] {
+  const own = [...words, command.name()]
+  if (command.commands.length > 0) return command.commands.flatMap((each) => commandsOf(each, own))
+  const args = command.registeredArguments.map((each) => (each.required ? `<${each.name()}>` : `[${each.name()}]`))
+  const options = command.options.filter(({ hidden }) => !hidden).map(({ flags }) => flags)
+  return [[...own, ...args].join(' '), ...options.map((flags) => `  ${flags}`)]
+}
+
+function variablesOf(program: Command): string[] {
+  const optionsOf = ({ options, commands }: Command): readonly Option[] => [...options, ...commands.flatMap(optionsOf)]
+  const ofOptions = optionsOf(program).flatMap(({ envVar }) => envVar ?? [])
+  // secrets have no option
+  return [...new Set([...ofOptions, 'INGEST_ADMIN_TOKEN', 'INGEST_KEY'])].sort()
+}
+
+async function listRoutes(): Promise<string[]> {
+  const ingest = createIngest({ store: openMemoryStore() })
+  const response = await toFetchHandler(ingest)(new Request('http://localhost/openapi.json'))
+  await ingest.close()
+  const { paths } = (await response.json()) as { paths: Record<string, Record<string, { parameters?: Parameter[] }>> }
+  return Object.entries(paths).flatMap(([path, item]) =>
+    Object.entries(item).map(([method, { parameters = [] }]) => {
+      const names = parameters.filter((each) => each.in === 'query').map(({ name }) => name)
+      return `${method.toUpperCase()} ${path}${names.length > 0 ? ` ?${names.join('&')}` : ''}`
+    }),
+  )
+}
+
+interface Parameter {
+  in: string
+  name: string
+}
+
+function listErrors(): string[] {
+  const codes = Object.keys(errorTable) as (keyof typeof errorTable)[]
+  return codes.sort().map((code) => `${code} ${errorTable[code].status} ${exitCodeOf(code)}`)
+}
+
+/** As docs/metrics.md has them, which other tests compare with what servers say. */
+function listMetrics(): string[] {
+  return Array.from(textOf('docs/metrics.md').matchAll(/^\| `(ingest_[^`]+)`/gm), ([, metric = '']) => metric).sort()
+}
