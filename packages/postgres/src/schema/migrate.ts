@@ -65,8 +65,7 @@ export async function migrate(
     const from = state?.version ?? 0
     checkCompatible(state)
     if (from > 0 && keyPartitions !== undefined) await checkUnchanged(client, keyPartitions)
-    if (from < schemaVersion || newEpoch || grantTo !== undefined) await client.query(becomeOwner)
-    if (grantTo !== undefined) await checkOwner(client)
+    if (from < schemaVersion || newEpoch || grantTo !== undefined) await client.query(becomeOwner(grantTo))
     if (from < schemaVersion) {
       await checkDatabase(client)
       await client.query(script(from, keyPartitions ?? 1))
@@ -85,7 +84,7 @@ export function printMigrations({
 }: Pick<MigrateOptions, 'keyPartitions' | 'grantTo'> = {}): string {
   checkPartitions(keyPartitions)
   const statements = [script(0, keyPartitions ?? 1), grantTo === undefined ? '' : grants(grantTo)]
-  return `${begin}${becomeOwner}${statements.join('\n')}COMMIT;\n`
+  return `${begin}${becomeOwner(grantTo)}${statements.join('\n')}COMMIT;\n`
 }
 
 export interface SchemaState {
@@ -145,9 +144,9 @@ async function checkUnchanged(client: PoolClient, keyPartitions: number): Promis
 /**
  * Switches to the owner of the schema, so that everything belongs to one role: functions run with the rights of their
  * owner, and default privileges hold for the objects of one role only. A superuser creates a new schema as the owner of
- * the database.
+ * the database. With a role to grant rights to, a superuser as the owner is refused.
  */
-const becomeOwner = `DO $$
+const becomeOwner = (grantTo: string | undefined) => `DO $$
 DECLARE
   owner name := (SELECT coalesce(
     (SELECT pg_get_userbyid(n.nspowner) FROM pg_namespace n WHERE n.nspname = 'ingest'),
@@ -156,24 +155,15 @@ DECLARE
     current_user));
 BEGIN
   IF owner <> current_user THEN EXECUTE format('SET LOCAL ROLE %I', owner); END IF;
+  IF ${grantTo !== undefined} AND (SELECT r.rolsuper FROM pg_roles r WHERE r.rolname = owner) THEN
+    RAISE EXCEPTION 'The schema belongs to the superuser %, with whose rights its functions would run for other roles', owner
+      USING ERRCODE = 'IG003', HINT = 'make an ordinary role the owner of the database, and migrate as that one';
+  END IF;
 EXCEPTION WHEN insufficient_privilege THEN
   RAISE EXCEPTION '% does not own the schema "ingest"', current_user
     USING ERRCODE = 'IG003', HINT = format('migrate as %s, or as a role that may become it', owner);
 END $$;
 `
-
-/** @throws {IngestError} `invalid-argument` for a superuser: its functions would run as superuser for every role */
-async function checkOwner(client: PoolClient): Promise<void> {
-  const { rows } = await client.query(
-    'SELECT current_user AS name, r.rolsuper AS "isSuperuser" FROM pg_roles r WHERE r.rolname = current_user',
-  )
-  const [{ name, isSuperuser }] = rows
-  if (!isSuperuser) return
-  throw new IngestError(
-    'invalid-argument',
-    `The schema belongs to the superuser ${name}, with whose rights its functions would run for other roles: make an ordinary role the owner of the database, and migrate as that one.`,
-  )
-}
 
 /** `IF NOT EXISTS` would need the right to create schemas even if this one exists. */
 const createSchema = `DO $$ BEGIN

@@ -323,7 +323,9 @@ t.test('a schema is not migrated by a role that may not be its owner', { skip },
     code: 'invalid-argument',
     message: /the superuser \w+, with whose rights.*ordinary role the owner/,
   }
-  await t.rejects(migratePostgres(ofSuperuser, { grantTo: userOf({ asServer }, 'asServer') }), asSuperuser)
+  const grantTo = userOf({ asServer }, 'asServer')
+  await t.rejects(migratePostgres(ofSuperuser, { grantTo }), asSuperuser)
+  await t.rejects(runSql(ofSuperuser, printMigrations({ grantTo })), { code: 'IG003' })
   t.strictSame(await runSql(ofSuperuser, "SELECT FROM pg_namespace WHERE nspname = 'ingest'"), [])
 })
 
