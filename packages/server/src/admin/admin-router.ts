@@ -32,6 +32,7 @@ interface AdminRoute {
   handle(context: AdminContext): Promise<HttpResponse>
 }
 
+/** No handler gets the signal of its request: each reads or writes the keys of one project, at most 1,000, or lists ids. */
 const routes: readonly AdminRoute[] = [
   { ...getLivez, access: 'open' },
   { ...getReadyz, access: 'open' },
