@@ -92,7 +92,7 @@ async function openWatchedPage(
 ): Promise<WatchedPage> {
   const context = await browser.createBrowserContext()
   const page = await context.newPage()
-  page.setDefaultTimeout(60_000)
+  page.setDefaultTimeout(120_000)
   const { requests, problems } = await watchPage(page, new URL(url).origin)
   await page.setViewport({ width, height: 800 })
   await setColorScheme(page, colorScheme)
