@@ -111,13 +111,10 @@ function keysRotateCommand(io: Io): Command {
     .action(async (keyId: string, options: KeysOptions & { overlap: number }, command: Command) => {
       const { project, overlap } = options
       const store = parseStore(command)
-      const { key, record, old } = await withIngest(io, { store }, async ({ keys }) => {
-        const rotation = await keys
-          .rotate(project, keyId, { overlapMs: overlap })
-          .catch((error) => explainUnknown(error, project))
-        return { ...rotation, old: (await keys.list(project)).find((each) => each.keyId === keyId) }
-      })
-      const rotated = { keyId, expiresAt: old ? describe(old).expiresAt : null }
+      const { key, record, old } = await withIngest(io, { store }, ({ keys }) =>
+        keys.rotate(project, keyId, { overlapMs: overlap }).catch((error) => explainUnknown(error, project)),
+      )
+      const rotated = { keyId, expiresAt: describe(old).expiresAt }
       await printKey(io, options, key, { ...describe(record), rotated })
     })
 }

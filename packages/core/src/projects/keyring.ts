@@ -68,7 +68,7 @@ export interface Keyring {
   revoke(projectId: string, keyId: string): Promise<KeyRecord>
   /**
    * Creates a key with the scopes of an old one, which stays valid for `overlapMs` (default 48 hours): game servers stop
-   * sending for minutes after a 401, so the new key must be deployed before the old one ends.
+   * sending for minutes after a 401, so the new key must be deployed before the old one ends. `old` has the time of that.
    *
    * @throws {IngestError} `unknown-key`, also for an expired or revoked key; `invalid-argument` for an overlap that is
    *   not an integer of at least 0
@@ -77,7 +77,7 @@ export interface Keyring {
     projectId: string,
     keyId: string,
     options?: { overlapMs?: number },
-  ): Promise<{ key: string; record: KeyRecord }>
+  ): Promise<{ key: string; record: KeyRecord; old: KeyRecord }>
 }
 
 /**
@@ -171,17 +171,17 @@ interface MadeKey {
 function decideRotation(
   project: Project | undefined,
   { keyId, made, at, overlapMs }: { keyId: string; made: MadeKey; at: number; overlapMs: number },
-): ProjectDecision<MadeKey> {
+): ProjectDecision<MadeKey & { old: KeyRecord }> {
   const [found, old] = findKey(project, keyId)
   const record = { ...made.record, scopes: old.scopes }
-  const result = { ...made, record }
   // an earlier call may have been written
-  if (recordsOf(found).has(record.keyId)) return { result }
+  if (recordsOf(found).has(record.keyId)) return { result: { ...made, record, old } }
   if (!isActive(old, at)) {
     throw new IngestError('unknown-key', `The key ${keyId} is expired or revoked: create a new one.`)
   }
   const ending = { ...old, expiresAt: Math.min(old.expiresAt ?? Number.POSITIVE_INFINITY, at + overlapMs) }
-  return { project: { ...found, keys: added(replaced(found.keys, old, ending), record, at) }, result }
+  const keys = added(replaced(found.keys, old, ending), record, at)
+  return { project: { ...found, keys }, result: { ...made, record, old: ending } }
 }
 
 /** Decided on the current project, so that a revocation since the use stays. */

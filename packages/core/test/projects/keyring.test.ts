@@ -180,8 +180,12 @@ t.test('a rotated key stays valid for 48 hours, or for its overlap, and never lo
   await keys.rotate('p', first.record.keyId, { overlapMs: 0 })
   t.equal(await opens(first.key), false)
   const short = await keys.create('p', { expiresAt: 2_000 })
-  await keys.rotate('p', short.record.keyId, { overlapMs: hourMs })
-  t.equal((await keys.list('p')).find(({ keyId }) => keyId === short.record.keyId)?.expiresAt, 2_000)
+  const { old: ended } = await keys.rotate('p', short.record.keyId, { overlapMs: hourMs })
+  t.strictSame(ended, { ...short.record, expiresAt: 2_000 })
+  t.strictSame(
+    (await keys.list('p')).find(({ keyId }) => keyId === short.record.keyId),
+    ended,
+  )
   clock.now = 1_000 + 48 * hourMs - 1
   t.strictSame([await opens(old.key), await opens(made.key)], [true, true])
   clock.now++

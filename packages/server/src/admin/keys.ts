@@ -44,10 +44,9 @@ export async function postRotation({ ingest, log, request, params }: KeysContext
   const [projectId = '', keyId = ''] = params
   const { overlapSeconds } = await readOptions(request, ['overlapSeconds'])
   const options = overlapSeconds === undefined ? {} : { overlapMs: parseOverlap(overlapSeconds) }
-  const { key, record } = await ingest.keys.rotate(projectId, keyId, options)
+  const { key, record, old } = await ingest.keys.rotate(projectId, keyId, options)
   log.info({ projectId, keyId, newKeyId: record.keyId }, 'key rotated')
-  const old = (await ingest.keys.list(projectId)).find((each) => each.keyId === keyId)
-  const rotated = { keyId, expiresAt: old ? describe(old).expiresAt : null }
+  const rotated = { keyId, expiresAt: describe(old).expiresAt }
   return jsonResponse(201, { projectId, key, ...describe(record), rotated })
 }
 
