@@ -101,7 +101,8 @@ export async function openGodot(t: Test): Promise<StartProgram> {
       await started
       await page.close()
     }
-    page.on('console', (message) => void stderr.write(`${message.text()}\n`))
+    // without what the browser says of requests, such as the text of a status
+    page.on('console', (message) => message.type() === 'log' && stderr.write(`${message.text()}\n`))
     await page.exposeFunction('finish', async (result: string) => {
       stdout.write(`${result}\n`)
       end({ code: 0, signal: null })

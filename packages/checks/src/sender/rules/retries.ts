@@ -27,6 +27,9 @@ const retriedStatuses = [
   },
 ]
 
+/** After a 408 on a kept connection, a browser sends the request again at once. */
+const pausing = { 'Retry-After': '200', Connection: 'close' }
+
 /** Which responses are retried, and which drop a batch. */
 export const retryRules: readonly Rule[] = [
   ...retriedStatuses.map(({ id, rule, statuses }) => ({
@@ -37,7 +40,7 @@ export const retryRules: readonly Rule[] = [
     play: (play: Play) =>
       retryEach(
         play,
-        statuses.map((status) => ({ status, headers: { 'Retry-After': '200' }, body: page, leastMs: 200_000 })),
+        statuses.map((status) => ({ status, headers: pausing, body: page, leastMs: 200_000 })),
       ),
   })),
   {
