@@ -1,8 +1,8 @@
 import type { Store } from './store.ts'
 
 /**
- * The store for a caller that may cancel: after the signal has aborted, a new operation, or the next row of activity,
- * throws the reason of the signal. Operations in flight complete.
+ * A store whose operations a signal cancels: once it has aborted, each new operation, and each further row of activity,
+ * rejects with its reason. Operations in flight complete.
  */
 export function cancellableStore(store: Store, signal: AbortSignal): Store {
   async function* activity(...args: Parameters<Store['activity']>): ReturnType<Store['activity']> {

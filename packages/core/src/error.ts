@@ -1,4 +1,4 @@
-/** What can be wrong with a part of an event, a publication or a chunk: a closed set. */
+/** Codes of the issues of an event, a publication or a chunk: a closed set. */
 export const issueCodes = [
   'digest_mismatch',
   'invalid_format',
@@ -18,7 +18,7 @@ export const issueCodes = [
 /** One of {@link issueCodes}. */
 export type IssueCode = (typeof issueCodes)[number]
 
-/** What is wrong with one value: `{ code: 'invalid_type', path: '/buildId', message: 'Expected a string.' }`. */
+/** One problem of a value: `{ code: 'invalid_type', path: '/buildId', message: 'Expected a string.' }`. */
 export interface Issue {
   code: IssueCode
   /** A JSON Pointer (RFC 6901) inside the event, publication or chunk; the empty string is the whole. */
@@ -27,7 +27,7 @@ export interface Issue {
   message: string
 }
 
-/** What is known of an error code. */
+/** The properties of an error code. */
 export interface ErrorRow {
   /** A short text for people. */
   title: string
@@ -41,10 +41,11 @@ export interface ErrorRow {
 }
 
 /**
- * Every error code, grouped by origin. Codes are stable within a major version; the server
- * sends them as `code`, and the client throws them again. A rejected operation has changed nothing, but
- * that a publication may have recorded or dropped its manifest, except with the codes whose `outcome` is unknown: it may
- * have been completed, and repeating it is safe.
+ * Every error code, grouped by origin. Codes are stable within a major version. The server sends them as `code`, and
+ * the client throws errors with the same code.
+ *
+ * A rejected operation has changed nothing, except that a publication may have recorded or dropped its manifest. If the
+ * `outcome` of the code is `unknown`, the operation may have completed; repeating it is safe.
  */
 // biome-ignore format: a table
 export const errorTable = {
@@ -106,7 +107,7 @@ export const errorTable = {
   'source-changed': { title: 'Source changed', status: 409, retryable: true, outcome: 'unknown', meaning: 'the file, or the source of a copy, changed during the call' },
 } as const satisfies Record<string, ErrorRow>
 
-/** The stable name of an error. */
+/** The stable identifier of an error. */
 export type ErrorCode = keyof typeof errorTable
 
 /** All error codes, for exhaustive tables. */
@@ -121,14 +122,14 @@ export interface ErrorDetails {
   retryAfterSeconds?: number
   /** The invalid parts of the input. */
   issues?: readonly Issue[]
-  /** The current cursor of the consumer of a `consumer-conflict`; null without a consumer. */
+  /** The current cursor of the consumer, for `consumer-conflict`; null if there is no consumer. */
   cursor?: string | null
-  /** The HTTP status of the response that the error stands for. */
+  /** The HTTP status of the response that the error describes. */
   status?: number
   cause?: unknown
 }
 
-/** The only error that Ingest throws on purpose: decide by `code`; `message` says what to do about it. */
+/** The only error that Ingest throws on purpose. Branch on `code`; `message` says what to do about it. */
 export class IngestError extends Error {
   override readonly name = 'IngestError'
   readonly code: ErrorCode
@@ -136,9 +137,9 @@ export class IngestError extends Error {
   readonly actual: number | undefined
   readonly retryAfterSeconds: number | undefined
   readonly issues: readonly Issue[] | undefined
-  /** The current cursor of the consumer of a `consumer-conflict`; null without a consumer. */
+  /** The current cursor of the consumer, for `consumer-conflict`; null if there is no consumer. */
   readonly cursor: string | null | undefined
-  /** The HTTP status of the response for which a client throws this; undefined without a response. */
+  /** The HTTP status of the response for which a client throws this; undefined if there was no response. */
   readonly status: number | undefined
 
   constructor(code: ErrorCode, message: string, details: ErrorDetails = {}) {
@@ -157,15 +158,15 @@ export class IngestError extends Error {
     return errorTable[this.code].title
   }
 
-  /** Whether the same call may succeed later, unchanged. The status of a response decides before the code. */
+  /** Whether the same call may succeed later, unchanged. The status of a response takes precedence over the code. */
   get retryable(): boolean {
     const { status } = this
     return status === undefined ? errorTable[this.code].retryable : status === 408 || status === 429 || status >= 500
   }
 
   /**
-   * Whether the rejected operation may have been completed all the same: repeating it is safe. With all other codes, it has
-   * changed nothing but an unfinished manifest.
+   * Whether the rejected operation may have completed; repeating it is safe. With all other codes the operation changed
+   * nothing, except that it may have recorded or dropped a manifest.
    */
   get isOutcomeUnknown(): boolean {
     return 'outcome' in errorTable[this.code]

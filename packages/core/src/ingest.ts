@@ -52,55 +52,55 @@ export interface Ingest<E = IngestEvent> extends Maps, Consumers, ProjectStatsRe
   submitBatch(body: Uint8Array | BatchInput<E>, options?: SubmitOptions): Promise<BatchResult>
   /**
    * The project's events that match the options, oldest first, with the bytes that were sent. Use `followEvents` to
-   * receive new events too.
+   * receive later events too.
    *
    * @throws {IngestError} at the first step: `invalid-argument`, `invalid-cursor`; later `store-closed`
    */
   readEvents(options?: ReadEventsOptions): AsyncIterable<StoredEvent>
   /**
-   * The same events in batches, each with its cursor, for a sink that commits both in one transaction. A batch is yielded
-   * when it is full, at the end of the log, and when it has scanned for 30 seconds.
+   * The same events as `readEvents` in batches, each with its cursor, for a sink that commits both in one transaction.
+   * A batch is yielded when it is full, at the end of the log, and when it has scanned for 30 seconds.
    *
-   * @throws {IngestError} as `readEvents`; continue behind the last cursor then
+   * @throws {IngestError} as `readEvents`; continue after the last cursor then
    */
   readBatches(options?: ReadBatchesOptions): AsyncIterable<EventBatch>
-  /** The cursor of the last event, also of a project without events: only events stored later are behind it. */
+  /** The cursor of the last event, from which only later events are read. A project without events has a cursor too. */
   lastCursor(): Promise<Cursor>
   /**
-   * The stored event with this id; undefined without one. An erased event has no bytes, and its id in `erased`.
+   * The stored event with this id; undefined if there is none. An erased event has no bytes and has its id in `erased`.
    *
    * @throws {IngestError} `invalid-argument` for an invalid event id
    */
   findEvent(eventId: string): Promise<StoredEvent | undefined>
 }
 
-/** Outcomes of the events of all projects since `createIngest`. */
+/** Outcomes of the events of all projects since `createIngest` was called. */
 export interface Tally {
   accepted: number
   duplicates: number
   rejected: number
   /**
-   * Valid duplicates whose bytes differ from those of the stored event: a sender uses an id twice. Repeats within a
-   * batch are not counted.
+   * Valid duplicates whose bytes differ from those of the stored event: the sender used an id for two events. Repeats
+   * within a batch are not counted.
    */
   conflicts: number
 }
 
-/** What happened to one submitted batch. */
+/** The outcome and timing of one submitted batch. */
 export interface BatchReport extends SubmitReport {
   projectId: string
-  /** From the call of `submitBatch` to its result, in milliseconds; `appendMs` is a part of it. */
+  /** From the call of `submitBatch` to its result, in milliseconds; includes `appendMs`. */
   durationMs: number
 }
 
-/** Receives what an Ingest does, for metrics and logs. Its functions must not throw. */
+/** Observes an Ingest, for metrics and logs. Its functions must not throw. */
 export interface IngestObserver {
   onBatch?(report: BatchReport): void
-  /** A commit of the store in this process, if the store reports them. */
+  /** Called for each commit of the store in this process, if the store reports them. */
   onCommit?(commit: StoreCommit): void
   /**
-   * Work in the background has failed: a sweep of unused maps, which is tried again in an hour, or writing what was
-   * counted for `getActivity`, which is tried again in a minute and reported once.
+   * Background work has failed: a sweep of unused maps, which is retried in an hour, or storing the counts of
+   * `getActivity`, which is retried in a minute and reported once.
    */
   onError?(error: unknown): void
 }
@@ -108,22 +108,23 @@ export interface IngestObserver {
 /** An Ingest in this process: all projects of a store. */
 export interface EmbeddedIngest<E = IngestEvent> {
   /**
-   * One project, which need not exist: the first stored event creates it. Reads and writes nothing. With a signal, its
-   * calls begin nothing more once that has aborted, and reject with its reason; a batch is stored all the same.
+   * One project, which need not exist: the first stored event creates it. Reads and writes nothing. Once `signal` has
+   * aborted, its calls start nothing more and reject with its reason; `submitBatch` ignores the signal.
    *
    * @throws {IngestError} `invalid-argument` for an invalid project id: not 1 to 64 of `A-Z a-z 0-9 . _ -`
    */
   project(projectId: string, options?: { signal?: AbortSignal | undefined }): Ingest<E>
-  /** Whether credentials are valid for a project, and by which key: by the option `authenticate`, or by `keys`. */
+  /** Checks credentials for a project, with the option `authenticate` or else with `keys`. */
   authenticate: Authenticate
   keys: Keyring
   /** The ids of all projects with stored data, in the order of their bytes. */
   listProjects(): Promise<string[]>
-  /** Whether `listProjects` has the project, without listing all. */
+  /** Whether `listProjects` contains the project; cheaper than the list. */
   hasProject(projectId: string): Promise<boolean>
   /**
-   * Resolves if a batch could be stored now, and rejects with the error otherwise: with `store-unavailable` if the store
-   * does not respond within 2 seconds.
+   * Resolves if a batch could be stored now; rejects with the error otherwise.
+   *
+   * @throws {IngestError} `store-unavailable` if the store does not respond within 2 seconds, or the error of the store
    */
   checkReady(): Promise<void>
   /**
@@ -132,8 +133,8 @@ export interface EmbeddedIngest<E = IngestEvent> {
    */
   registerServer(): () => number
   /**
-   * Replaces the schemas of events by type, for batches that are submitted from now on. If it throws, the current ones
-   * stay in force.
+   * Replaces the schemas of events by type, for batches submitted from now on. If this throws, the current schemas stay
+   * in force.
    *
    * @throws {IngestError} `invalid-argument` for an invalid schema
    */
@@ -142,55 +143,54 @@ export interface EmbeddedIngest<E = IngestEvent> {
   /** Calls the observer until the returned function is called. */
   observe(observer: IngestObserver): () => void
   /**
-   * Erases the events of a project of which the value at a JSON Pointer equals a value, such as all events of a player. A
-   * number and the string of its digits are equal.
-   * Their bytes are deleted; their ids stay known, so that a retry stores nothing. The whole log is read. Events that are
-   * stored after the call began are not erased: stop their senders first, or call it again. Maps are not erased. Call
-   * `purgeErased` afterwards.
+   * Erases the events of a project whose value at a JSON Pointer equals a value, such as all events of a player. A
+   * number equals the string of its digits. The bytes of the events are deleted; their ids stay known, so that a retry
+   * stores nothing. The whole log is read. Events stored after the call began are not erased: stop their senders first,
+   * or call it again. Maps are not erased. Call `purgeErased` afterwards.
    *
-   * @throws {IngestError} `invalid-argument`, or an error of the store; what was erased by then stays so
+   * @throws {IngestError} `invalid-argument`, or an error of the store; events erased by then stay erased
    */
   eraseEvents(projectId: string, selection: EraseSelection, options?: ErasureOptions): Promise<ErasedTotals>
   /**
    * Erases the events of a project that were received before a time, in milliseconds since 1970, in small steps with
    * pauses, as `eraseEvents` does.
    *
-   * Events that a consumer has not read are erased too, unless `keepUnread` says to erase only those before the first
-   * unread one of all consumers. A consumer whose cursor is an `invalid-cursor` has read nothing.
+   * Events that a consumer has not read are erased too. With `keepUnread`, only events before the first unread one of
+   * all consumers are erased. A consumer whose cursor is refused with `invalid-cursor` counts as having read nothing.
    *
    * @throws {IngestError} `invalid-argument`, or an error of the store
    */
   retainEvents(projectId: string, before: number, options?: RetainOptions): Promise<ErasedTotals>
   /**
-   * Why the clock may be ahead, or was ahead when events were stored, as far as the store can know; undefined without a
-   * doubt. Ask before an erasure by age, with `since` as `before` of `retainEvents`: a clock that is ahead makes all events
-   * old. `startRetention` asks by itself. Default of `since`: now.
+   * Why the clock may be ahead, or was ahead when events were stored, as far as the store can know; undefined if there
+   * is no doubt. A clock that is ahead makes all events seem old: call this before erasing by age, with the `before` of
+   * `retainEvents` as `since`. `startRetention` does so itself. Default of `since`: now.
    *
-   * @throws {IngestError} `internal-error` for a `now` that returns no time, or an error of the store
+   * @throws {IngestError} `internal-error` if the option `now` returns an invalid time, or an error of the store
    */
   findClockDoubt(since?: number): Promise<ClockDoubt | undefined>
   /**
-   * Resolves when the store's files contain no bytes of erased events. A database does this by itself, later: with one,
-   * it resolves at once.
+   * Resolves when the store's files contain no bytes of erased events. With a store whose database does this later by
+   * itself, it resolves at once.
    *
    * @throws {IngestError} `overloaded` while a long read, such as a backup, needs these bytes: call it again
    */
   purgeErased(): Promise<void>
   /**
-   * The consumers of all projects with their lag, at most 1,000. Counts 1,000 batches for each of up to 100 consumers, and
-   * fewer of more: 100,000 for all.
+   * The consumers of all projects with their lag, at most 1,000. Counts at most 1,000 batches for each consumer, and
+   * 100,000 in total.
    */
   listAllConsumers(): Promise<AllConsumers>
-  /** What the store measures of itself now; empty for a store that measures nothing. */
+  /** Current metrics of the store; empty if the store has none. */
   measure(): Promise<readonly StoreMetric[]>
   /** Ends long polls, finishes pending calls, and closes the store. May be called twice. */
   close(): Promise<void>
 }
 
 export interface RetainOptions extends ErasureOptions {
-  /** Whether to keep what a consumer has not read. Default: false. */
+  /** Whether to keep events that a consumer has not read. Default: false. */
   keepUnread?: boolean
-  /** Called before the first step with the consumers that have not read all of the events, if there are any. */
+  /** Called before the first step with the consumers that have unread events in the range, if there are any. */
   onUnread?: (consumers: readonly string[]) => void
 }
 
@@ -204,13 +204,15 @@ export interface IngestOptions<Schemas extends EventSchemas = EventSchemas> {
   /** Replaces the keys of the store. The server reports an error that it throws as `key-store-unavailable`. */
   authenticate?: Authenticate
   maps?: MapRules
-  /** What is counted for `getActivity` and `listRejected`. */
+  /** Options of `getActivity` and `listRejected`. */
   activity?: {
-    /** How long the store keeps it, in milliseconds. Default: 14 days. */
+    /** How long activity is stored, in milliseconds. Default: 14 days. */
     keepMs?: number
   }
   rejected?: {
-    /** Whether samples of rejected events have their text, which may hold personal data. Default: false, only issues. */
+    /**
+     * Whether samples of rejected events include their text, which may hold personal data. Default: false; only issues.
+     */
     keepEvents?: boolean
   }
   /** The name of this server in `listRejected`, 1 to 255 characters. Default: the name of the host. */
@@ -227,7 +229,7 @@ export interface IngestOptions<Schemas extends EventSchemas = EventSchemas> {
 export function createIngest<const Schemas extends EventSchemas = EventSchemas>(
   options: IngestOptions<Schemas>,
 ): EmbeddedIngest<EventOf<Schemas>> {
-  // a caller without types may have forgotten them
+  // a caller without types may have omitted the options
   const { store, schemas = {}, authenticate, maps: rules = {}, now: clock = Date.now } = options ?? {}
   const { activity = {}, rejected = {}, server = hostname() || 'localhost' } = options ?? {}
   if (typeof store?.append !== 'function') {
@@ -252,7 +254,7 @@ export function createIngest<const Schemas extends EventSchemas = EventSchemas>(
   const submits = { operations, onBatch: reports.reportBatch }
   let closing: Promise<void> | undefined
 
-  /** Counts the batches in flight, puts what was counted, and closes the store. */
+  /** Waits for the batches in flight, stores the activity counts, and closes the store. */
   async function closeAll(): Promise<void> {
     const counted = operations.drain().then(counter.close)
     await settleWithin(counted, closeTimeoutMs)
@@ -311,7 +313,7 @@ export function createIngest<const Schemas extends EventSchemas = EventSchemas>(
 
 interface Submits {
   operations: Operations
-  /** Receives what happened to each batch. */
+  /** Called with the result of each batch. */
   onBatch: (report: BatchReport) => void
 }
 
@@ -350,7 +352,7 @@ function eventsOf(
   }
 }
 
-/** Counts outcomes, and passes on to the observers what an Ingest does. */
+/** Counts outcomes and notifies the observers. */
 function createReports(store: Store) {
   const observers = new Set<IngestObserver>()
   const tally: Tally = { accepted: 0, duplicates: 0, rejected: 0, conflicts: 0 }
@@ -381,7 +383,7 @@ function createReports(store: Store) {
   }
 }
 
-/** Concurrent calls share one check: a load balancer that asks often must not fill a store's queue. */
+/** Concurrent calls share one check: frequent checks of a load balancer must not fill a store's queue. */
 function createReadyCheck(store: Store): () => Promise<void> {
   let checking: Promise<void> | undefined
   return () => {
@@ -392,7 +394,7 @@ function createReadyCheck(store: Store): () => Promise<void> {
   }
 }
 
-/** How long `checkReady` waits for the store: less than the time-outs of load balancers. */
+/** How long `checkReady` waits for the store: less than the timeouts of load balancers. */
 const readyTimeoutMs = 2000
 
 async function checkReady(store: Store): Promise<void> {
@@ -410,10 +412,10 @@ async function checkReady(store: Store): Promise<void> {
   }
 }
 
-/** How long a close waits for batches in flight and for the rows of what was counted. */
+/** How long `close` waits for batches in flight and for storing activity. */
 const closeTimeoutMs = 5_000
 
-/** Resolves when the promise does, or after a time. */
+/** Resolves when the promise settles, or after `ms`. */
 async function settleWithin(promise: Promise<void>, ms: number): Promise<void> {
   let timer: NodeJS.Timeout | undefined
   const timeout = new Promise<void>((resolve) => {
@@ -435,7 +437,7 @@ function checkServer(server: string): string {
   throw new IngestError('invalid-argument', 'server must be a name of 1 to 255 characters.')
 }
 
-/** The last time of a `Date`. */
+/** The maximum time of a `Date`. */
 const timeMax = 8.64e15
 
 function checkTime(time: unknown): number {

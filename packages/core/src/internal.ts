@@ -1,4 +1,4 @@
-// What only the other packages of Ingest need: it may change with any version.
+// Only for the other packages of Ingest: this entry may change with any version.
 
 export { checkConsumerName, checkPutConsumer } from './consumers/consumers.ts'
 export { batchBody, batchTooLarge, parseEvents } from './events/batch.ts'

@@ -11,7 +11,7 @@ export interface Operations {
   drain(): Promise<void>
 }
 
-/** The operations in flight of a store, which are finished before it closes. */
+/** Tracks the operations in flight of a store, so that they finish before it closes. */
 export function createOperations(): Operations {
   let isClosing = false
   let running = 0
@@ -54,7 +54,7 @@ export function createOperations(): Operations {
   }
 }
 
-/** Runs operations with the same key one after another: optimistic updates of one process would lose races to each other. */
+/** Runs operations with the same key one at a time: concurrent optimistic updates of one process would conflict. */
 export function createTurns(): <T>(key: string, operation: () => Promise<T>) => Promise<T> {
   const lastByKey = new Map<string, Promise<unknown>>()
   return (key, operation) => {

@@ -18,8 +18,7 @@ export interface ProjectStats {
   /** When the last stored batch was received. */
   lastAt: number | null
   /**
-   * Events per second over the last minute, or over the time of the newest 10,000 batches if they are younger than a
-   * minute.
+   * Events per second over the last minute. If the newest 10,000 batches are younger than a minute, over their time.
    */
   eventsPerSecond: number
 }
@@ -33,20 +32,20 @@ export interface BuildStatus {
   maps: number
 }
 
-/** The longest `search` of a list of builds, in UTF-16 units: that of a build id. */
+/** Maximum length of `search` in a list of builds, in UTF-16 code units: that of a build id. */
 export const searchLengthMax = 128
 
 export interface BuildPageOptions {
   /** `id`: by UTF-8 bytes. `frozen`: open builds, then the newest freeze first. Default: `id`. */
   order?: 'id' | 'frozen'
   /**
-   * Only builds whose id contains this text of 1 to 128 characters, in whatever case of A to Z. Needs the order
-   * `frozen`. A page looks at 10,000 builds at most: it may have none although `next` names a further page.
+   * Only builds whose id contains this text of 1 to 128 characters; A to Z match a to z. Requires the order `frozen`. A
+   * page examines at most 10,000 builds: it may be empty although `next` names a further page.
    */
   search?: string
   /** `next` of the previous page. */
   cursor?: string
-  /** The most builds of the page, 1 to 1,000. Default: 100. */
+  /** Maximum number of builds of the page, 1 to 1,000. Default: 100. */
   limit?: number
 }
 
@@ -71,7 +70,7 @@ export interface ProjectStatsReader {
 const pageMax = 1_000
 const pageDefault = 100
 const rateMs = 60_000
-/** The least time of a rate, as clocks may go backwards. */
+/** The minimum time span of a rate, as clocks may go backwards. */
 const rateMsMin = 1_000
 const rateBatchesMax = 10_000
 
@@ -165,7 +164,7 @@ function toStatus({ buildId, frozenAt, maps }: BuildEntry): BuildStatus {
   return { buildId, frozenAt: frozenAt ?? null, maps }
 }
 
-/** Whether the project has an event, a map or a key, without listing the projects. */
+/** Whether the project has an event, a map or a key; does not list the projects. */
 export async function hasProject(store: Store, projectId: string): Promise<boolean> {
   const { batches } = await store.totals(projectId)
   if (batches > 0 || (await store.project(projectId)) !== undefined) return true

@@ -5,37 +5,38 @@ import type { EmbeddedIngest } from './ingest.ts'
 import { mapProjects } from './projects/map-projects.ts'
 
 /**
- * How long the events of a project are stored, in milliseconds; `off` is permanently. `*` stands for every project
- * without a rule of its own.
+ * How long the events of a project are stored, in milliseconds; `off` means permanently. `*` applies to every project
+ * without its own rule.
  */
 export type RetentionRule = readonly [projectId: string, maxAge: number | 'off']
 
 export interface RetentionOptions {
   /** Called for each project of which a round has erased events. */
   onErased?: (erased: ErasedTotals & { projectId: string }) => void
-  /** Whether to keep what a consumer has not read, as `retainEvents` does. Default: false. */
+  /** Whether to keep events that a consumer has not read, as `retainEvents` does. Default: false. */
   keepUnread?: boolean
-  /** Called for each project with consumers that have not read what a round erases, or keeps. */
+  /** Called for each project whose consumers have not read events that a round erases or keeps. */
   onUnread?: (unread: { projectId: string; consumers: readonly string[] }) => void
   /**
-   * Called for each reason to doubt the clock that a round finds. While the clock may be ahead, rounds erase nothing that
-   * is old by it alone.
+   * Called for each reason to doubt the clock. While the clock may be ahead, a round does not erase events that are old
+   * only by this clock.
    */
   onDoubt?: (doubt: ClockDoubt) => void
-  /** Called when a round fails; the next one follows after an hour. */
+  /** Called when a round fails; the next round is an hour later. */
   onError?: (error: unknown) => void
 }
 
 type Erasing = Pick<EmbeddedIngest, 'findClockDoubt' | 'listProjects' | 'project' | 'purgeErased' | 'retainEvents'>
 
-/** The first round follows a pause too, so that servers that start together do not begin with it. */
+/** The delay of the first round, so that servers that start together do not all begin with one. */
 const firstRoundMs = 60_000
 const roundMs = 3_600_000
 
 /**
- * Erases events that are older than the rules allow once an hour, in small steps with pauses. Several processes with one
- * store may do so: what one has erased, the others skip. Returns a function that ends it, and resolves after the last
- * step; call it before the Ingest is closed.
+ * Once an hour, erases events that are older than the rules allow, in small steps with pauses. Several processes may do
+ * so on one store: what one has erased, the others skip.
+ *
+ * Returns a function that stops it and resolves after the last step; call it before the Ingest is closed.
  */
 export function startRetention(
   ingest: Erasing,
@@ -59,7 +60,7 @@ async function repeat(signal: AbortSignal, run: () => Promise<void>): Promise<vo
   for (let pauseMs = firstRoundMs; await pause(pauseMs, signal); pauseMs = roundMs) await run()
 }
 
-/** One round. `now` is in milliseconds since 1970. */
+/** Runs one round. `now` is in milliseconds since 1970. */
 export async function applyRetention(
   ingest: Erasing,
   rules: readonly RetentionRule[],
@@ -94,11 +95,11 @@ export async function applyRetention(
     if (erased.events > 0) onErased?.({ projectId, ...erased })
   })
   for (const doubt of new Map([...reported].map((each) => [each.message, each])).values()) onDoubt(doubt)
-  // also what a round before could not purge
+  // also purges what an earlier round could not
   await ingest.purgeErased()
 }
 
-/** The doubts by age, of the ages that have one. */
+/** The doubts by age; ages without a doubt are omitted. */
 async function findDoubts(
   ingest: Erasing,
   rules: readonly RetentionRule[],

@@ -24,14 +24,14 @@ export function storeGauge(name: string, help: string, value: number | StoreMetr
  *
  * Arguments are valid: core checks them before it calls a store. An operation that rejects has changed nothing and will
  * not be completed later, unless the outcome of its code is unknown ({@link IngestError.isOutcomeUnknown}): then it may
- * have been completed, and repeating it is safe. `erase`, `expire`, `putActivity`, `expireActivity` and `sweepMaps`
- * may take several steps: what was done before the rejected step stays. One operation's error is not that of others.
+ * have been completed, and repeating it is safe. `erase`, `expire`, `putActivity`, `expireActivity` and `sweepMaps` may
+ * take several steps: steps before the rejected one stay done. The error of one operation does not affect others.
  *
- * It rejects with an {@link IngestError}: `store-closed` after `close`, `disk-full` while there is no space, `overloaded`
- * when too many requests are queued, `store-locked` while another process blocks writes, `store-damaged` when it needs
- * stored bytes that are damaged; with an unknown outcome `store-unavailable` when what keeps the data cannot be reached or
- * the operation was done in part, `store-failed` when the store can no longer be trusted, and `internal-error` for a bug.
- * `storeChecks` of `@ingest/checks` checks this contract.
+ * It rejects with an {@link IngestError}: `store-closed` after `close`, `disk-full` while there is no space,
+ * `overloaded` when too many requests are queued, `store-locked` while another process blocks writes, `store-damaged`
+ * when it needs stored bytes that are damaged; with an unknown outcome `store-unavailable` when the database cannot be
+ * reached or the operation was done in part, `store-failed` when the store can no longer be trusted, and
+ * `internal-error` for a bug. `storeChecks` of `@ingest/checks` checks this contract.
  */
 export interface Store extends EventStore, MapStore, ProjectStore, ConsumerStore, ActivityStore {
   /**
@@ -41,7 +41,7 @@ export interface Store extends EventStore, MapStore, ProjectStore, ConsumerStore
   registerServer?(): () => number
   /** Calls `onCommit` after each commit of this process. Returns a function that ends it. */
   watchCommits?(onCommit: (commit: StoreCommit) => void): () => void
-  /** What the store measures of itself now. Cheap enough for every scrape of metrics. */
+  /** Current metrics of the store. Cheap enough for every scrape. */
   measure?(): Promise<readonly StoreMetric[]>
   /** Resolves if an append could succeed now; rejects with the reason otherwise. */
   check(): Promise<void>

@@ -3,7 +3,7 @@ import { IngestError, type Issue } from './error.ts'
 /** A JSON object with unknown members. */
 export type JsonObject = Record<string, unknown>
 
-/** The most issues that are reported for one event or publication. */
+/** Maximum number of issues that are reported for one event or publication. */
 export const issuesMax = 20
 
 /** `path` with one more reference token, escaped as in RFC 6901 section 3. */
@@ -11,7 +11,9 @@ export function pointer(path: string, token: string | number): string {
   return `${path}/${escapeToken(token)}`
 }
 
-/** The JSON Pointer with these reference tokens: joined, since V8 keeps what is concatenated as a tree of its parts. */
+/**
+ * The JSON Pointer of these reference tokens. Joined, because V8 keeps a concatenated string as a tree of its parts.
+ */
 export function pointerOf(tokens: readonly (string | number)[]): string {
   return ['', ...tokens.map(escapeToken)].join('/')
 }
@@ -80,7 +82,11 @@ export function integerIssue(
   return { code: 'out_of_range', path, message: `Expected an integer from ${min} to ${max}.` }
 }
 
-/** @throws {IngestError} `invalid-argument` for a limit of a page that is not 1 to `max` items */
+/**
+ * Checks that the limit of a page is 1 to `max` items.
+ *
+ * @throws {IngestError} `invalid-argument`
+ */
 export function checkLimit(limit: number, max: number, items: string): void {
   if (Number.isInteger(limit) && limit >= 1 && limit <= max) return
   throw new IngestError('invalid-argument', `limit must be a number of ${items} from 1 to ${max}.`)
@@ -104,7 +110,7 @@ export function isName(text: string): boolean {
   return text.isWellFormed()
 }
 
-// RFC 3339 section 5.6 with the ranges of section 5.7; leap seconds are not checked against their announced dates
+// RFC 3339 section 5.6 with the ranges of section 5.7; leap seconds are not checked against the announced dates
 const rfc3339 =
   /^\d{4}-(?:0[1-9]|1[0-2])-(?:0[1-9]|[12]\d|3[01])T(?:[01]\d|2[0-3]):[0-5]\d:(?:[0-5]\d|60)(?:\.\d+)?(?:Z|[+-](?:[01]\d|2[0-3]):[0-5]\d)$/i
 

@@ -4,10 +4,10 @@ import { batchEventsMax } from './events/batch.ts'
 import { EventSchema } from './events/event.ts'
 import { issuesMax } from './validation.ts'
 
-// The JSON bodies of the HTTP API as JSON Schema: for the server, its OpenAPI document, clients and commands. A time is
-// RFC 3339 there and milliseconds since 1970 in every embedded API: `toWire` and `fromWire` convert by schema.
+// The JSON bodies of the HTTP API as JSON Schema, for the server, its OpenAPI document, clients and commands. Times are
+// RFC 3339 in these bodies and milliseconds since 1970 in embedded APIs: `toWire` and `fromWire` convert by schema.
 
-/** The most chunks of one body in JSON. */
+/** Maximum number of chunks in one JSON body. */
 export const chunksMax = 64
 
 export const Digest = {
@@ -20,13 +20,13 @@ const time = { type: 'string', format: 'date-time' } as const
 const timeOrNull = { anyOf: [time, { type: 'null' }] } as const
 const count = { type: 'integer', minimum: 0 } as const
 
-/** An object whose members are required, but for the optional ones. */
+/** An object schema whose members are required, except the optional ones. */
 function object<const Members extends Record<string, unknown>, Optional extends keyof Members & string = never>(
   properties: Members,
   ...optional: Optional[]
 ) {
   const required = Object.keys(properties).filter((name) => !optional.includes(name as Optional))
-  // `Static` reads the names of a tuple
+  // `Static` reads the names from a tuple
   return { type: 'object', required: required as [Exclude<keyof Members & string, Optional>], properties } as const
 }
 
@@ -291,13 +291,11 @@ export const ChunksUpload = object({
   },
 })
 
-/** A schema of this module. */
 export type WireSchema = TSchema
 
-/** The type of a body with this schema. */
 export type Body<Schema extends TSchema> = Static<Schema>
 
-/** The embedded values of a body: any text may be a time in milliseconds. */
+/** The embedded type of a body: any text may be a time in milliseconds. */
 type Embedded<Wire> = Wire extends string
   ? string extends Wire
     ? string | number
@@ -308,17 +306,17 @@ type Embedded<Wire> = Wire extends string
       ? { [Name in keyof Wire]: Embedded<Wire[Name]> }
       : Wire
 
-/** A body of embedded values: its times become RFC 3339, in UTC. */
+/** Converts embedded values to a body: times become RFC 3339 in UTC. */
 export function toWire<Schema extends TSchema>(schema: Schema, value: Embedded<Body<Schema>>): Body<Schema> {
   return convertTimes(schema, value, (time) => new Date(time as number).toISOString()) as Body<Schema>
 }
 
-/** The embedded values of a valid body. */
+/** Converts a valid body to embedded values. */
 export function fromWire<Value>(schema: TSchema, body: object): Value {
   return convertTimes(schema, body, (time) => Date.parse(time as string)) as Value
 }
 
-/** What of a JSON Schema says where times are. */
+/** The part of a JSON Schema that locates times. */
 interface TimesSchema {
   format?: string
   items?: TimesSchema
@@ -326,7 +324,7 @@ interface TimesSchema {
   anyOf?: readonly TimesSchema[]
 }
 
-/** A value without times is returned as it is: a list may have thousands of digests. */
+/** Returns a value without times unchanged: a list may have thousands of digests. */
 function convertTimes(schema: TimesSchema, value: unknown, convert: (time: unknown) => unknown): unknown {
   if (value === null || value === undefined || !hasTimes(schema)) return value
   const { format, items, properties, anyOf } = schema
@@ -346,7 +344,7 @@ function hasTimes({ format, items, properties, anyOf }: TimesSchema): boolean {
   return [...(anyOf ?? []), ...Object.values(properties ?? {})].some(hasTimes)
 }
 
-/** The part of JSON Schema that the schemas of this module use, but for descriptions and limits of length. */
+/** The part of JSON Schema that the schemas of this module use, without descriptions and length limits. */
 interface CheckedSchema {
   type?: string | readonly string[]
   enum?: readonly unknown[]
@@ -361,8 +359,8 @@ interface CheckedSchema {
 
 /**
  * Whether a body has the members that a schema of this module requires, for clients: loading TypeBox's compiler takes
- * longer than the client itself. Further members, longer lists and texts, and other codes of issues are those of a newer
- * server.
+ * longer than loading the client. Further members, longer lists and texts, and other issue codes are accepted: a newer
+ * server may send them.
  */
 export function isBody(schema: CheckedSchema, value: unknown): boolean {
   if (schema === Issue.properties.code) return typeof value === 'string'

@@ -1,6 +1,6 @@
 import type { Cursor } from '../events/event-store.ts'
 
-/** A consumer as it is stored: how far one reader of a project has come. */
+/** The stored position of one reader in the events of a project. */
 export interface ConsumerRecord {
   /** 1 to 64 of `A-Z a-z 0-9 . _ -`, the first a letter or digit. */
   name: string
@@ -10,7 +10,10 @@ export interface ConsumerRecord {
   updatedAt: number
 }
 
-/** What `updateConsumers` writes: all consumers of the project, if present; `result` is returned to the caller. */
+/**
+ * The result of `decide` in `updateConsumers`: `consumers`, if present, replaces all consumers of the project; `result`
+ * is returned to the caller.
+ */
 export interface ConsumersDecision<T> {
   consumers?: readonly ConsumerRecord[]
   result: T
@@ -18,7 +21,7 @@ export interface ConsumersDecision<T> {
 
 /** The part of a store that keeps the positions of consumers; {@link Store} says what holds for all of its operations. */
 export interface ConsumerStore {
-  /** The consumers of a project, as they were last written by any process. */
+  /** The consumers of a project, including the last write of any other process. */
   consumers(projectId: string): Promise<readonly ConsumerRecord[]>
   /** The projects that have consumers, in the order of their bytes. */
   consumerProjects(): Promise<string[]>

@@ -4,13 +4,13 @@ import type { Cursor, EventStore } from '../events/event-store.ts'
 import { mapProjects } from '../projects/map-projects.ts'
 import type { ConsumerRecord, ConsumerStore, ConsumersDecision } from './consumer-store.ts'
 
-/** The events that a consumer has not read, without those that a retention erased. */
+/** Events that a consumer has not read. Events erased by a retention are not counted. */
 export interface ConsumerLag {
-  /** How many there are, or at least how many: see `exact`. Events that were erased one by one count too. */
+  /** Number of events; a lower bound if `exact` is false. Events erased by `eraseEvents` are counted. */
   events: number
-  /** False if there are more than 1,000 batches of them: the others are counted as one event each. */
+  /** False beyond 1,000 batches: each further batch is counted as one event. */
   exact: boolean
-  /** How long the oldest of them has been stored; 0 without any. Always exact. */
+  /** Age of the oldest unread event, in seconds; 0 if there is none. Always exact. */
   seconds: number
 }
 
@@ -21,14 +21,14 @@ export interface Consumer extends ConsumerRecord {
 }
 
 export interface PutConsumerOptions {
-  /** The last event that was read. */
+  /** The last event that the consumer has read. */
   cursor: Cursor
   /** The cursor that it replaces; null to create the consumer. */
   replaces: Cursor | null
 }
 
 export interface PutConsumerResult extends ConsumerRecord {
-  /** `unchanged`: it has this cursor already, whatever `replaces` says, so that a retry succeeds. */
+  /** `unchanged`: the consumer already has this cursor. `replaces` is not checked then, so that a retry succeeds. */
   outcome: 'created' | 'updated' | 'unchanged'
 }
 
@@ -37,29 +37,29 @@ export interface Consumers {
   /** All consumers of the project, at most 100, by name. */
   listConsumers(): Promise<readonly Consumer[]>
   /**
-   * Undefined without a consumer of this name.
+   * The consumer of this name; undefined if there is none.
    *
-   * @throws {IngestError} `invalid-argument` for a name that is not 1 to 64 of `A-Z a-z 0-9 . _ -`, the first a letter or
-   *   digit, as the operations below
+   * @throws {IngestError} `invalid-argument` for a name that is not 1 to 64 of `A-Z a-z 0-9 . _ -`, the first a letter
+   *   or digit; the operations below throw it too
    */
   getConsumer(name: string): Promise<Consumer | undefined>
   /**
-   * Moves a consumer, forwards or backwards, if its cursor is `replaces`; creates it if that is null. Of concurrent calls
-   * that replace the same cursor, over all processes, one succeeds.
+   * Moves a consumer, forwards or backwards, if its cursor is still `replaces`; creates it if `replaces` is null. Of
+   * concurrent calls in any process that replace the same cursor, one succeeds.
    *
-   * @throws {IngestError} `consumer-conflict` if its cursor is another, with that `cursor`; `invalid-cursor`;
+   * @throws {IngestError} `consumer-conflict` with the current `cursor` if that is not `replaces`; `invalid-cursor`;
    *   `consumer-quota-exceeded`
    */
   putConsumer(name: string, options: PutConsumerOptions): Promise<PutConsumerResult>
   /**
-   * Resolves with its last cursor.
+   * Deletes a consumer and resolves with its last position.
    *
    * @throws {IngestError} `consumer-not-found`
    */
   deleteConsumer(name: string): Promise<ConsumerRecord>
 }
 
-/** The most consumers of a project, which are written together. */
+/** Maximum number of consumers of a project; they are written together. */
 export const consumersMax = 100
 /** The most batches that are counted for the lag of one consumer. */
 export const lagBatchesMax = 1_000
@@ -125,7 +125,7 @@ function decidePut(
     })
   }
   const others = consumers.filter((each) => each !== found)
-  // names are ASCII, so that the order of their code units is that of their bytes
+  // names are ASCII: code unit order is byte order
   const sorted = [...others, record].sort((a, b) => (a.name < b.name ? -1 : 1))
   return { consumers: sorted, result: { ...record, outcome: found ? 'updated' : 'created' } }
 }
@@ -141,7 +141,7 @@ function find(consumers: readonly ConsumerRecord[], name: string): ConsumerRecor
   return consumers.find((each) => each.name === name)
 }
 
-/** Null for a cursor that the store refuses. */
+/** Null if the store refuses the cursor. */
 async function readLag(
   store: Store,
   projectId: string,
@@ -184,13 +184,13 @@ export interface ProjectConsumer extends Consumer {
 export interface AllConsumers {
   /** At most 1,000, taken from the projects in turn. With more than 100, fewer than 1,000 batches are counted for each. */
   consumers: readonly ProjectConsumer[]
-  /** How many others there are; each project beyond the first 1,000 counts as one. */
+  /** How many consumers are left out. Each project beyond the first 1,000 counts as one. */
   hidden: number
 }
 
-/** The most consumers that are measured together, and the most projects that are read for it. */
+/** Maximum number of consumers that are measured together, and of projects that are read for it. */
 export const measuredConsumersMax = 1_000
-/** The most batches that are counted for all of them together. */
+/** Maximum number of batches counted for all consumers together. */
 const measuredBatchesMax = 100_000
 
 /**
@@ -214,15 +214,15 @@ export async function listAllConsumers(store: Store, now: () => number): Promise
   return { consumers, hidden: inTurn.length - measured.length + projectIds.length - read.length }
 }
 
-/** The first of each list, then the second of each, and so on. */
+/** Takes the first item of each list, then the second of each, and so on. */
 function takeInTurn<T>(lists: readonly (readonly T[])[]): T[] {
   const longest = Math.max(0, ...lists.map(({ length }) => length))
   return Array.from({ length: longest }, (_, i) => lists.flatMap((list) => list.slice(i, i + 1))).flat()
 }
 
 /**
- * The consumers that have not read all events received before a time, and when the oldest unread event was received: 0 if
- * the store refuses the cursor of one.
+ * The consumers that have not read all events received before a time, and when the oldest unread event was received: 0
+ * if the store refuses a cursor.
  */
 export async function findUnread(
   store: Store,
@@ -240,7 +240,7 @@ export async function findUnread(
   return { names, firstAt: oldest }
 }
 
-/** Undefined for a cursor that the store refuses. */
+/** Undefined if the store refuses the cursor. */
 async function orRefused<T>(reading: Promise<T>): Promise<T | undefined> {
   try {
     return await reading

@@ -27,9 +27,9 @@ export const column = {
   /** Where the JSON string of its id starts, with its quotes. */
   idStart: 4,
   idEnd: 5,
-  /** The index of its build in `builds`; {@link noName} without one. */
+  /** Index of its build in `builds`; {@link noName} if it has none. */
   build: 6,
-  /** The index of its type in `types`; {@link noName} without one. */
+  /** Index of its type in `types`; {@link noName} if it has none. */
   type: 7,
 } as const
 
@@ -39,7 +39,7 @@ export const noName = 0xffff_ffff
 /** One event of a batch as an object. */
 export interface AppendEvent {
   eventId: string
-  /** The build that it references, which storing it freezes. */
+  /** The build that it references; storing the event freezes this build. */
   buildId?: string
   type?: string
   /** Its exact bytes: `body.subarray(start, end)`. */
@@ -50,7 +50,6 @@ export interface AppendEvent {
   idEnd: number
 }
 
-/** The number of events. */
 export function countEvents({ rows }: BatchEvents): number {
   return rows.length / wordsPerEvent
 }
@@ -63,7 +62,6 @@ export function bytesOfEvents({ rows }: BatchEvents, isWanted: readonly boolean[
   }, 0)
 }
 
-/** Encodes events as rows. */
 export function encodeEvents(events: readonly AppendEvent[], hashKey: Uint8Array): BatchEvents {
   const rows = new Uint32Array(events.length * wordsPerEvent)
   const builds: string[] = []
@@ -77,7 +75,7 @@ export function encodeEvents(events: readonly AppendEvent[], hashKey: Uint8Array
   return { rows, builds, types, hashKey }
 }
 
-/** The index of a name in `names`, to which a new one is added. */
+/** The index of a name in `names`; adds a new name. */
 function indexOf(names: string[], name: string | undefined): number {
   if (name === undefined) return noName
   const index = names.indexOf(name)

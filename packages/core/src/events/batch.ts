@@ -5,9 +5,9 @@ import { parseJson, stripByteOrderMark } from '../json/parse-json.ts'
 import { isObject } from '../validation.ts'
 import type { IngestEvent } from './event.ts'
 
-/** The most bytes of the body of a batch, uncompressed. */
+/** Maximum bytes of the body of a batch, uncompressed. */
 export const batchBytesMax = 262_144
-/** The most events of a batch. */
+/** Maximum number of events in a batch. */
 export const batchEventsMax = 100
 
 /** A batch as an object: `{ events: [{ projectId, eventId, … }] }`. */
@@ -15,11 +15,11 @@ export interface BatchInput<E = IngestEvent> {
   events: readonly E[]
 }
 
-/** An invalid event, which was not stored: it would be rejected again. */
+/** An invalid event. It was not stored, and a retry would be rejected again. */
 export interface RejectedEvent {
   /** Its index in the `events` array of the request. */
   index: number
-  /** Null without a valid one. */
+  /** Null if the event has no valid id. */
   eventId: string | null
   issues: Issue[]
 }
@@ -30,7 +30,7 @@ export interface BatchResult {
   accepted: number
   /** Events whose id was stored before, or earlier in the batch. */
   duplicates: number
-  /** By index. */
+  /** In the order of the request. */
   rejected: RejectedEvent[]
 }
 
@@ -44,7 +44,7 @@ export function batchBody(input: Uint8Array | BatchInput<unknown>): Buffer {
   const bytes = isUint8Array(input) ? input : serialize(input)
   if (bytes.length > batchBytesMax) throw batchTooLarge(bytes.length)
   const { buffer, byteOffset, length } = stripByteOrderMark(bytes)
-  // bytes whose memory was transferred elsewhere have no length, and Buffer.from throws for their memory
+  // a transferred buffer has length 0, and Buffer.from throws for it
   const body = length === 0 ? Buffer.alloc(0) : Buffer.from(buffer, byteOffset, length)
   if (!isUtf8(body)) throw new IngestError('malformed-body', 'The body is not UTF-8.')
   return body
@@ -53,8 +53,8 @@ export function batchBody(input: Uint8Array | BatchInput<unknown>): Buffer {
 /**
  * The events of a batch, unchecked.
  *
- * @throws {IngestError} `malformed-body` for what is not JSON, `invalid-envelope` without an array `events`,
- *   `too-many-events` over 100 of them
+ * @throws {IngestError} `malformed-body` if it is not JSON, `invalid-envelope` if it has no array `events`,
+ *   `too-many-events` for more than 100
  */
 export function parseEvents(body: Buffer): unknown[] {
   const envelope = parseJson(body)

@@ -8,26 +8,26 @@ import { eventIdIssue, eventIssues, identityIssues } from './event.ts'
 import type { CheckBySchema } from './event-schemas.ts'
 import { type ParsedEvent, parseBatch } from './parse-batch.ts'
 
-/** An event with issues, and where its bytes are. */
+/** An event with issues, and its byte range. */
 export interface Rejection extends Slice {
   rejection: RejectedEvent
-  /** Its type and build; null for one that is missing or invalid. */
+  /** Its type and build; null if missing or invalid. */
   type: string | null
   buildId: string | null
 }
 
-/** An event with an identity and with issues: a duplicate if its id is stored, rejected otherwise. */
+/** An invalid event with a valid id: a duplicate if the id is stored, rejected otherwise. */
 export interface InvalidEvent extends Rejection {
   eventId: string
 }
 
-/** The events of a batch by what their own content decides, before the store is asked. */
+/** The events of a batch, classified by their content alone, before the store is read. */
 export interface ClassifiedEvents {
-  /** Events without a valid id or of another project: rejected, whatever is stored. */
+  /** Events without a valid id or of another project: rejected whatever is stored. */
   unidentified: Rejection[]
-  /** Rejected, unless their id is stored. */
+  /** Rejected, unless their id is stored already. */
   invalid: InvalidEvent[]
-  /** To be stored, unless their id is stored already; no id twice. */
+  /** To be stored, unless their id is stored already. No id occurs twice. */
   valid: AppendEvent[]
   /** Valid events with the id of an earlier valid one: duplicates. */
   repeated: AppendEvent[]
@@ -68,7 +68,7 @@ export function classifyEvents(
   return { unidentified, invalid, ...splitRepeats(valid) }
 }
 
-/** Separates the first event of each id from those that repeat it. */
+/** Splits valid events into the first one of each id and the repeats. */
 function splitRepeats(events: readonly AppendEvent[]): Pick<ClassifiedEvents, 'valid' | 'repeated'> {
   const eventIds = new Set<string>()
   const valid: AppendEvent[] = []
@@ -97,7 +97,7 @@ function namesOf({ type, buildId }: JsonObject = {}): Pick<Rejection, 'type' | '
   return { type: validName({ type }), buildId: validName({ buildId }) }
 }
 
-/** An invalid one may hold anything, and is shown where no text of events may be. */
+/** An invalid name may contain any text of the event, and must not be shown. */
 function validName(member: JsonObject): string | null {
   const [value] = Object.values(member)
   return typeof value === 'string' && eventIssues(member, undefined).length === 0 ? value : null
@@ -108,20 +108,20 @@ function validEventId(event: unknown): string | null {
   return eventIdIssue(eventId) === undefined ? (eventId as string) : null
 }
 
-/** What the content of one event decides, before the store is asked. */
+/** The result of checking one event by its content alone, before the store is read. */
 export interface CheckedEvent {
-  /** Null without a valid one. */
+  /** Null if the event has no valid id. */
   eventId: string | null
-  /** Whether the event has a valid id and is of the project: it is a duplicate if its id is stored. */
+  /** Whether the event has a valid id and belongs to the project: it is a duplicate if its id is stored. */
   isIdentified: boolean
   /** Why the event would be rejected; empty for a valid event. */
   issues: Issue[]
 }
 
 /**
- * Checks one event, given as JSON in bytes or as a value, by the rules of Ingest and without schemas.
+ * Checks one event, as JSON bytes or as a value, by the rules of Ingest; embedder schemas are not applied.
  *
- * @throws {IngestError} `malformed-body` for what is not JSON, `batch-too-large` for a value over 262,144 bytes
+ * @throws {IngestError} `malformed-body` if it is not JSON, `batch-too-large` for a value over 262,144 bytes
  */
 export function checkEvent(projectId: string, event: unknown): CheckedEvent {
   const body = isUint8Array(event) ? Buffer.concat([envelopeStart, event, envelopeEnd]) : batchBody({ events: [event] })

@@ -1,6 +1,6 @@
 /**
  * A signal that aborts with the first of `signals`, or when `abort` is called. `unfollow` removes its listeners.
- * `AbortSignal.any` would leak: a signal that never aborts keeps its result in memory.
+ * `AbortSignal.any` would leak: while a source signal has not aborted, the combined signal stays in memory.
  */
 function followSignals(signals: readonly (AbortSignal | undefined)[]) {
   const controller = new AbortController()
@@ -21,15 +21,15 @@ function followSignals(signals: readonly (AbortSignal | undefined)[]) {
   }
 }
 
-/** Items that are read on demand. `return` ends the read at once, and a pending `next` with it. */
+/** Items that are read on demand. `return` ends the read at once, including a pending `next`. */
 export interface EndableRead<T> extends AsyncIterableIterator<T> {
   return(): Promise<IteratorResult<T>>
 }
 
 /**
- * The items of `read`, which rejects with the reason of its signal soon after that aborts: with the first of `signals`, or
- * when the consumer calls `return`. A generator would not do: its `return` waits for the next item, which a read that
- * finds nothing never has.
+ * The items of `read`, with a signal that aborts with the first of `signals` or when the consumer calls `return`; the
+ * read must reject soon after that. A generator would not do: its `return` waits for the next item, which may never
+ * come.
  */
 export function endableRead<T>(
   signals: readonly (AbortSignal | undefined)[],

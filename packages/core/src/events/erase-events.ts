@@ -8,21 +8,22 @@ import { parseJson } from '../json/parse-json.ts'
 import type { IngestEvent } from './event.ts'
 import type { EventStore } from './event-store.ts'
 
-/** The events of which the value at `path` equals `value`. */
+/** Selects the events whose value at `path` equals `value`. */
 export interface EraseSelection {
   /**
-   * A JSON Pointer (RFC 6901), such as `/playerId` or `/player/id`. The whole event, an empty pointer, is refused.
+   * A JSON Pointer (RFC 6901), such as `/playerId` or `/player/id`. The empty pointer, which means the whole event, is
+   * refused.
    */
   path: string
   /**
-   * Any JSON. A number equals the string of its digits, `7` and `"7"`, since senders write ids both ways. Integers beyond
-   * 2^53 are compared by their digits: pass them as a string. `true`, `false` and `null` do not equal the strings of their
-   * names.
+   * Any JSON value. A number equals the string of its digits (`7` and `"7"`), because senders write ids both ways. Pass
+   * integers beyond 2^53 as strings: they are compared by their digits. `true`, `false` and `null` do not equal
+   * strings.
    */
   value: unknown
 }
 
-/** What a selection compares, as text: `/user/id is 7 or "7"`. */
+/** The comparison as text: `/user/id is 7 or "7"`. */
 export function describeSelection({ path, value }: EraseSelection): string {
   const text = typeof value === 'number' ? String(value) : value
   const isNumber = typeof text === 'string' && numberPattern.test(text)
@@ -36,9 +37,9 @@ export interface ErasedTotals {
 }
 
 export interface ErasureOptions {
-  /** Whether only to count. Default: false. */
+  /** Whether to count without erasing. Default: false. */
   dryRun?: boolean
-  /** Erasing rejects with the reason of the signal as soon as it aborts. What was erased stays so. */
+  /** Erasing rejects with the reason of the signal as soon as it aborts. Events erased by then stay erased. */
   signal?: AbortSignal
   /** Called after each step with the totals so far. */
   onProgress?: (totals: Readonly<ErasedTotals>) => void
@@ -46,12 +47,12 @@ export interface ErasureOptions {
 
 type ErasableStore = Pick<EventStore, 'read' | 'erase' | 'expire' | 'totals'>
 
-/** Ids that are held and erased together, within the limit of the contract: at most 128 KB. */
+/** Maximum number of ids that are held and erased together, within the limit of `erase`: at most 128 KB. */
 const eraseIdsMax = 500
-/** The pause after each transaction, as a multiple of its time, for concurrent appends. */
+/** The pause after each transaction, as a multiple of its duration, so that concurrent appends proceed. */
 const pauseShare = 1
 
-/** Erases the events of a project that match, of those that it had when this was called. */
+/** Erases the matching events that were stored before the call. */
 export async function eraseEvents(
   store: ErasableStore,
   projectId: string,
@@ -59,10 +60,10 @@ export async function eraseEvents(
   { dryRun = false, signal, onProgress = () => {} }: ErasureOptions,
 ): Promise<ErasedTotals> {
   const isMatch = compileMatch(path, value)
-  // events of the same millisecond that are stored meanwhile are erased too
+  // events stored during the call in the same millisecond are erased too
   const { lastAt = Number.NEGATIVE_INFINITY } = await store.totals(projectId)
   const totals: ErasedTotals = { events: 0, bytes: 0 }
-  // only ids, as each event may be as large as a batch
+  // only ids: each event may be as large as a batch
   let ids: string[] = []
   let bytes = 0
 
@@ -84,7 +85,7 @@ export async function eraseEvents(
     bytes += event.bytes.length
     if (ids.length === eraseIdsMax) await eraseFound()
   }
-  // without ids too: that confirms earlier erasures, whose events the read has skipped
+  // also with no ids: this makes earlier erasures durable, whose events the read has skipped
   await eraseFound()
   return totals
 }
@@ -139,13 +140,12 @@ function compileMatch(path: string, value: unknown): (bytes: Uint8Array) => bool
   const text = isText ? Buffer.from(JSON.stringify(value).slice(1, -1)) : undefined
   return (bytes) => {
     const event = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.length)
-    // JSON without escapes contains the text as it is, so that most events need no parsing
+    // JSON without escapes contains the text verbatim, so most events need no parsing
     if (text && !event.includes(text) && !event.includes(backslash)) return false
     return valuesAt(event, names).some(isEqual)
   }
 }
 
-/** A number in JSON. */
 const numberPattern = /^-?(0|[1-9]\d*)(\.\d+)?([eE][+-]?\d+)?$/
 
 /** Whether the JSON of a value equals `value`, as {@link EraseSelection} says. */
@@ -158,13 +158,13 @@ function compileEqual(value: unknown): (json: Buffer) => boolean {
   }
 }
 
-/** Whether two texts are one number: beyond 2^53, different integers have the same value in JavaScript. */
+/** Whether two texts denote the same number: beyond 2^53, different integers have the same value in JavaScript. */
 function isSameNumber(found: string, wanted: string): boolean {
   if (found === wanted) return true
   return numberPattern.test(wanted) && Number(found) === Number(wanted) && Math.abs(Number(found)) < 2 ** 53
 }
 
-/** The JSON at a path of a JSON value: several if an object has members of one name, all of which are stored. */
+/** The JSON values at a path: several if an object has duplicate member names, all of which are stored. */
 function valuesAt(json: Buffer, [name, ...names]: readonly string[]): Buffer[] {
   if (name === undefined) return [json]
   const found: Buffer[] = []

@@ -3,10 +3,10 @@ import { backslash } from '../json/bytes.ts'
 import { type FilterName, filterNames, knownFields } from './known-fields.ts'
 import { parseKnownMembers } from './parse-batch.ts'
 
-/** Selects the events of which each given member has exactly this value. An integer matches its decimal digits. */
+/** Selects events in which each given member has exactly this value. An integer matches its decimal digits. */
 export type EventFilter = { [Name in FilterName]?: string }
 
-/** The filter among other options. */
+/** Picks the filter from other options. */
 export function filterOf(options: EventFilter): EventFilter {
   const filter: EventFilter = {}
   for (const name of filterNames) if (options[name] !== undefined) filter[name] = options[name]
@@ -27,7 +27,7 @@ export function checkEventFilter(options: EventFilter): void {
 
 const integerNames = new Set(knownFields.filter(({ integerMin }) => integerMin !== undefined).map(({ name }) => name))
 const integer = /^-?\d+$/
-/** A number such as 1e3, whose digits are not those of its decimal string. */
+/** A number such as 1e3, which is not written in decimal digits. */
 const exponential = /:\s*-?[\d.]+e/i
 
 /** A predicate over the bytes of an event; undefined for an empty filter. */
@@ -40,7 +40,7 @@ export function compileEventFilter(options: EventFilter): ((bytes: Uint8Array) =
 
   return ({ buffer, byteOffset, length }) => {
     const event = Buffer.from(buffer, byteOffset, length)
-    // JSON without escapes contains the wanted values as they are, so that most events need no parsing
+    // JSON without escapes contains the wanted values verbatim, so most events need no parsing
     const isExcluded = wanted.some(
       ({ text, isInteger }) => !event.includes(text) && !(isInteger && exponential.test(event.toString('latin1'))),
     )

@@ -4,16 +4,16 @@ import type { EventStore } from './event-store.ts'
 /** Wakes long polls of a project when an event of it is stored. */
 export interface EventNotifier {
   notify(projectId: string): void
-  /** Remembers notifications of the project from now on, until `end`. */
+  /** Records notifications of the project until `end` is called. */
   subscribe(projectId: string): EventSubscription
-  /** Makes every `next` reject with `store-closed`, pending or later. */
+  /** Makes every `next`, pending or later, reject with `store-closed`. */
   close(): void
 }
 
 export interface EventSubscription {
   /**
-   * Resolves at the next notification, or at once if there was one since the subscription began or the last `next`
-   * resolved. Resolves after `timeoutMs` or when the signal aborts, too.
+   * Resolves at the next notification, at once if there was one since the subscription began or the last `next`
+   * resolved. Also resolves after `timeoutMs` and when the signal aborts.
    *
    * @throws {IngestError} `store-closed`
    */
@@ -23,15 +23,14 @@ export interface EventSubscription {
 
 type Watch = NonNullable<EventStore['watch']>
 
-/** The subscriptions of one project. */
 interface Subscribers {
   listeners: Set<() => void>
   unwatch(): void
 }
 
 /**
- * Notifications of this process, and those of `watch`, which is called for each project with subscriptions: once for
- * all of them, and ended with the last.
+ * Combines notifications of this process with those of `watch`. `watch` is called once for each project that has
+ * subscriptions, and ended with the last of them.
  */
 export function createEventNotifier(watch: Watch = () => () => {}): EventNotifier {
   const subscribersByProject = new Map<string, Subscribers>()
@@ -89,7 +88,7 @@ export function createEventNotifier(watch: Watch = () => () => {}): EventNotifie
       isClosed = true
       for (const subscribers of subscribersByProject.values()) {
         subscribers.unwatch()
-        // a reader that never continues must not keep the store busy
+        // a reader that never continues must not keep the store watching
         subscribers.unwatch = () => {}
         for (const listen of subscribers.listeners) listen()
       }

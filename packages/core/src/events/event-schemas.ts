@@ -9,7 +9,7 @@ import type { IngestEvent } from './event.ts'
 export type EventSchemas = Readonly<Record<string, TSchema>>
 
 /**
- * The type of events under these schemas: a union over their event types, or {@link IngestEvent} without schemas and
+ * The type of events under these schemas: a union over their event types. It is {@link IngestEvent} without schemas and
  * where the event types are not known. At run time, events of other types are valid too.
  */
 export type EventOf<Schemas extends EventSchemas> = string extends keyof Schemas
@@ -19,15 +19,16 @@ export type EventOf<Schemas extends EventSchemas> = string extends keyof Schemas
     : { [Name in keyof Schemas]: IngestEvent & { type: Name } & Static<Schemas[Name]> }[keyof Schemas]
 
 /**
- * The issues that the schema of an event's `type` finds; none without a schema. `bytes` is the size of the event, which
- * bounds the work; `parseWhole` returns the event with all its members if `event` has only the well-known ones.
+ * The issues that the schema of an event's `type` finds; none if the type has no schema. `bytes` is the size of the
+ * event, which bounds the work; `parseWhole` returns the event with all its members if `event` has only the well-known
+ * ones.
  *
  * @throws {IngestError} `internal-error` if a function of the schema throws
  */
 export type CheckBySchema = (event: JsonObject, bytes: number, parseWhole?: () => JsonObject) => Issue[]
 
 /**
- * Compiles the schemas once, each to a function with a bound on its work. Undefined without any.
+ * Compiles each schema to a function with bounded work. Undefined if there are none.
  *
  * @throws {IngestError} `invalid-argument` for a mistake in a schema, with its JSON Pointer
  */
@@ -49,7 +50,7 @@ function compile(type: string, schema: unknown): Check {
   })
 }
 
-/** The steps of a check of an event of 0 bytes, and those for each byte: a full batch takes some 30 ms at most. */
+/** The steps of a check: `stepsMin`, and more for each byte of the event. A full batch takes some 30 ms at most. */
 const stepsMin = 10_000
 const stepsPerByte = 4
 

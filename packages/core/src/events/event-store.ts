@@ -10,17 +10,20 @@ export type Cursor = string
 export interface AppendBatch {
   /** The body as it was received: a JSON object with an array `events`, UTF-8. It is not changed; the store may keep it. */
   body: Uint8Array
-  /** Whether the store may transfer the memory of `body` to another thread, which empties it. */
+  /** Whether the store may transfer the memory of `body` to another thread, which detaches it. */
   mayTransfer?: boolean
-  /** No id twice. `decodeEvents` turns them into objects. */
+  /** No id occurs twice. `decodeEvents` turns them into objects. */
   events: BatchEvents
   /**
-   * Milliseconds since 1970. If the last stored event was received later, that time is stored instead. A time that is more
-   * than a second ahead of the store's clock is stored as one second ahead, so that a wrong one does not become that of
-   * all later events.
+   * Milliseconds since 1970. If the last stored event was received later, its time is stored instead. A time more than
+   * a second ahead of the store's clock is stored as one second ahead, so that one wrong time does not apply to all
+   * later events.
    */
   receivedAt: number
-  /** A store that reports commits calls it with the one that made the batch durable, before the append resolves. */
+  /**
+   * If the store reports commits, it calls this with the commit that made the batch durable, before the append
+   * resolves.
+   */
   onCommit?: (commit: StoreCommit) => void
 }
 
@@ -36,9 +39,9 @@ export interface StoreCommit {
 export const aheadMsMax = 1000
 
 export interface AppendResult {
-  /** For each event of the batch, whether this append stored it; false for one that was stored before. */
+  /** For each event of the batch: true if this append stored it, false if it was stored before. */
   stored: boolean[]
-  /** How many of the others differ from what is stored under their id. A tombstone differs from nothing. */
+  /** How many duplicates differ from the event stored under their id. A tombstone never counts as different. */
   conflicts: number
   /** The builds that this append froze. */
   frozen: readonly string[]
@@ -50,7 +53,7 @@ export interface StoredEvent {
   receivedAt: number
   /** The event exactly as it was sent, byte for byte; empty if it was erased. */
   bytes: Uint8Array
-  /** The id of an event whose bytes were erased: a tombstone. Events that were not erased have no such property. */
+  /** The id of an erased event (a tombstone). Absent for events that were not erased. */
   erased?: string
 }
 
@@ -59,39 +62,39 @@ export interface ReadOptions {
   after?: Cursor | undefined
   /** At most this many events; default: all. */
   limit?: number
-  /** Only events received at this time or later, in milliseconds since 1970: earlier ones are not read. */
+  /** Only events received at this time or later, in milliseconds since 1970. Earlier events are not read. */
   from?: number | undefined
   /** Whether to read erased events too. Default: false. */
   erased?: boolean
-  /** Reading rejects with the reason of the signal soon after it aborts, also while it finds no event. */
+  /** Reading rejects with the reason of the signal soon after it aborts, even while it finds no event. */
   signal?: AbortSignal | undefined
 }
 
 /** One step of a retention. */
 export interface ExpiryStep {
-  /** Events that the step erased, without those that were erased before. */
+  /** Events that the step erased, without those erased before. */
   events: number
   /** By how much this reduced the bytes of the project's {@link Totals}. */
   bytes: number
-  /** Whether no event received before the time is left. */
+  /** Whether no event received before the given time is left. */
   isDone: boolean
 }
 
-/** A reason to doubt the clock, or the times of stored events. */
+/** A reason to distrust the clock or the times of stored events. */
 export interface ClockDoubt {
-  /** What was found, and what to do. */
+  /** Describes the finding and what to do. */
   message: string
-  /** Whether the clock may be ahead: by it, events may seem older than they are. */
+  /** Whether the clock may be ahead: events may then seem older than they are. */
   mayBeAhead: boolean
 }
 
-/** What a project has stored. */
+/** Totals of a stored project. */
 export interface Totals {
   /** Erased events included. */
   events: number
   /** Batches of which at least one event was stored. */
   batches: number
-  /** Bytes of the stored events' batches, as they are kept; erased events count nothing. */
+  /** Stored bytes of the events' batches; erased events count nothing. */
   bytes: number
   /** When the first batch was received, in milliseconds since 1970; undefined without events. */
   firstAt?: number
@@ -107,11 +110,11 @@ export interface RecentEvents {
 
 /** The events of a project after a cursor, without those that `expire` has erased. */
 export interface EventsAfter {
-  /** Those of the first `batchesMax` batches. Erased events are counted. */
+  /** Events of the first `batchesMax` batches. Erased events are counted. */
   events: number
-  /** Further batches, each with one event at least. */
+  /** Number of further batches, each with at least one event. */
   batchesLeft: number
-  /** When the first of all these was received, in milliseconds since 1970; undefined without any. */
+  /** When the first of these events was received, in milliseconds since 1970; undefined if there are none. */
   firstAt?: number
 }
 
@@ -125,30 +128,29 @@ export interface EventStore {
   /**
    * Stores the events of `batch` that are new to the project, in their order, and freezes the builds that they
    * reference, in one transaction: pending replacements of complete maps of these builds are dropped. Of concurrent
-   * appends of one id, over all processes, exactly one stores it. Concurrent appends are stored in any order. Resolves
-   * once the events would survive power loss; no reader sees them before.
+   * appends of one id in any process, exactly one stores it. Concurrent appends are stored in any order. Resolves once
+   * the events would survive power loss; no reader sees them before.
    *
-   * An event whose bytes are only the JSON string of its id is stored as a tombstone, erased from the beginning: a copy
-   * of a store keeps erased ids known in this way.
+   * An event whose bytes are only the JSON string of its id is stored as a tombstone. Copies of a store use this to
+   * keep erased ids known.
    */
   append(projectId: string, batch: AppendBatch): Promise<AppendResult>
   /** For each id, whether the project has an event with it. */
   known(projectId: string, eventIds: readonly string[]): Promise<boolean[]>
-  /** The event with this id. */
+  /** The event with this id; undefined if there is none. */
   find(projectId: string, eventId: string): Promise<StoredEvent | undefined>
   /**
    * The project's events, oldest first, each once, including those that are stored while it runs.
    *
-   * @throws {IngestError} `invalid-cursor` at the first step, for a cursor of another store, epoch or project, and for
-   *   one whose event is not stored here, also where another event has taken its position.
+   * @throws {IngestError} `invalid-cursor` at the first step, for a cursor of another store, epoch or project, and if
+   *   the event of the cursor is not stored here, even if another event is at its position.
    */
   read(projectId: string, options?: ReadOptions): AsyncIterable<StoredEvent>
   /** The cursor of the last event; without events, a cursor before all of them. */
   lastCursor(projectId: string): Promise<Cursor>
   /**
-   * Calls `onAppend` soon after any process stored events of the project, as a hint: calls may be early, late or too
-   * many. Returns a function that ends it. Without it, long polls of events of other processes read the store again and
-   * again.
+   * Calls `onAppend` soon after any process has stored events of the project. It is a hint: calls may be early, late or
+   * too many. Returns a function that ends it. A store without `watch` is polled for events of other processes.
    */
   watch?(projectId: string, onAppend: () => void): () => void
   totals(projectId: string): Promise<Totals>
@@ -170,24 +172,26 @@ export interface EventStore {
    */
   expire(projectId: string, before: number): Promise<ExpiryStep>
   /**
-   * Compares a clock that is at `now` with what the store knows from another source: whether the time from `since` to `now`
-   * has passed; both in milliseconds since 1970. Undefined without a doubt. Without this operation, the clock is trusted.
+   * Checks a clock that reads `now` against another source of the store: whether the time from `since` to `now` has
+   * really passed. Both are in milliseconds since 1970. Undefined if there is no doubt. A store without this operation
+   * trusts the clock.
    */
   findClockDoubt?(since: number, now: number): Promise<ClockDoubt | undefined>
   /**
-   * Resolves when no file of the store contains bytes of events that were erased before the call, or of activity with text
-   * of events that had expired. Without it, the database decides when.
+   * Resolves when no file of the store contains bytes of events erased before the call, or expired activity with text
+   * of events. If a store lacks this operation, its database decides when.
    *
-   * @throws {IngestError} `overloaded` if a long read of any process, such as a backup, still needs them: try again
+   * @throws {IngestError} `overloaded` while a long read of any process, such as a backup, needs these bytes: try again
    */
   purge?(): Promise<void>
   /**
-   * Counts the events of the batches received since `since`, of the newest `batchesMax` batches at most: if all of these
-   * are as recent, the result's `since` is the time of the oldest. The cost does not depend on how much is stored.
+   * Counts the events of the batches received since `since`, in at most the newest `batchesMax` batches. If all of
+   * these are recent enough, the result's `since` is the time of the oldest. The cost does not depend on how much is
+   * stored.
    */
   countSince(projectId: string, since: number, batchesMax: number): Promise<RecentEvents>
   /**
-   * Counts the events behind a cursor, of `batchesMax` batches at most. The cost does not depend on how much is stored.
+   * Counts the events after a cursor, in at most `batchesMax` batches. The cost does not depend on how much is stored.
    *
    * @throws {IngestError} `invalid-cursor`, as `read`
    */

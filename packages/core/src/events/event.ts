@@ -32,10 +32,9 @@ export interface IngestEvent {
   [member: string]: unknown
 }
 
-/** The deepest nesting of one event; the event itself is the first level. */
+/** Maximum nesting depth of an event; the event itself is the first level. */
 export const eventDepthMax = 32
 
-/** The issue of an invalid `eventId`; undefined for a valid one. */
 export function eventIdIssue(value: unknown): Issue | undefined {
   if (value === undefined) return { code: 'required', path: '/eventId', message: 'Every event needs an eventId.' }
   return nameIssue(value, '/eventId', eventIdBytesMax)
@@ -43,7 +42,7 @@ export function eventIdIssue(value: unknown): Issue | undefined {
 
 const noIssues: readonly Issue[] = []
 
-/** Why an event cannot be looked up: no valid id, or not of this project. Empty for an identified event. */
+/** Why an event cannot be looked up: no valid id, or another project. Empty for an identified event. */
 export function identityIssues(event: unknown, projectId: string): readonly Issue[] {
   if (!isObject(event)) return [{ code: 'not_object', path: '', message: 'Expected an object.' }]
   const idIssue = eventIdIssue(event.eventId)
@@ -59,7 +58,7 @@ function projectIssue(value: unknown): Issue {
   return { code: 'project_mismatch', path, message: 'Expected the project that the request is made for.' }
 }
 
-/** The rule as JSON Schema, which counts characters where the rule counts bytes. */
+/** The rule as JSON Schema, which counts characters although the rule counts bytes. */
 function toJsonSchema(field: KnownField): TSchema {
   const { text, bytesMin, bytesMax, integerMin } = field
   const length = { ...(bytesMin > 0 && { minLength: bytesMin }), maxLength: bytesMax }
@@ -70,7 +69,7 @@ function toJsonSchema(field: KnownField): TSchema {
   return { anyOf: [...types, { type: 'null' }], description: ruleOf(field) }
 }
 
-/** The rule for people. */
+/** The rule in words. */
 function ruleOf({ text, bytesMin, bytesMax, integerMin }: KnownField): string {
   if (text === 'timestamp') {
     return 'RFC 3339 with a zone, such as `2026-11-20T17:51:00.250Z`, or integer milliseconds since 1970'
@@ -97,7 +96,7 @@ export const EventSchema: TSchema = {
   },
 }
 
-/** The issues of an identified event: of its well-known members, and of the first value that nests too deep. */
+/** The issues of an identified event: of its well-known members, and of the first value that nests too deeply. */
 export function eventIssues(event: JsonObject, tooDeepAt: string | undefined): Issue[] {
   const issues: Issue[] = []
   for (const field of knownFields) {
@@ -113,7 +112,7 @@ export function eventIssues(event: JsonObject, tooDeepAt: string | undefined): I
 }
 
 function fieldIssue({ name, text, bytesMin, bytesMax, integerMin }: KnownField, value: unknown): Issue | undefined {
-  // no name needs an escape
+  // known names need no escaping
   const path = `/${name}`
   if (typeof value === 'number' && integerMin !== undefined) return integerIssue(value, path, integerMin)
   if (text === 'timestamp') return timestampIssue(value, path)

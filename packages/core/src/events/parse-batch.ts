@@ -16,29 +16,29 @@ import { batchEventsMax, invalidEnvelope, tooManyEvents } from './batch.ts'
 import { eventDepthMax } from './event.ts'
 import { knownFields } from './known-fields.ts'
 
-/** An event of a batch, with what decides its outcome. */
+/** An event of a batch, as parsed for classification. */
 export interface ParsedEvent extends Slice {
   /**
    * Its well-known members, the last of each name; objects and arrays without their content. Undefined for an event
    * that is not an object.
    */
   event: JsonObject | undefined
-  /** Where the value of its `eventId` starts and ends, quotes included; 0 without one. */
+  /** Start and end of the value of its `eventId`, quotes included; 0 if it has none. */
   idStart: number
   idEnd: number
-  /** A JSON Pointer to the first value that nests too deep; undefined without one. */
+  /** A JSON Pointer to the first value that nests too deeply; undefined if there is none. */
   tooDeepAt?: string
 }
 
 /**
  * The events of a batch, in one pass over its bytes. Accepts exactly what `JSON.parse` does, but creates no values for
  * unused members: an object of many distinct keys costs `JSON.parse` twenty times as much as other JSON of its size.
- * Depth is that of the bytes, also inside a member that a later one of the same name replaces.
+ * Nesting depth counts in every member, even in one that a later member of the same name replaces.
  *
  * `body` must be UTF-8.
  *
- * @throws {IngestError} `malformed-body` for what is not JSON, `invalid-envelope` without an array `events`,
- *   `too-many-events` over 100 of them
+ * @throws {IngestError} `malformed-body` if it is not JSON, `invalid-envelope` if it has no array `events`,
+ *   `too-many-events` for more than 100
  */
 export function parseBatch(body: Buffer): ParsedEvent[] {
   let events: ParsedEvent[] | undefined
@@ -110,7 +110,7 @@ function parseValue(body: Buffer, start: number, end: number): unknown {
   return JSON.parse(body.toString('utf8', start, end))
 }
 
-/** The known members by length and first byte of their names, which no two share. */
+/** The known members by length and first byte of their names; no two share both. */
 const knownBySlot = new Map(names.map((name, i) => [toSlot(name.length, name.charCodeAt(0)), i]))
 const nameBytesMax = Math.max(...names.map(({ length }) => length))
 
@@ -118,7 +118,7 @@ function toSlot(length: number, first: number): number {
   return (length << 8) | first
 }
 
-/** The index of the known member that a key, quotes included, names; -1 for none. */
+/** The index of the known member with this key, whose quotes are included; -1 if there is none. */
 function knownIndex(body: Buffer, start: number, end: number): number {
   const length = end - start - 2
   const known = length > nameBytesMax ? undefined : knownBySlot.get(toSlot(length, body[start + 1] as number))
@@ -134,11 +134,11 @@ function hasEscape(body: Buffer, start: number, end: number): boolean {
 
 /** A JSON Pointer to the first value of an event that is one level too deep. The event is valid JSON. */
 function tooDeepPath(body: Buffer, start: number): string | undefined {
-  /** The index of the element or the range of the key of each value that is being read, but the event. */
+  /** The path of the value that is being read, without the event itself: an array index, or the range of a key. */
   const steps: (number | Slice)[] = []
   let found: string | undefined
 
-  // recursive, but no deeper than an event may nest
+  // recursive, but no deeper than events may nest
   function walk(at: number): number {
     const isObject = body[at] === openBrace
     if (found !== undefined || (!isObject && body[at] !== openBracket)) return skipValue(body, at)

@@ -7,11 +7,11 @@ import { checkReadEventsOptions, type ReadEventsOptions } from './read-events.ts
 
 /** Stored events, and the cursor to commit together with them. */
 export interface EventBatch {
-  /** Oldest first; none if only the cursor moves, past events that are filtered out, or at the end. */
+  /** Oldest first. Empty if only the cursor moves: past events that are filtered out, or at the end of the log. */
   events: StoredEvent[]
-  /** Reading continues `after` it, with the same filter. */
+  /** Pass it as `after`, with the same filter, to continue. */
   cursor: Cursor
-  /** Whether no further event that matches was stored when the batch ended. */
+  /** Whether no further matching event was stored when the batch ended. */
   caughtUp: boolean
 }
 
@@ -20,18 +20,18 @@ export interface ReadBatchesOptions extends EventFilter {
   /** Only events after this one. Default: from the beginning. */
   after?: Cursor
   from?: number
-  /** Not with `follow`. */
+  /** Cannot be combined with `follow`. */
   to?: number
-  /** The most events of a batch, 1 to 100,000. Default: 1,000. */
+  /** Maximum number of events of a batch, 1 to 100,000. Default: 1,000. */
   eventsMax?: number
-  /** The most bytes of the events of a batch, 1 to 67,108,864; a larger event has its own. Default: 8 MiB. */
+  /** Maximum bytes of the events of a batch, 1 to 67,108,864; a larger event is a batch of its own. Default: 8 MiB. */
   bytesMax?: number
   /**
-   * How long a batch with events that is not full waits for more at the end of the log, in milliseconds, up to an hour.
-   * Default: 0.
+   * How long a batch that has events but is not full waits for more at the end of the log, in milliseconds, at most an
+   * hour. Default: 0.
    */
   maxWaitMs?: number
-  /** Whether to continue with the events that will be stored. Default: false, the last batch is `caughtUp`. */
+  /** Whether to continue with events that are stored later. Default: false; the last batch is `caughtUp`. */
   follow?: boolean
   /** Reading rejects with the reason of the signal as soon as it aborts. */
   signal?: AbortSignal
@@ -39,12 +39,12 @@ export interface ReadBatchesOptions extends EventFilter {
 
 export const batchLimits = { eventsMax: 100_000, bytesMax: 64 * 2 ** 20, maxWaitMs: 3_600_000 } as const
 
-/** How long a batch scans events that are filtered out before it is yielded for its cursor. */
+/** A batch that finds no matching event is yielded after this time, for its cursor. */
 const scanMsMax = 30_000
-/** How often a batch that waits for more events reads. */
+/** How often a batch that is not full reads again. */
 const fillMs = 1_000
 
-/** What an Ingest reads with, embedded or over HTTP. */
+/** The part of an Ingest, embedded or over HTTP, that reading needs. */
 export interface EventReader {
   readEvents(options?: ReadEventsOptions): AsyncIterable<StoredEvent>
   lastCursor(options?: { signal?: AbortSignal }): Promise<Cursor>
@@ -81,13 +81,13 @@ async function* readEach(
 ): AsyncGenerator<EventBatch, void> {
   checkReadBatchesOptions(options)
   const { eventsMax = 1_000, bytesMax = 8 * 2 ** 20, maxWaitMs = 0, follow = false, after, ...selection } = options
-  // before the first read: if that finds nothing, no event that matches is before this cursor
+  // taken before the first read: if that finds nothing, no matching event is before this cursor
   const start = after ?? (await ingest.lastCursor(selection))
   let position = after
   let isCaughtUp = false
   for (;;) {
     const batch = startBatch(ingest, { eventsMax, bytesMax, selection, after: position }, now)
-    // after a batch at the end, wait for events: another empty batch would say nothing new
+    // after a batch at the end, wait for events: another empty batch would be useless
     const pollMs = isCaughtUp ? scanMsMax : 0
     let state = await batch.fill(pollMs)
     while (pollMs > 0 && batch.cursor() === position) state = await batch.fill(pollMs)
@@ -103,7 +103,7 @@ async function* readEach(
   }
 }
 
-/** Why a batch stopped reading: the end of the stored events, its limits, or the time that it scanned. */
+/** Why a batch stopped reading: end of the stored events, its limits, or its scan time. */
 type FillState = 'end' | 'full' | 'scanned'
 
 interface BatchRules {
@@ -124,7 +124,7 @@ function startBatch(ingest: EventReader, rules: BatchRules, now: () => number) {
     events,
     cursor: () => cursor,
 
-    /** Adds the stored events that fit; without any, waits up to `waitMs` for the first. */
+    /** Adds the stored events that fit. If there are none, waits up to `waitMs` for the first. */
     async fill(waitMs: number): Promise<FillState> {
       const scanUntil = now() + scanMsMax
       const scanned = new Error()
@@ -137,7 +137,7 @@ function startBatch(ingest: EventReader, rules: BatchRules, now: () => number) {
       try {
         for await (const event of ingest.readEvents({ ...selection, ...position, limit, waitMs, onProgress })) {
           if (events.length > 0 && bytes + event.bytes.length > bytesMax) return 'full'
-          // a filtered event must not keep the memory of all that was scanned with it
+          // a copy, so that a matching event does not retain the memory of the whole scan
           events.push(isFiltered ? { ...event, bytes: Uint8Array.prototype.slice.call(event.bytes) } : event)
           bytes += event.bytes.length
         }

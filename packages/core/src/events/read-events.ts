@@ -17,39 +17,41 @@ export interface ReadEventsOptions extends EventFilter {
   /** Only events received before this time. */
   to?: number
   /**
-   * A long poll: how long to wait for the first event if there is none, in milliseconds. Reading ends behind the last
-   * event that is stored. Default: 0.
+   * A long poll: how long to wait for the first event if there is none, in milliseconds. Reading ends after the last
+   * stored event. Default: 0.
    */
   waitMs?: number
   /** Reading rejects with the reason of the signal as soon as it aborts. */
   signal?: AbortSignal
   /**
-   * Called with the cursor up to which every event was filtered out, or was yielded and the next one requested: reading
-   * can continue `after` it. An embedded Ingest calls it for each event, a client for each event that it yields and at
+   * Called with the cursor up to which every event was filtered out, or yielded and the next one requested. Reading can
+   * continue `after` it. An embedded Ingest calls it for each event; a client calls it for each yielded event and at
    * the end of a response.
    */
   onProgress?: (cursor: Cursor) => void
   /**
-   * Called with the bytes of each event before it is filtered, for rate limits; reading continues when the promise
-   * resolves. Only by an embedded Ingest.
+   * Called with the bytes of each event before it is filtered, for rate limits. Reading continues when the promise
+   * resolves. Embedded only.
    */
   onScan?: (bytes: number) => void | Promise<void>
 }
 
-/** Reads what was stored since a long poll began to wait. Polls that wake together at one position share a read. */
+/**
+ * Reads the events stored since a long poll began to wait. Polls that wake together at the same position share a read.
+ */
 export type ReadArrivals = (projectId: string, after: Cursor | undefined) => Promise<Arrivals>
 
 interface Arrivals {
   events: readonly StoredEvent[]
-  /** Whether there may be more. */
+  /** Whether there may be more events. */
   isPart: boolean
 }
 
-/** The most events and bytes of one shared read; it ends behind the event that exceeds them. */
+/** Maximum events and bytes of one shared read. It ends after the event that exceeds them. */
 const arrivalsMax = { events: 256, bytes: 1_048_576 }
 
 export function createReadArrivals(store: Pick<EventStore, 'read'>): ReadArrivals {
-  /** Reads that have not begun: one that has may miss the event that woke a poll. */
+  /** Reads that have not started: a started read may miss the event that woke a poll. */
   const waiting = new Map<string, Promise<Arrivals>>()
 
   async function read(projectId: string, after: Cursor | undefined): Promise<Arrivals> {
@@ -86,7 +88,7 @@ export interface ReadContext {
 
 /** How often a long poll reads the store again, if the store does not report events of other processes. */
 const pollMs = 500
-/** The same for a store that does: a hint may be missing. */
+/** The same for a store with `watch`, whose hints may be lost. */
 const watchedPollMs = 300_000
 
 /**
@@ -103,7 +105,7 @@ export async function* readEvents(
   const { limit = Number.POSITIVE_INFINITY, from, to = Number.POSITIVE_INFINITY, waitMs = 0, signal } = options
   const { onProgress = () => {}, onScan = () => {} } = options
   const isWanted = compileEventFilter(options) ?? everything
-  // from `to` on, no further event can match
+  // no event that is stored after `to` can match
   const waitUntil = performance.now() + Math.min(waitMs, to - now())
   let { after } = options
   let yielded = 0
@@ -113,10 +115,10 @@ export async function* readEvents(
   try {
     for (;;) {
       signal?.throwIfAborted()
-      // a filter needs an unknown number of events
+      // with a filter, the number of events to read is unknown
       const mostRead = isWanted === everything || limit === 0 ? limit - yielded : Number.POSITIVE_INFINITY
       const range = { after, from, limit: mostRead, signal }
-      // only the store finds the first event of a time that is to come
+      // only the store can find the first event of a future time
       const arrivals = hasWaited && from === undefined ? await readArrivals(projectId, after) : undefined
       for await (const event of arrivals?.events ?? store.read(projectId, range)) {
         if (event.receivedAt >= to) return
@@ -165,15 +167,15 @@ export function checkReadEventsOptions({ after, limit, from, to, waitMs, ...filt
   checkEventFilter(filter)
 }
 
-/** Selects the events to follow. */
+/** Options of `followEvents`. */
 export type FollowOptions = Omit<ReadEventsOptions, 'limit' | 'to' | 'waitMs'>
 
-/** The duration of one long poll, which callers do not notice. */
+/** The duration of one long poll; callers do not notice it. */
 const followWaitMs = 600_000
 
 /**
  * The project's events, oldest first, and then new ones as they are stored. It does not end by itself: leave the loop,
- * or abort the signal, with whose reason it rejects. To follow only new events:
+ * or abort the signal, which makes it reject with the signal's reason. To follow only new events:
  *
  * ```ts
  * const project = ingest.project('game-1')
@@ -181,7 +183,7 @@ const followWaitMs = 600_000
  * for await (const { cursor, bytes } of followEvents(project, { after })) …
  * ```
  *
- * @throws {IngestError} what `readEvents` rejects with; continue behind the last cursor then
+ * @throws {IngestError} the codes of `readEvents`; continue after the last cursor then
  */
 export function followEvents(
   ingest: { readEvents(options?: ReadEventsOptions): AsyncIterable<StoredEvent> },
@@ -206,9 +208,9 @@ async function* follow(
 }
 
 /**
- * One line of NDJSON: `{"cursor":"…","receivedAt":1795203225083,"event":{…}}` and a line feed. The event has the bytes
- * that were sent, except that line breaks between its tokens become spaces. An erased event has `"erased":"<eventId>"` in
- * place of `event`.
+ * One line of NDJSON: `{"cursor":"…","receivedAt":1795203225083,"event":{…}}` and a line feed. The event keeps the
+ * bytes that were sent, except that line breaks between tokens become spaces. An erased event has
+ * `"erased":"<eventId>"` instead of `event`.
  */
 export function eventLine({ cursor, receivedAt, bytes, erased }: StoredEvent): Buffer {
   if (erased !== undefined) return Buffer.from(`${JSON.stringify({ cursor, receivedAt, erased })}\n`)

@@ -5,8 +5,8 @@ import { loadScanner, type Scanner } from './scanner.ts'
 
 /**
  * Scans a batch of valid events in the usual form, in one pass. Returns undefined for any other batch, such as one with
- * an invalid event, a repeated id, or an escape in a known member: `parseBatch` and `classifyEvents` decide it. For each
- * batch that is accepted here they would return the same events.
+ * an invalid event, a repeated id, or an escape in a known member: `parseBatch` and `classifyEvents` decide those. For
+ * an accepted batch they would return the same events.
  *
  * `body` must be UTF-8.
  */
@@ -27,10 +27,9 @@ export function scanBatch(body: Buffer, projectId: string, hashKey: Uint8Array):
   }
 }
 
-/** Both quotes of a string. */
 const quoteBytes = 2
 
-/** The project whose id is in the memory of the scanner. */
+/** The project whose id is in the scanner's memory. */
 let currentProjectId: string | undefined
 
 /** Returns false for an invalid project id. */
@@ -42,7 +41,7 @@ function setProject({ bytes, projectIdStart }: Scanner, projectId: string): bool
   return true
 }
 
-/** The names of which the scanner has written the ranges at `start`. */
+/** Reads the names whose ranges the scanner has written at `start`. */
 function readNames({ words }: Scanner, body: Buffer, start: number, count: number): string[] {
   const names: string[] = []
   const from = start >> 2

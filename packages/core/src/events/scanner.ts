@@ -17,7 +17,7 @@ export interface Scanner {
   buildsStart: number
   /** The same for each type. */
   typesStart: number
-  /** Returns the number of events of a batch; -1 for one that is left to `parseBatch`. */
+  /** Returns the number of events, or -1 for a batch that `parseBatch` must decide. */
   scan(bodyBytes: number, projectIdBytes: number): number
   /** The number of distinct builds in the last scanned batch. */
   countBuilds(): number
@@ -43,7 +43,7 @@ declare const WebAssembly: {
 
 let loaded: Scanner | null | undefined
 
-/** The scanner of this thread, loaded by the first call; null without WebAssembly or its SIMD instructions. */
+/** The scanner of this thread, loaded on first use; null if WebAssembly or its SIMD instructions are missing. */
 export function loadScanner(): Scanner | null {
   if (loaded === undefined) loaded = load()
   return loaded

@@ -17,11 +17,11 @@ export interface SubmitOptions {
    */
   admit?: (eventCount: number) => void | Promise<void>
   /**
-   * Whether the store may transfer the memory of a body in bytes to another thread, which saves a copy and empties the
-   * body. Default: false.
+   * Whether the store may transfer the memory of the body, given as bytes, to another thread. This saves a copy and
+   * detaches the body. Default: false.
    */
   mayTransfer?: boolean
-  /** The id of the key that the batch was sent with, for `listRejected`. Default: none. */
+  /** The id of the key that the batch was sent with, shown by `listRejected`. Default: none. */
   keyId?: string | null
 }
 
@@ -31,7 +31,7 @@ export interface CountedBatch {
   receivedAt: number
   accepted: number
   duplicates: number
-  /** The valid events, and for each whether it was stored. */
+  /** The valid events, and for each whether this batch stored it. */
   events: BatchEvents
   stored: readonly boolean[]
   rejections: readonly Rejection[]
@@ -40,7 +40,6 @@ export interface CountedBatch {
   keyId: string | null
 }
 
-/** Counts the outcomes of batches. */
 export interface BatchCounter {
   /** Copies the bytes of rejected events that are kept: the body may be transferred to another thread. */
   copyTexts(body: Uint8Array, slices: readonly Slice[]): readonly (Uint8Array | undefined)[]
@@ -51,7 +50,7 @@ export interface SubmitContext {
   store: Pick<EventStore, 'append' | 'known'>
   /** The secret key of the hashes of ids, 16 bytes. */
   hashKey: Uint8Array
-  /** The embedder's own rules, if there are any. */
+  /** The embedder's own rules; undefined if there are none. */
   checkBySchema: CheckBySchema | undefined
   /** Milliseconds since 1970. */
   now(): number
@@ -60,7 +59,7 @@ export interface SubmitContext {
 
 export interface SubmitReport {
   result: BatchResult
-  /** Duplicates that `append` found to differ from the stored event, for a metric. */
+  /** Duplicates that differ from the stored event, for a metric. */
   conflicts: number
   /** Bytes of the accepted events. */
   storedBytes: number
@@ -68,7 +67,7 @@ export interface SubmitReport {
   frozen: readonly string[]
   /** The part of the time that the store took for the append, in milliseconds; 0 without an append. */
   appendMs: number
-  /** The last part of the append, which other requests may share; undefined if the store does not report it. */
+  /** The commit of the append, which other requests may share; undefined if the store does not report it. */
   commit: StoreCommit | undefined
 }
 
@@ -82,13 +81,13 @@ export async function submitBatch(
   input: Uint8Array | BatchInput<unknown>,
   { admit, mayTransfer = false, keyId = null }: SubmitOptions,
 ): Promise<SubmitReport> {
-  // a caller without types may pass anything, and what follows must not fail after the append
+  // callers without types may pass anything, and nothing may fail after the append
   if (keyId !== null && typeof keyId !== 'string') throw new IngestError('invalid-argument', 'keyId must be a string.')
   const { store, now, counter } = context
   const decided = decide(context, projectId, input, admit)
-  // without a wait, an append that has begun before a close is finished
+  // await only a promise: the append then starts in this turn, and a later close waits for it
   const { body, count, unidentified, invalid, valid } = decided instanceof Promise ? await decided : decided
-  // before the append: a valid event does not make an invalid one of the same batch a duplicate
+  // before the append: a valid event must not make an invalid one of the same batch a duplicate
   const isKnown =
     invalid.length > 0
       ? await store.known(
@@ -123,10 +122,10 @@ export async function submitBatch(
   return { result, conflicts, storedBytes: bytesOfEvents(valid, stored), frozen, appendMs, commit }
 }
 
-/** A batch by what its content decides, before the store is asked. */
+/** A batch, decided by its content alone, before the store is read. */
 interface DecidedBatch {
   body: Buffer
-  /** Of its events, repeats included. */
+  /** Number of its events, repeats included. */
   count: number
   unidentified: Rejection[]
   invalid: InvalidEvent[]
@@ -134,7 +133,7 @@ interface DecidedBatch {
   valid: BatchEvents
 }
 
-/** A separate function, so that the parsed events can be collected while the append waits for the disk. */
+/** A separate function, so that parsed events can be garbage-collected while the append waits for the disk. */
 function decide(
   { checkBySchema, hashKey }: SubmitContext,
   projectId: string,
@@ -142,7 +141,7 @@ function decide(
   admit: SubmitOptions['admit'],
 ): DecidedBatch | Promise<DecidedBatch> {
   const body = batchBody(input)
-  // schemas need the values of events, which scanning avoids
+  // schemas need the values of events, which the scanner does not create
   const scanned = checkBySchema ? undefined : scanBatch(body, projectId, hashKey)
   const events = scanned ? [] : parseBatch(body)
   const count = scanned ? countEvents(scanned) : events.length

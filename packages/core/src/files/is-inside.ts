@@ -1,13 +1,13 @@
 import { existsSync, realpathSync } from 'node:fs'
 import { basename, dirname, isAbsolute, join, relative, resolve, sep } from 'node:path'
 
-/** Whether a path is that of a directory or inside it, by symbolic links too. Either may be missing. */
+/** Whether a path is a directory or inside it, with symbolic links resolved. Either may be missing. */
 export function isInside(directory: string, path: string): boolean {
   const way = relative(realPath(directory), realPath(path))
   return way !== '..' && !way.startsWith(`..${sep}`) && !isAbsolute(way)
 }
 
-/** The path without symbolic links; its last parts may be missing. */
+/** The path with symbolic links resolved; its last parts may be missing. */
 function realPath(path: string): string {
   const absolute = resolve(path)
   if (existsSync(absolute)) return realpathSync(absolute)

@@ -15,14 +15,14 @@ import { join } from 'node:path'
 import { IngestError } from '../error.ts'
 import { isPermissionDenied, permissionDenied } from './permission.ts'
 
-/** How often a holder writes its lock again. */
+/** How often a holder rewrites its lock. */
 const beatMs = 2000
-/** A lock that was not written for so long is stale for the processes that cannot see its holder. */
+/** A lock not rewritten for this long is stale to processes that cannot see its holder. */
 const staleMs = 10_000
 
 /** A directory that is locked by {@link lockDirectory}. */
 export interface DirectoryLock {
-  /** False once another process has taken the lock over while this one was stopped, or its file was deleted. */
+  /** False once another process has taken over the lock while this one was stopped, or the lock file was deleted. */
   isHeld(): boolean
   /** Does nothing to a lock that is no longer held. */
   unlock(): void
@@ -33,20 +33,20 @@ export interface DirectoryLock {
  * holds the process id and, on Linux, the start time of that process, since process ids are reused, and its PID
  * namespace.
  *
- * A process of another PID namespace, as in another container, cannot be seen: its lock is stale once it was not written
- * for 10 seconds. So a container that replaces one that was killed must try for so long, and a process that is stopped for
- * longer may lose its directory to one of another container. Files of processes that were killed while they locked are
- * removed.
+ * A process of another PID namespace, such as another container, cannot be seen: its lock is stale if it was not
+ * rewritten for 10 seconds. So a container that replaces a killed one must retry for that long, and a process that is
+ * stopped for longer may lose its directory to another container. Files left by processes that were killed in this
+ * function are removed.
  *
- * @throws {IngestError} `permission-denied`; `invalid-argument` while another process, or this one, holds the lock, and for
- *   a foreign file in its place
+ * @throws {IngestError} `permission-denied`; `invalid-argument` while another process, or this one, holds the lock, and
+ *   for a foreign file in its place
  */
 export function lockDirectory(directory: string, name = 'lock'): DirectoryLock {
   const path = join(directory, name)
   const namespace = pidNamespace()
   const own = `${path}.${process.pid}${namespace}`
   const text = `${process.pid} ${startTime(process.pid)} ${namespace}\n`
-  // of a killed process with this id: what is written there would be written to the lock that it left
+  // left by a killed process with this id: a write to it would change the lock that it is linked to
   if ((lstatSync(own, { throwIfNoEntry: false })?.nlink ?? 1) > 1) rmSync(own)
   const fd = openIn(directory, own)
   try {
@@ -76,12 +76,12 @@ export function lockDirectory(directory: string, name = 'lock'): DirectoryLock {
   }
 }
 
-/** Whether an open file still has a name: a deleted one takes every write, and keeps none. */
+/** Whether an open file still has a name: writes to a deleted file succeed and are lost. */
 export function isLinked(fd: number): boolean {
   try {
     return fstatSync(fd).nlink > 0
   } catch {
-    // a file system that is gone
+    // the file system is gone
     return false
   }
 }
@@ -94,7 +94,7 @@ function openIn(directory: string, own: string): number {
   }
 }
 
-/** Sets the time of the file by the clock of its file system, which all processes share. */
+/** Updates the file's time by the clock of its file system, which all processes share. */
 function tryWrite(fd: number, text: string): void {
   try {
     writeSync(fd, text, 0)
@@ -103,7 +103,7 @@ function tryWrite(fd: number, text: string): void {
   }
 }
 
-/** Removes what processes that were killed in `lockDirectory` left behind. */
+/** Removes files of processes that were killed in `lockDirectory`. */
 function removeAbandoned(directory: string, name: string): void {
   const now = timeOf(join(directory, name))
   for (const file of readdirSync(directory)) {
@@ -113,7 +113,7 @@ function removeAbandoned(directory: string, name: string): void {
   }
 }
 
-/** When a file was last written, in milliseconds since 1970; 0 for one that has gone meanwhile. */
+/** When a file was last written, in milliseconds since 1970; 0 if it no longer exists. */
 function timeOf(path: string): number {
   return lstatSync(path, { throwIfNoEntry: false })?.mtimeMs ?? 0
 }
@@ -143,13 +143,13 @@ function removeStale(path: string, { own, directory }: { own: string; directory:
   } catch {
     return
   }
-  // another process may have replaced the stale lock by its own in the meantime: put that one back
+  // another process may have replaced the stale lock by its own in the meantime: restore that one
   const taken = readHolder(stale)
   if (taken !== undefined && taken !== holder) tryLink(stale, path)
   rmSync(stale, { force: true })
 }
 
-/** Undefined for a lock that has gone meanwhile. */
+/** Undefined if the lock no longer exists. */
 function readHolder(path: string): string | undefined {
   const entry = lstatSync(path, { throwIfNoEntry: false })
   if (entry && !entry.isFile()) throw notALock(path, 'it is not a regular file')

@@ -5,7 +5,7 @@ import { isPermissionDenied, permissionDenied } from './permission.ts'
 import { isDiskFull, reasonOf } from './write-file.ts'
 
 /**
- * Creates a directory and its missing parents, durably. `recursive` of Node never returns where the system responds with
+ * Creates a directory and its missing parents, durably. Node's `recursive` option never returns if the system reports
  * ENOENT, as below /proc.
  *
  * @param mode Default: only its owner may access it
@@ -40,17 +40,17 @@ function make(path: string, mode: number, onCreated: (path: string) => void): vo
   syncDirectoryNow(parent)
 }
 
-/** Whether a path is a symbolic link to a file that is missing. */
+/** Whether a path is a symbolic link whose target is missing. */
 export function isDangling(path: string): boolean {
   try {
-    // with a slash at the end, lstat follows the link
+    // resolve() removes a trailing slash: with one, lstat follows the link
     return lstatSync(resolve(path)).isSymbolicLink() && statSync(path, { throwIfNoEntry: false }) === undefined
   } catch {
     return false
   }
 }
 
-/** Makes the names in a directory durable, and blocks until they are. */
+/** Makes the entries of a directory durable; blocks until they are. */
 export function syncDirectoryNow(path: string): void {
   // Windows cannot sync a directory, and does not need it
   if (process.platform === 'win32') return

@@ -2,13 +2,16 @@ import { type Stats, statSync } from 'node:fs'
 import { dirname } from 'node:path'
 import { IngestError } from '../error.ts'
 
-/** Whether an error of the file system says that the user of this process may not do this. */
+/** Whether an error of the file system is about missing permissions. */
 export function isPermissionDenied(error: unknown): boolean {
   const { code } = (error ?? {}) as { code?: unknown }
   return code === 'EACCES' || code === 'EPERM'
 }
 
-/** The `permission-denied` for a path: whose it is, or that of its parent that can be looked at, and what to do. */
+/**
+ * The `permission-denied` error for a path: names the owner of the path, or of its nearest visible parent, and the
+ * remedy.
+ */
 export function permissionDenied(path: string, cause?: unknown): IngestError {
   const [at, stats] = nearest(path)
   const owner = `${at === path ? 'it' : at} belongs to uid ${stats.uid}`
@@ -21,13 +24,13 @@ export function permissionDenied(path: string, cause?: unknown): IngestError {
   return new IngestError('permission-denied', message, { cause })
 }
 
-/** The `permission-denied` for an error of the file system that says so and names a path; any other error as it is. */
+/** Converts a permission error of the file system that names a path; returns any other error unchanged. */
 export function asPermissionDenied(error: unknown): unknown {
   const { path } = (error ?? {}) as NodeJS.ErrnoException
   return isPermissionDenied(error) && path !== undefined ? permissionDenied(path, error) : error
 }
 
-/** The path, or the nearest directory above it, that this process may look at. */
+/** The path, or the nearest parent directory, that this process may stat. */
 function nearest(path: string): [path: string, stats: Stats] {
   try {
     return [path, statSync(path)]

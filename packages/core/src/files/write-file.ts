@@ -7,9 +7,9 @@ import { isPermissionDenied, permissionDenied } from './permission.ts'
 /** Writes bytes; resolves to false when the reader wants no more of them. */
 export type Write = (bytes: Uint8Array) => Promise<boolean>
 
-/** Syncs the entries of a directory: without it, a synced file may lose its name in a power loss. */
+/** Syncs the entries of a directory: without this, a synced file may lose its name after a power loss. */
 export async function syncDirectory(path: string): Promise<void> {
-  // Windows can neither open a directory nor needs to
+  // Windows can neither open a directory nor needs to sync it
   if (process.platform === 'win32') return
   const folder = await open(path, 'r')
   try {
@@ -20,12 +20,12 @@ export async function syncDirectory(path: string): Promise<void> {
 }
 
 /**
- * Writes a file atomically: after a failure it is as it was before. It survives a power loss once this resolves; before, a
- * power loss leaves it as it was or complete. The bytes go to a temporary file beside it. A pipe or a device is written
- * directly.
+ * Writes a file atomically: a failure leaves the old file. It survives a power loss once this resolves; a power loss
+ * before leaves the old or the complete new file. The bytes go to a temporary file beside it. A pipe or a device is
+ * written directly.
  *
- * @throws {IngestError} `disk-full`, `permission-denied`, `invalid-argument` for another unwritable path, and everything
- *   that `fill` throws.
+ * @throws {IngestError} `disk-full`; `permission-denied`; `invalid-argument` for another unwritable path; and
+ *   everything that `fill` throws
  */
 export async function writeFile(path: string, fill: (write: Write) => Promise<void>): Promise<void> {
   const temporary = join(dirname(path), `.${basename(path)}.${randomBytes(4).toString('hex')}.part`)
@@ -45,7 +45,7 @@ export async function writeFile(path: string, fill: (write: Write) => Promise<vo
     await rm(temporary, { force: true })
     throw toWriteError(error as NodeJS.ErrnoException, path)
   }
-  // a directory may be writable and not readable: it cannot be synced then
+  // a directory that is writable but not readable cannot be synced
   if (!isStream) await syncDirectory(dirname(path)).catch(() => {})
 }
 
@@ -63,7 +63,7 @@ export function toWriteError(error: NodeJS.ErrnoException, path: string): Error 
   return new IngestError(code, `${path} cannot be written: ${reasonOf(error)}`, { cause: error })
 }
 
-/** The message of an error of the file system without the system call and the paths, which Node appends after a comma. */
+/** The message of a file system error without the system call and the paths, which Node appends after a comma. */
 export function reasonOf({ message }: Error): string {
   return message.replace(/, \w+( '.*')?$/, '')
 }

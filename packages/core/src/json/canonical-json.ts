@@ -1,26 +1,26 @@
 import { IngestError, type IssueCode } from '../error.ts'
 import { pointerOf } from '../validation.ts'
 
-/** The most levels of nesting of a map. */
+/** Maximum nesting depth of a map. */
 export const mapDepthMax = 512
 
 /**
  * A JSON value in the canonical form of RFC 8785: equal values have equal bytes. Undefined members are omitted, as by
- * `JSON.stringify`. `path` has the reference tokens of the JSON Pointer of the value, for the issues.
+ * `JSON.stringify`. `path` holds the reference tokens of the value's JSON Pointer, for issues.
  *
- * @throws {IngestError} `invalid-publication` for a number that is not finite (such as 1e400), a lone surrogate, a value
- *   that is not JSON, and more than 512 levels of nesting
+ * @throws {IngestError} `invalid-publication` for a number that is not finite (such as 1e400), a lone surrogate, a
+ *   value that is not JSON, and more than 512 levels of nesting
  */
 export function canonicalJson(value: unknown, path: readonly string[] = []): Buffer {
   return Buffer.from(serialize(value, [...path], mapDepthMax))
 }
 
-/** `path` is changed on the way, as a pointer of its own for each member would take most of the time. */
+/** Mutates `path`: a pointer for each member would take most of the time. */
 function serialize(value: unknown, path: (string | number)[], levels: number): string {
   if (value === null || typeof value === 'boolean') return String(value)
   if (typeof value === 'number') {
     if (!Number.isFinite(value)) throw invalid('out_of_range', path, 'Expected a number that a double can hold.')
-    // section 3.2.2.3: the form of ECMAScript, in which -0 is 0
+    // RFC 8785 section 3.2.2.3: as ECMAScript formats numbers; -0 is 0
     return String(value)
   }
   if (typeof value === 'string') return serializeString(value, path)
@@ -30,7 +30,7 @@ function serialize(value: unknown, path: (string | number)[], levels: number): s
   }
   if (!isPlain(value)) throw invalid('invalid_type', path, 'Expected a JSON value.')
   const members: string[] = []
-  // section 3.2.3: by UTF-16 code units, as `sort` does
+  // RFC 8785 section 3.2.3: sorted by UTF-16 code units, as `sort` does
   for (const name of Object.keys(value).sort()) {
     const member = value[name]
     if (member === undefined) continue
@@ -47,7 +47,7 @@ function serializeAt(token: string | number, value: unknown, path: (string | num
   return text
 }
 
-/** Section 3.2.2.2, which `JSON.stringify` does except for lone surrogates, which it escapes. */
+/** RFC 8785 section 3.2.2.2. `JSON.stringify` does the same, except that it escapes lone surrogates. */
 function serializeString(text: string, path: readonly (string | number)[]): string {
   if (!text.isWellFormed()) throw invalid('invalid_format', path, 'Expected no lone surrogates.')
   return JSON.stringify(text)

@@ -3,8 +3,8 @@ import { crc32 } from 'node:zlib'
 import { IngestError } from '../error.ts'
 
 /**
- * The id of a store and its epoch, which changes when a backup is restored. Both are random and have at least 8 bytes.
- * A plain copy of a store has the same identity.
+ * The id of a store and its epoch, which changes when a backup is restored. Both are random, at least 8 bytes. A plain
+ * copy of a store has the same identity.
  */
 export interface StoreIdentity {
   id: Uint8Array
@@ -19,16 +19,16 @@ export interface EventCursors {
    */
   encode(position: number, record: number): string
   /**
-   * The position of a cursor; `check` must follow.
+   * Returns the position of a cursor; call `check` next.
    *
    * @throws {IngestError} `invalid-cursor` for a cursor of another store, epoch or project
    */
   decode(cursor: string): number
   /**
    * Checks a decoded cursor against the log: `record` is the checksum of the event at its position, 0 for position 0,
-   * and undefined without an event.
+   * undefined if there is none.
    *
-   * @throws {IngestError} `invalid-cursor` for another or no event
+   * @throws {IngestError} `invalid-cursor` if the event differs or is missing
    */
   check(cursor: string, position: number, record: number | undefined): void
 }
@@ -100,12 +100,12 @@ export function eventCursors({ id, epoch }: StoreIdentity, projectId: string): E
   }
 }
 
-/** The lists whose cursors hold the name of the last item of a page. */
+/** Lists whose cursors hold the name of the last item of a page. */
 export type ListKind = 'maps' | 'builds' | 'newest builds'
 
 const listKinds: Record<ListKind, number> = { maps: 2, builds: 3, 'newest builds': 4 }
 
-/** The cursor behind the item with these names in a list of a project. */
+/** The cursor after the item with these names in a list of a project. */
 export function encodeListCursor(kind: ListKind, projectId: string, names: readonly string[]): string {
   const text = Buffer.from(JSON.stringify(names))
   const check = Buffer.alloc(4)

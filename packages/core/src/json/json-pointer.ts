@@ -1,4 +1,7 @@
-/** The reference tokens of a JSON Pointer (RFC 6901) such as `/player/id`; undefined for other text, and for the whole. */
+/**
+ * The reference tokens of a JSON Pointer (RFC 6901) such as `/player/id`; undefined for other text and for the empty
+ * pointer.
+ */
 export function parsePointer(text: unknown): string[] | undefined {
   if (typeof text !== 'string' || !text.startsWith('/') || /~(?![01])/.test(text)) return undefined
   return text

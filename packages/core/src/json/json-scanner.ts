@@ -25,8 +25,8 @@ import {
 } from './bytes.ts'
 import { malformedBody } from './parse-json.ts'
 
-// Scans JSON in UTF-8 without creating its values, and accepts exactly what `JSON.parse` does. Each `skip` function
-// takes the position where something starts, returns the position after it, and throws `malformed-body`.
+// Scans JSON in UTF-8 without creating its values. Accepts exactly what `JSON.parse` does. Each `skip` function takes
+// the start of a value or token, returns the position after it, and throws `malformed-body`.
 
 /** A range of bytes: `body.subarray(start, end)`. */
 export interface Slice {
@@ -34,7 +34,7 @@ export interface Slice {
   end: number
 }
 
-/** The exact bytes of a member of a JSON object, the last of its name; undefined without one. `name` is ASCII. */
+/** The exact bytes of a member of a JSON object, the last of its name; undefined if there is none. `name` is ASCII. */
 export function sliceMember(object: Uint8Array, name: string): Uint8Array | undefined {
   let value: Uint8Array | undefined
   skipMembers(object, skipSpace(object, 0), (keyStart, keyEnd, valueStart) => {
@@ -45,7 +45,7 @@ export function sliceMember(object: Uint8Array, name: string): Uint8Array | unde
   return value
 }
 
-/** The names of the members of a JSON object, in their order and with those that come twice. */
+/** The names of the members of a JSON object, in order, repeats included. */
 export function memberNames(object: Uint8Array): string[] {
   const names: string[] = []
   skipMembers(object, skipSpace(object, 0), (keyStart, keyEnd, valueStart) => {
@@ -55,7 +55,7 @@ export function memberNames(object: Uint8Array): string[] {
   return names
 }
 
-/** Skips an object. `skipMember` receives the range of each key, quotes included, and skips the value. */
+/** Skips an object. `skipMember` receives the range of each key, quotes included, and must skip the value. */
 export function skipMembers(
   body: Uint8Array,
   from: number,
@@ -82,7 +82,7 @@ export function skipElements(body: Uint8Array, from: number, skipElement: (start
   }
 }
 
-/** The deepest nesting of the values that were skipped with it; a scalar has no levels. */
+/** Maximum nesting depth of the skipped values; a scalar has no levels. */
 export interface Depth {
   levelsMost: number
 }

@@ -16,7 +16,7 @@ export function parseJson(body: Uint8Array): unknown {
   try {
     return JSON.parse(text)
   } catch {
-    // the message of the parser quotes the body, which may hold secrets
+    // the parser's message quotes the body, which may hold secrets
     throw malformedBody()
   }
 }

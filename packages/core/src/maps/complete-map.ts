@@ -8,14 +8,14 @@ import { digestsOf } from './pending-map.ts'
 import { publishedMap } from './read-map.ts'
 import { createVerificationQueue } from './verification-queue.ts'
 
-/** The most bytes that are hashed in one turn of the event loop: cheap compared with a batch of events. */
+/** Maximum bytes that are hashed in one turn of the event loop: cheap compared with a batch of events. */
 export const sliceBytesMax = 65_536
-/** The most chunks that are read in one turn of the event loop. */
+/** Maximum number of chunks that are read in one turn of the event loop. */
 const sliceChunksMax = 64
 
 /** Verifies manifests, one at a time per project; concurrent calls for the same manifest share one run. */
 export interface MapVerifier {
-  /** Verifies and completes a pending manifest that misses no chunk, as {@link completeMap}. */
+  /** Verifies and completes a pending manifest whose chunks are all stored, as {@link completeMap}. */
   complete(key: MapKey, manifest: Manifest, options: VerificationOptions): Promise<PublishedMap | undefined>
   /** As {@link verifyManifest}. */
   verify(projectId: string, manifest: Manifest, options: VerificationOptions): Promise<Issue[] | undefined>
@@ -27,7 +27,7 @@ export function createMapVerifier(store: MapStore, now: () => number): MapVerifi
   const queue = createVerificationQueue()
   let lastTurn: Promise<unknown> = Promise.resolve()
 
-  /** Resolves in a turn of the event loop in which no other verification hashes, over all projects. */
+  /** Resolves in a turn of the event loop in which no other verification of any project hashes. */
   function takeTurn(): Promise<unknown> {
     lastTurn = lastTurn.then(() => nextTurn())
     return lastTurn
@@ -59,8 +59,8 @@ export interface VerifyOptions {
 }
 
 /**
- * Verifies a pending manifest whose chunks are all stored, and makes it the complete map; drops it, with `issues` in the
- * result, if the chunks do not match. Undefined if it is no longer pending.
+ * Verifies a pending manifest whose chunks are all stored, and makes it the complete map. If the chunks do not match,
+ * drops it and returns `issues` in the result. Undefined if it is no longer pending.
  */
 export async function completeMap(
   store: MapStore,
@@ -78,15 +78,15 @@ export async function completeMap(
   })
 }
 
-/** A decision for `updateMap`: the contents to write, and the result. */
+/** The decision of `updateMap`: the contents to write, and the result. */
 export function withContents<T>({ contents }: DecidedPublication, result: T) {
   return { ...(contents && { contents }), result }
 }
 
 /**
- * Hashes the chunks of a manifest: in the store if it has `hashChunks`, else in slices of at most {@link sliceBytesMax}.
- * Resolves to the issues, to an empty list if the chunks match the manifest, or to undefined if a chunk is no longer
- * stored. Hashes at most `manifest.size` bytes, and holds at most one chunk.
+ * Hashes the chunks of a manifest: in the store if it has `hashChunks`, otherwise in slices of at most {@link
+ * sliceBytesMax}. Resolves to the issues (empty if the chunks match), or to undefined if a chunk is no longer stored.
+ * Hashes at most `manifest.size` bytes, and holds at most one chunk.
  */
 export async function verifyManifest(
   store: MapStore,
@@ -96,10 +96,10 @@ export async function verifyManifest(
 ): Promise<Issue[] | undefined> {
   if (store.hashChunks) return issuesOf(await store.hashChunks(projectId, chunks, signal), digest)
   const hash = createHash('sha256')
-  // full, so that the first chunk begins a slice too
+  // starts full, so that the first chunk begins a slice too
   let slice = { bytes: sliceBytesMax, chunks: 0 }
 
-  /** Begins another slice, in another turn, if this one cannot take that many more bytes. */
+  /** Begins a new slice in a later turn if the current one cannot take `bytes` more. */
   async function reserve(bytes: number): Promise<void> {
     if (slice.bytes + bytes <= sliceBytesMax && slice.chunks < sliceChunksMax) return
     await nextTurn()

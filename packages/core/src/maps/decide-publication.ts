@@ -3,14 +3,14 @@ import type { Digest, Manifest, MapId, PublishOptions, PublishOutcome } from './
 import type { MapContents, UpdatedSlot } from './map-store.ts'
 import { digestsOf } from './pending-map.ts'
 
-/** Whether the first map for a place of a build that is frozen already is accepted. */
+/** Whether the first map for a place is accepted when its build is already frozen. */
 export type LatePublish = 'accept' | 'reject'
 
-/** What {@link decidePublication} needs of a publication. */
+/** The input of {@link decidePublication}. */
 export interface Proposal extends Pick<PublishOptions, 'ifNoneMatch' | 'ifMatch'> {
   id: MapId
   manifest: Manifest
-  /** Whether the publication has all bytes, from which the digest was computed. */
+  /** Whether the publication contains the whole map, from which the digest was computed. */
   isWhole: boolean
   latePublish: LatePublish
   /** Milliseconds since 1970. */
@@ -18,11 +18,11 @@ export interface Proposal extends Pick<PublishOptions, 'ifNoneMatch' | 'ifMatch'
 }
 
 export interface DecidedPublication {
-  /** `verify`: no chunk is missing, so the chunks are to be verified, and the map completed by {@link decideCompletion}. */
+  /** `verify`: all chunks are stored; they must be verified, then {@link decideCompletion} completes the map. */
   outcome: PublishOutcome | 'verify'
   /** The distinct chunks to upload, in the order of the manifest. */
   missing: Digest[]
-  /** The manifest that the outcome is about: the stored one where it is unchanged. */
+  /** The manifest of the outcome: the stored one if nothing changes. */
   manifest: Manifest
   /** When it became complete, in milliseconds since 1970. */
   publishedAt?: number
@@ -33,8 +33,9 @@ export interface DecidedPublication {
 /**
  * Decides a publication. The rules of frozen builds are here, in {@link decideCompletion} and in pending-map.ts.
  *
- * What is *pinned* is the complete map, else the incomplete manifest, else nothing. On a frozen build a publication is
- * accepted if and only if nothing is pinned for that place, or its identity (digest and content type) is the pinned one.
+ * The *pinned* map of a place is the complete one, or else the incomplete manifest. On a frozen build, a publication is
+ * accepted if and only if the place has no pinned map, or the publication has the pinned identity (digest and content
+ * type).
  *
  * @throws {IngestError} `precondition-failed`, `map-frozen`
  */
@@ -65,7 +66,7 @@ export function decidePublication(
   }
 }
 
-/** Decides the completion of a verified manifest; undefined if it is no longer pending, or a chunk is missing again. */
+/** Decides the completion of a verified manifest. Undefined if it is no longer pending, or a chunk has disappeared. */
 export function decideCompletion(
   slot: UpdatedSlot,
   present: ReadonlySet<Digest>,
@@ -86,12 +87,12 @@ function missingOf(manifest: Manifest, present: ReadonlySet<Digest>): Digest[] {
   return digestsOf(manifest).filter((digest) => !present.has(digest))
 }
 
-/** Whether two manifests are of the same map, however it is cut. */
+/** Whether two manifests describe the same map, however it is split into chunks. */
 export function isSameMap(a: Manifest, b: Manifest): boolean {
   return a.digest === b.digest && a.contentType === b.contentType
 }
 
-/** Whether two manifests are the same map, cut the same way. */
+/** Whether two manifests describe the same map, split into the same chunks. */
 export function isSameCut(a: Manifest, b: Manifest): boolean {
   if (a === b) return true
   return (
@@ -125,7 +126,7 @@ function checkFrozen({ frozenAt, complete, pending }: UpdatedSlot, { id, manifes
   )
 }
 
-/** Two maps by digest, or by content type where only that differs. */
+/** Describes two maps by digest, or by content type if only that differs. */
 function describeBoth(a: Manifest, b: Manifest): [string, string] {
   if (a.digest !== b.digest) return [a.digest, b.digest]
   return [`${a.digest} as ${a.contentType}`, `${b.digest} as ${b.contentType}`]

@@ -9,7 +9,7 @@ export function isDigest(value: unknown): value is Digest {
   return typeof value === 'string' && digestPattern.test(value)
 }
 
-/** What is wrong with `value` as a digest; undefined when it is one. */
+/** The issue of `value` as a digest; undefined for a valid one. */
 export function digestIssue(value: unknown, path: string): Issue | undefined {
   if (isDigest(value)) return undefined
   const message = 'Expected sha256: and 64 lower-case hex digits.'
@@ -17,14 +17,14 @@ export function digestIssue(value: unknown, path: string): Issue | undefined {
   return { code: typeof value === 'string' ? 'invalid_format' : 'invalid_type', path, message }
 }
 
-/** The digest of `parts` one after another. */
+/** The digest of the concatenated `parts`. */
 export function digestOf(...parts: readonly Uint8Array[]): Digest {
   const hash = createHash('sha256')
   for (const part of parts) hash.update(part)
   return `sha256:${hash.digest('hex')}`
 }
 
-/** The thread pool copies what it hashes: below this size that takes the event loop as long as hashing. */
+/** The thread pool copies its input: below this size, the copy blocks the event loop as long as hashing. */
 const pooledBytesMin = 65_536
 
 /** The digest of bytes, computed on Node's thread pool from 64 KiB on. */

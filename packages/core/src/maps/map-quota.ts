@@ -2,20 +2,20 @@ import { IngestError } from '../error.ts'
 import type { Manifest } from './map.ts'
 import type { MapContents, PendingTotals, UpdatedSlot } from './map-store.ts'
 
-/** The default limit of a project's pending bytes: more than the largest map. */
+/** Default limit of a project's pending bytes: larger than the largest map. */
 export const pendingBytesMaxDefault = 16 * 2 ** 30
-/** The most pending maps of a project: each publication of a manifest reads the rows of all. */
+/** Maximum number of pending maps of a project: each publication of a manifest reads the rows of all. */
 const pendingMapsMax = 1000
 
 const manifestRowBytes = 256
 const chunkRowsBytes = 160
 
-/** What a pending manifest adds to the pending bytes: the size of its map, and about that of its rows in a store. */
+/** The pending bytes of a manifest: the size of its map, plus about the size of its rows in a store. */
 export function declaredBytes({ size, chunks }: Manifest): number {
   return size + manifestRowBytes + chunkRowsBytes * chunks.length
 }
 
-/** What a map adds to the pending bytes of its project: nothing once its build is frozen, as it can only be completed. */
+/** The pending bytes of a map. 0 once its build is frozen, because it can then only be completed. */
 export function pendingBytesOf({ pending }: MapContents, frozenAt: number | undefined): number {
   return pending && frozenAt === undefined ? declaredBytes(pending.manifest) : 0
 }

@@ -1,6 +1,6 @@
 import type { ChunkRef, ChunkUpload, Digest, Manifest, MapId, MapKey } from './map.ts'
 
-/** A map that can be read: all of its chunks are stored, and match its manifest. */
+/** A readable map: all of its chunks are stored and match its manifest. */
 export interface CompleteMap {
   manifest: Manifest
   /** Milliseconds since 1970. */
@@ -20,43 +20,46 @@ export interface PendingMap extends PendingManifest {
   missing: readonly Digest[]
 }
 
-/** What is published for one place of one build. */
+/** The contents of a slot: the maps published for one place of one build. */
 export interface MapContents {
   complete?: CompleteMap
   /** Becomes the complete map once its chunks are stored and verified. */
   pending?: PendingManifest
 }
 
-/** What a store has of one map. */
+/** A stored slot: one place of one build. */
 export interface MapSlot extends UpdatedSlot {
   pending?: PendingMap
 }
 
-/** What `updateMap` shows of a slot. */
+/** The slot as `updateMap` passes it to `decide`. */
 export interface UpdatedSlot extends MapContents {
   /** When the first event that references the build was stored, in milliseconds since 1970; undefined while it is open. */
   frozenAt?: number
 }
 
-/** What `updateMap` writes: `contents`, if present, replaces all of the slot; `result` is returned to the caller. */
+/**
+ * The result of `decide` in `updateMap`: `contents`, if present, replaces the whole slot; `result` is returned to the
+ * caller.
+ */
 export interface MapDecision<T> {
   contents?: MapContents
   result: T
 }
 
-/** The chunks that an update of a map is about. */
+/** The chunks that an update of a map involves. */
 export interface MapChunks {
   /** Digests whose presence `decide` needs. */
   digests?: readonly Digest[]
-  /** Chunks to store in the same step, if the new contents name them. No digest twice. */
+  /** Chunks to store in the same step, if the new contents name them. No digest occurs twice. */
   uploads?: readonly ChunkUpload[]
 }
 
-/** What the unfinished uploads of a project come to. */
+/** Totals of the unfinished uploads of a project. */
 export interface PendingTotals {
-  /** Pending maps, with void ones that were not swept yet. */
+  /** Pending maps, including void ones that were not swept yet. */
   maps: number
-  /** The sum of `pendingBytesOf` of all maps: what the uploads may come to hold. */
+  /** The sum of `pendingBytesOf` over all maps: what the uploads hold when they are complete. */
   bytes: number
 }
 
@@ -80,16 +83,19 @@ export interface NewChunk extends ChunkUpload {
 }
 
 export interface PutChunkOutcome {
-  /** `undeclared` when no map of the project names the chunk, or each with a smaller size. */
+  /** `undeclared`: no map of the project names the chunk, or all give a smaller size. */
   outcome: 'stored' | 'existing' | 'undeclared'
-  /** Pending maps of the project that miss no chunk, at most 16: those that name the chunk first. */
+  /** At most 16 pending maps of the project whose chunks are all stored; maps that name this chunk come first. */
   ready: readonly MapId[]
 }
 
-/** The most maps that one chunk is reported to make ready: any number of manifests may name it. */
+/** Maximum number of ready maps that one chunk reports: any number of manifests may name it. */
 export const readyMapsMax = 16
 
-/** The digest of chunks together, or the size of the stored chunk at `index`, which differs from the one given. */
+/**
+ * The digest of the concatenated chunks, or the actual size of the stored chunk at `index` if that differs from the
+ * given size.
+ */
 export type HashedChunks = { digest: Digest } | { index: number; size: number }
 
 export interface BuildSelection {
@@ -108,7 +114,7 @@ export interface NewestBuildSelection {
   limit: number
 }
 
-/** Where a build is in the order of the newest. */
+/** The position of a build in the order of the newest. */
 export interface BuildPosition {
   buildId: string
   /** Undefined while the build is open. */
@@ -117,19 +123,19 @@ export interface BuildPosition {
 
 export interface NewestBuilds {
   builds: BuildEntry[]
-  /** Of fewer builds than `limit`: the last one that was looked at, if more may follow. */
+  /** Set if the page has fewer builds than `limit` although more may follow: the last build examined. */
   last?: BuildPosition
 }
 
-/** The most builds that one call of `newestBuilds` looks at. */
+/** Maximum number of builds that one call of `newestBuilds` examines. */
 export const buildsSearchedMax = 10_000
 
-/** How searches compare the ids of builds: A to Z as a to z. */
+/** Folds a build id for searches: A to Z become a to z. */
 export function foldBuildId(buildId: string): string {
   return buildId.replace(/[A-Z]+/g, (letters) => letters.toLowerCase())
 }
 
-/** One build that is frozen, or has maps, or both. */
+/** A build that is frozen or has maps. */
 export interface BuildEntry {
   buildId: string
   /** When the first event that references it was stored, in milliseconds since 1970; undefined while it is open. */
@@ -146,17 +152,17 @@ export interface MapStore {
   /** The builds of a project, in the order of their UTF-8. */
   builds(projectId: string, selection: BuildSelection): Promise<BuildEntry[]>
   /**
-   * The same builds: open ones, then the newest freeze first; those of one time in descending order of their UTF-8. Reads
-   * an index, so that the cost grows with `limit`, and with a search with the builds that it looks at.
+   * The same builds: open ones, then the newest freeze first, ties in descending order of their UTF-8. Reads an index,
+   * so that the cost grows with `limit` and, for a search, with the number of builds examined.
    */
   newestBuilds(projectId: string, selection: NewestBuildSelection): Promise<NewestBuilds>
   /**
-   * Reads, decides and writes a map atomically, serialized with all appends, across all processes. `decide` is pure:
-   * it receives the slot and those of `chunks.digests` that the project has, and is called again after a lost race. If
-   * it throws, `updateMap` rejects with the same error and nothing is written. A decision without contents costs a read.
+   * Reads, decides and writes a map atomically, serialized with all appends, across all processes. `decide` is pure: it
+   * receives the slot and the `chunks.digests` that the project has, and is called again after a lost race. If it
+   * throws, `updateMap` rejects with the same error and nothing is written. A decision without contents costs only a
+   * read.
    *
-   * Chunks that the new contents name are kept as long as they do; chunks that no map of the project names any more are
-   * deleted, at the latest by {@link sweepMaps}.
+   * Chunks are kept while a map of the project names them, and deleted afterwards, at the latest by {@link sweepMaps}.
    */
   updateMap<T>(
     key: MapKey,
@@ -172,16 +178,16 @@ export interface MapStore {
    */
   readChunk(projectId: string, digest: Digest): Promise<Uint8Array | undefined>
   /**
-   * Hashes chunks one after another, outside of the event loop. Resolves to their digest; to the first chunk that has
-   * another size than given; or to undefined if a chunk is not stored. Rejects with the reason of an aborted signal.
-   * A store without it is read chunk by chunk.
+   * Hashes chunks one after another, outside of the event loop. Resolves to their digest, to the first chunk whose size
+   * differs from the given one, or to undefined if a chunk is not stored. Rejects with the reason of an aborted signal.
+   * Without this operation, core reads the chunks and hashes them.
    */
   hashChunks?(projectId: string, chunks: readonly ChunkRef[], signal: AbortSignal): Promise<HashedChunks | undefined>
   /**
-   * Drops what the maps of all projects need no more: pending maps that are expired by `isExpired`, those that a freeze
-   * has made void, and what a crash has left of chunks. In short steps, between which other operations run.
+   * Deletes unused data of the maps of all projects: pending maps that are expired by `isExpired`, pending maps that a
+   * freeze has made void, and chunks left by a crash. Works in short steps, between which other operations run.
    */
   sweepMaps(touchedBefore: number): Promise<void>
-  /** Counted when it is called, from rows whose number `pendingMapsMax` limits. */
+  /** Counted on each call, from at most `pendingMapsMax` rows. */
   pendingTotals(projectId: string): Promise<PendingTotals>
 }

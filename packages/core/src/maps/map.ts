@@ -1,6 +1,6 @@
 import type { Issue } from '../error.ts'
 
-/** `sha256:` and 64 lower-case hex digits: of the bytes of a chunk, or of a whole map. */
+/** `sha256:` and 64 lower-case hex digits, over the bytes of a chunk or of a whole map. */
 export type Digest = string
 
 /** Identifies a map inside a project. */
@@ -21,20 +21,20 @@ export interface ChunkRef {
   size: number
 }
 
-/** The ordered list of the chunks that make a map. */
+/** The ordered list of the chunks that form a map. */
 export interface Manifest {
   contentType: string
   /** The sum of the sizes of the chunks, in bytes. */
   size: number
-  /** Over the bytes of all chunks one after another. */
+  /** Over the concatenated bytes of all chunks. */
   digest: Digest
   chunks: readonly ChunkRef[]
 }
 
-/** A full map, any JSON value, stored as its canonical bytes (RFC 8785); or a manifest. `placeId` may be an integer. */
+/** A full map (any JSON value, stored as its canonical bytes, RFC 8785) or a manifest. `placeId` may be an integer. */
 export type Publication = { placeId: string | number; buildId: string } & ({ map: unknown } | { manifest: Manifest })
 
-/** Limits of verifying maps, which hashes all of their bytes. */
+/** Options of map verification, which hashes all bytes of a map. */
 export interface VerificationOptions {
   /**
    * Called with the number of bytes to hash before the chunks of a map are verified. May throw or reject, as a rate
@@ -42,7 +42,8 @@ export interface VerificationOptions {
    */
   admit?: (bytes: number) => void | Promise<void>
   /**
-   * Ends a verification: `publishMap` rejects with its reason; after `putChunk` and `putChunks` the map stays pending.
+   * Cancels a verification: `publishMap` rejects with its reason; after `putChunk` and `putChunks` the map stays
+   * pending.
    */
   signal?: AbortSignal
 }
@@ -70,13 +71,13 @@ export interface PublishedMap extends MapId {
   frozen: boolean
   /** The distinct digests to upload, in the order of the manifest. */
   missing: Digest[]
-  /** When this map became complete, in milliseconds since 1970; null while it is not. */
+  /** When this map became complete, in milliseconds since 1970; null if it is incomplete. */
   publishedAt: number | null
-  /** Why a manifest was dropped after its last chunk: the chunks do not match its digest or its sizes. */
+  /** Why a manifest was dropped after its last chunk was stored: the chunks do not match its digest or sizes. */
   issues?: Issue[]
 }
 
-/** One map: the complete one, else the incomplete one. */
+/** The status of a map: of the complete one, or else of the incomplete one. */
 export interface MapStatus extends Omit<PublishedMap, 'outcome' | 'issues'> {
   /** When the build froze, in milliseconds since 1970; null while it is open. */
   frozenAt: number | null
@@ -109,8 +110,8 @@ export interface PutChunksResult {
   existing: number
   rejected: { index: number; digest: string | null; issues: Issue[] }[]
   /**
-   * The maps that this call completed, and those that were dropped because their chunks do not match, with `issues`. A
-   * map that misses no chunk and is not in this list is completed by publishing its manifest again.
+   * The maps that this call completed, and those that were dropped, with `issues`, because their chunks do not match.
+   * To complete a map whose chunks are all stored and that is not in this list, publish its manifest again.
    */
   completed: PublishedMap[]
 }
@@ -120,39 +121,40 @@ export interface PutChunkResult {
   completed: PublishedMap[]
 }
 
-/** A complete map, to be read. */
+/** A readable complete map. */
 export interface MapContent extends MapId {
   digest: Digest
   size: number
   contentType: string
   frozen: boolean
   /**
-   * The bytes from `start` up to, not including, `end`. Default: all. Read chunk by chunk.
+   * The bytes from `start` (inclusive) to `end` (exclusive). Default: all. Read chunk by chunk.
    *
    * @throws {IngestError} while reading: `map-replaced`, never for a frozen map, and `store-damaged`
    */
   bytes(start?: number, end?: number): AsyncIterable<Uint8Array>
 }
 
-/**
- * The maps of game builds: published, completed chunk by chunk, frozen by the first event of their build, read back.
- */
+/** The maps of game builds: published at once or chunk by chunk, frozen by the first event of their build. */
 export interface Maps {
   /**
    * Publishes a map, or records a manifest and returns which of its chunks are missing. Retrying is always safe.
    *
-   * A manifest of which no chunk is missing is verified first, one at a time per project.
+   * A manifest whose chunks are all stored is verified first, one at a time per project. If it cannot be verified now,
+   * it stays recorded.
    *
    * @throws {IngestError} `invalid-publication` (with `issues`), `map-frozen`, `precondition-failed`, `digest-mismatch`
    *   for a manifest that its stored chunks do not match, `map-quota-exceeded` (with `limit` and `actual`),
-   *   `overloaded` when 16 maps of the project wait to be verified, `invalid-argument` for an invalid option, and the errors of `admit` and the store. The manifest stays recorded if it cannot be verified now.
+   *   `overloaded` when 16 maps of the project wait to be verified, `invalid-argument` for an invalid option, and the
+   *   errors of `admit` and the store
    */
   publishMap(publication: Publication, options?: PublishOptions): Promise<PublishedMap>
   /**
-   * Stores chunks that a manifest of the project names; the last one of a map completes it. `bytes` must not change
-   * until this resolves. One call completes at most 16 maps, verifies none while another one of the project is
-   * verified, and begins no further one after 64 MiB.
+   * Stores chunks that a manifest of the project names; the last chunk of a map completes it. Invalid chunks do not
+   * fail the others. `bytes` must not change until this resolves.
    *
+   * One call completes at most 16 maps, and starts no further verification after 64 MiB or while another verification
+   * of the project is running.
    */
   putChunks(chunks: readonly ChunkUpload[], options?: VerificationOptions): Promise<PutChunksResult>
   /**
@@ -161,7 +163,7 @@ export interface Maps {
    * @throws {IngestError} `chunk-undeclared`, `digest-mismatch`, `chunk-too-large`, `invalid-argument`
    */
   putChunk(digest: Digest, bytes: Uint8Array, options?: VerificationOptions): Promise<PutChunkResult>
-  /** The status of a map; undefined when nothing is published for it. */
+  /** The status of a map; undefined if nothing is published for it. */
   getMap(id: MapId): Promise<MapStatus | undefined>
   /**
    * The maps of a project, complete or not, by build and then by place, in the order of their bytes.
@@ -169,7 +171,7 @@ export interface Maps {
    * @throws {IngestError} `invalid-cursor`, `invalid-argument`
    */
   listMaps(options?: MapPageOptions): Promise<MapPage>
-  /** The complete map; undefined when there is none. */
+  /** The complete map; undefined if there is none. */
   getMapContent(id: MapId): Promise<MapContent | undefined>
   getChunk(digest: Digest): Promise<Uint8Array | undefined>
 }

@@ -13,13 +13,13 @@ import { listMaps, mapContent, mapStatus } from './read-map.ts'
 
 export interface MapRules {
   /**
-   * Whether the first map for a place of a build that is frozen already is accepted: game servers can be faster than the
+   * Whether the first map for a place is accepted when its build is already frozen: game servers can be faster than the
    * build pipeline. Default: `accept`, for one map of a place.
    */
   latePublish?: LatePublish
   /**
-   * The most bytes that the unfinished uploads of a project may come to hold: the sizes of their maps, and 256 bytes for
-   * each manifest and 160 for each of its chunks. Default 17,179,869,184 (16 GiB).
+   * Maximum pending bytes of a project: the sizes of its unfinished maps, plus 256 bytes for each manifest and 160 for
+   * each of its chunks. Default: 17,179,869,184 (16 GiB).
    */
   pendingBytesMax?: number
 }
@@ -33,16 +33,16 @@ export interface MapsOptions {
   onSweepError(error: unknown): void
 }
 
-/** Pending manifests that were not touched for this long expire. */
+/** Pending manifests expire after this time without an upload. */
 const idleMs = 7 * 24 * 3_600_000
 /** How often maps are swept. */
 const sweepEveryMs = 3_600_000
-/** When they are first swept: short commands have ended before. */
+/** The delay of the first sweep, so that short commands end before it. */
 const firstSweepMs = 60_000
 
 /**
- * The maps of each project of a store. Those of a project read and write `store`, which may end for one caller; a
- * verification, which callers share, does not.
+ * The maps of each project of a store. The operations of a project use the `store` passed for it, which its caller may
+ * cancel. A verification, which callers share, uses the store that no caller can cancel.
  *
  * @throws {IngestError} `invalid-argument` for invalid rules
  */
@@ -105,7 +105,7 @@ function startSweeping(store: MapStore, now: () => number, onError: (error: unkn
       await store.sweepMaps(now() - idleMs)
     } catch (error) {
       if (error instanceof IngestError && error.code === 'store-closed') return
-      // it may be over at the next sweep, as that of a full disk
+      // the cause, such as a full disk, may be gone at the next sweep
       onError(error)
     }
     sweepAfter(sweepEveryMs)

@@ -2,8 +2,8 @@ import type { Digest, Manifest } from './map.ts'
 import type { MapContents } from './map-store.ts'
 
 /**
- * Whether a freeze has made a pending map void: the replacement of a complete one. This is all that a freeze means for
- * what is stored of a map, so a store freezes a build without touching its maps, and leaves out what is void in reading.
+ * Whether a freeze has made a pending map void: it would replace a complete one. This is the only effect of a freeze on
+ * stored maps, so a store freezes a build without writing its maps, and hides void maps when it reads.
  */
 export function isPendingVoid({ complete, pending }: StoredMap, frozenAt: number | undefined): boolean {
   return frozenAt !== undefined && complete !== undefined && pending !== undefined
@@ -14,7 +14,7 @@ interface StoredMap {
   pending?: unknown
 }
 
-/** What expiry leaves of an expired map. */
+/** The contents that remain when a pending map expires. */
 export function contentsAfterExpiry({ complete }: MapContents): MapContents {
   return complete ? { complete } : {}
 }
@@ -29,7 +29,7 @@ interface ExpirySubject {
   frozenAt?: number | undefined
 }
 
-/** Cached, as one decision needs them several times and a manifest has up to 11,155 chunks. */
+/** Cached: one decision needs them several times, and a manifest has up to 11,155 chunks. */
 const digestsByManifest = new WeakMap<Manifest, readonly Digest[]>()
 
 /** The distinct chunks of a manifest, in its order. */

@@ -7,7 +7,7 @@ import type { ChunkRef, ChunkUpload, Manifest, MapId } from './map.ts'
 
 /** The largest chunk, in bytes. */
 export const chunkBytesMax = 1_048_576
-/** The most chunks of a manifest: as many as fit into 1 MiB of JSON. */
+/** Maximum number of chunks of a manifest: as many as fit into 1 MiB of JSON. */
 export const manifestChunksMax = 11_155
 const contentTypeBytesMax = 200
 const idBytesMax = 128
@@ -19,10 +19,10 @@ export interface ParsedPublication extends MapId {
   uploads?: ChunkUpload[]
 }
 
-/** Those that another thread parsed. */
+/** Publications that another thread has parsed. */
 const parsedElsewhere = new WeakSet<object>()
 
-/** Makes {@link parsePublication} return a publication that was parsed in another thread as it is. */
+/** Marks a publication as parsed in another thread: {@link parsePublication} returns it unchanged. */
 export function trustParsed(publication: ParsedPublication): ParsedPublication {
   parsedElsewhere.add(publication)
   return publication
@@ -50,7 +50,7 @@ export function parsePublication(input: unknown): ParsedPublication {
 }
 
 /**
- * Parses the id of a map; `placeId` may be an integer, which means its decimal string.
+ * Parses the id of a map; an integer `placeId` becomes its decimal string.
  *
  * @throws {IngestError} `invalid-argument`, with `issues`
  */

@@ -21,7 +21,7 @@ export interface PublishContext {
   now(): number
 }
 
-/** Publishes a map; a manifest of which no chunk is missing is verified and completed. */
+/** Publishes a map; verifies and completes a manifest whose chunks are all stored. */
 export async function publishMap(
   context: PublishContext,
   key: MapKey,
@@ -32,7 +32,7 @@ export async function publishMap(
   const { manifest, uploads } = publication
   const update = () => updateMap(context, key, publication, options)
   for (;;) {
-    // one manifest after another, which together would exceed the quota
+    // one at a time: manifests that are decided together could exceed the quota
     const { outcome, published } = await (uploads ? update() : inTurn(key.projectId, update))
     if (outcome !== 'verify') return published
     const completed = await verifier.complete(key, manifest, options)
@@ -42,7 +42,7 @@ export async function publishMap(
   }
 }
 
-/** The result that publishing would have now; nothing is written. */
+/** The result of publishing now, without writing anything. */
 export async function tryPublication(
   context: PublishContext,
   key: MapKey,
@@ -58,8 +58,8 @@ export async function tryPublication(
 }
 
 /**
- * Decides a publication, and writes the decision unless it is a dry run. The quota is of what is pending before, so
- * servers that publish at the same time may exceed it by one manifest each.
+ * Decides a publication, and writes the decision unless it is a dry run. The quota is checked against the pending bytes
+ * before the update, so servers that publish at the same time may exceed it by one manifest each.
  */
 async function updateMap(
   context: PublishContext,

@@ -9,13 +9,13 @@ import type { ChunkUpload, MapId, PublishedMap, PutChunkResult, PutChunksResult,
 import type { MapStore, NewChunk } from './map-store.ts'
 import { chunkBytesMax } from './publication.ts'
 
-/** Chunks in flight to the store: they share a commit, and do not fill its queue. */
+/** Chunks in flight to the store: enough to share a commit, too few to fill its queue. */
 const concurrency = 16
-/** Copying a larger chunk delays others noticeably: the event loop gets a turn after it. */
+/** Copying a larger chunk delays other work noticeably: the event loop gets a turn after it. */
 const turnBytesMax = 65_536
-/** The most maps that one upload of chunks completes: any number of manifests may need the same chunk. */
+/** Maximum number of maps that one upload completes: any number of manifests may need the same chunk. */
 export const completionsMax = 16
-/** An upload of chunks completes no further map after this many bytes were hashed. */
+/** An upload completes no further map once this many bytes were hashed. */
 export const completionBytesMax = 64 * 2 ** 20
 
 export interface PutChunksContext {
@@ -25,7 +25,7 @@ export interface PutChunksContext {
   now(): number
 }
 
-/** Stores chunks, and completes the maps of which they were the last ones. */
+/** Stores chunks, and completes the maps whose last chunks they were. */
 export async function putChunks(
   context: PutChunksContext,
   projectId: string,
@@ -44,7 +44,7 @@ export async function putChunks(
 }
 
 /**
- * Stores one chunk, and completes the maps of which it was the last one.
+ * Stores one chunk, and completes the maps whose last chunk it was.
  *
  * @throws {IngestError} `chunk-undeclared`, `digest-mismatch`, `chunk-too-large`, `invalid-argument`
  */
@@ -60,10 +60,12 @@ export async function putChunk(
   return { outcome, completed: await completeReady(context, projectId, ready, options) }
 }
 
-/** What became of one chunk. */
 type ChunkOutcome = 'stored' | 'existing' | Issue
 
-/** Verifies the digest of each chunk and stores the valid ones; one outcome each, and the maps that miss no chunk now. */
+/**
+ * Verifies the digest of each chunk and stores the valid ones. Returns one outcome each, and the maps whose chunks are
+ * now all stored.
+ */
 async function storeChunks(
   { store, now }: PutChunksContext,
   projectId: string,
@@ -85,7 +87,7 @@ async function storeChunks(
       const issue = chunkIssue(chunk)
       const { digest, bytes } = chunk ?? {}
       const put = issue ? Promise.resolve(issue) : putOne({ digest, bytes, receivedAt: now() })
-      // rejections are handled below; until then Node must not report them as unhandled
+      // rejections are handled below; this keeps Node from reporting them as unhandled
       put.catch(() => {})
       puts.push(put)
       if (chunk?.bytes?.length > turnBytesMax) await nextTurn()
@@ -99,8 +101,8 @@ async function storeChunks(
 }
 
 /**
- * Completes maps that miss no chunk. A map that cannot be verified now stays pending: the upload has succeeded all the
- * same.
+ * Completes maps whose chunks are all stored. A map that cannot be verified now stays pending; the upload still
+ * succeeds.
  */
 async function completeReady(
   { store, verifier }: PutChunksContext,
@@ -148,7 +150,7 @@ const undeclared: Issue = {
 
 const mismatch: Issue = { code: 'digest_mismatch', path: '/digest', message: 'Expected the digest of the bytes.' }
 
-/** What is wrong with a chunk, besides its digest. */
+/** The issue of a chunk, without checking its digest. */
 function chunkIssue(chunk: ChunkUpload): Issue | undefined {
   if (!isObject(chunk)) return { code: 'not_object', path: '', message: 'Expected an object.' }
   const { digest, bytes } = chunk as ChunkUpload

@@ -19,15 +19,18 @@ import { parseMapId } from './publication.ts'
 
 const pageMax = 1_000
 const pageDefault = 100
-/** A page ends early once the manifests of its maps have this many chunks: all of them are read, and may be missing. */
+/**
+ * A page ends early once the manifests of its maps have this many chunks, because all of them are read and may be
+ * missing.
+ */
 const pageChunksMax = 20_000
-/** The most maps of a page that are read in one turn of the event loop. */
+/** Maximum number of maps of a page that are read in one turn of the event loop. */
 const turnMapsMax = 10
 
 /** The result of a publication. */
 export function publishedMap(id: MapId, decided: DecidedPublication, frozen: boolean): PublishedMap {
   const { missing, manifest, publishedAt } = decided
-  // a map that remains to be verified is incomplete for its readers
+  // for readers, an unverified map is incomplete
   const outcome = decided.outcome === 'verify' ? 'incomplete' : decided.outcome
   return {
     ...mapIdOf(id),
@@ -40,7 +43,7 @@ export function publishedMap(id: MapId, decided: DecidedPublication, frozen: boo
   }
 }
 
-/** The status of a map; undefined when nothing is published for it. */
+/** The status of a map; undefined if nothing is published for it. */
 export function mapStatus(id: MapId, { frozenAt, complete, pending }: MapSlot): MapStatus | undefined {
   const shown = complete ?? pending
   if (!shown) return undefined
@@ -69,7 +72,7 @@ function outlineOf({ digest, size, contentType, chunks }: Manifest) {
 export async function listMaps(store: MapStore, projectId: string, options: MapPageOptions): Promise<MapPage> {
   const { cursor, limit = pageDefault, placeId, buildId } = options
   checkLimit(limit, pageMax, 'maps')
-  // what is longer than an id may be is too long for the keys of a store
+  // the keys of a store cannot hold longer ids
   parseMapId({ placeId: placeId ?? 'any', buildId: buildId ?? 'any' })
   let last = cursor === undefined ? undefined : decodeListCursor('maps', projectId, cursor, parseListedId)
   const maps: MapStatus[] = []
@@ -95,7 +98,7 @@ function chunkCount({ complete, pending }: MapSlot): number {
   return (complete?.manifest.chunks.length ?? 0) + (pending?.manifest.chunks.length ?? 0)
 }
 
-/** The complete map of a slot, to be read chunk by chunk; undefined when there is none. */
+/** The complete map of a slot, read chunk by chunk; undefined if there is none. */
 export function mapContent(store: MapStore, key: MapKey, { complete, frozenAt }: MapSlot): MapContent | undefined {
   if (!complete) return undefined
   const { digest, size, contentType, chunks } = complete.manifest
@@ -108,7 +111,7 @@ export function mapContent(store: MapStore, key: MapKey, { complete, frozenAt }:
       const message = `The map of place "${key.placeId}" in build "${key.buildId}" was replaced while it was read: read it again.`
       throw new IngestError('map-replaced', message)
     }
-    // may have been replaced twice
+    // the map may have been replaced twice
     const again = await store.readChunk(key.projectId, chunkDigest)
     if (again?.length === size) return again
     const message = `The map of place "${key.placeId}" in build "${key.buildId}" has lost chunk ${chunkDigest}: restore a backup.`

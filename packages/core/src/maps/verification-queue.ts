@@ -1,15 +1,15 @@
 import { IngestError } from '../error.ts'
 import { createTurns } from '../operations.ts'
 
-/** The most verifications of one project that wait for the one that is running. */
+/** Maximum number of verifications of one project that wait while another one runs. */
 export const verificationsWaitingMax = 16
 
-/** A verification, shared by all concurrent calls for the same work. */
+/** A verification. Concurrent calls for the same work share it. */
 export interface Verification<T> {
   projectId: string
-  /** Identifies the work within the project: concurrent calls with one name share one run. */
+  /** Identifies the work within the project: concurrent calls with the same name share one run. */
   name: string
-  /** Charges the caller before the work is queued. What it throws is what `run` rejects with. */
+  /** Charges the caller before the work is queued. `run` rejects with the error that it throws. */
   admit(): void | Promise<void>
   work(signal: AbortSignal): Promise<T>
 }
@@ -17,10 +17,10 @@ export interface Verification<T> {
 /** Runs verifications one at a time per project, first come, first served. */
 export interface VerificationQueue {
   /**
-   * Resolves with the result of the work; rejects with the reason of `signal` once that is aborted. The work is
+   * Resolves with the result of the work; rejects with the reason of `signal` once it has aborted. The work is
    * cancelled when all of its callers have aborted.
    *
-   * @throws {IngestError} `overloaded` when {@link verificationsWaitingMax} others wait already
+   * @throws {IngestError} `overloaded` when {@link verificationsWaitingMax} others are waiting
    */
   run<T>(verification: Verification<T>, signal?: AbortSignal): Promise<T>
   /** Whether a verification of the project is running. */
@@ -36,7 +36,7 @@ interface Job {
 
 export function createVerificationQueue(): VerificationQueue {
   const runInTurn = createTurns()
-  /** By project: the first one is running. */
+  /** By project; the first job is running. */
   const jobsByProject = new Map<string, Set<Job>>()
 
   /** The job that a verification can join; throws if there is none and no other can wait. */
@@ -58,10 +58,10 @@ export function createVerificationQueue(): VerificationQueue {
         return work(canceller.signal)
       }),
       cancel(reason) {
-        // no later call may join it
+        // no later call may join the job
         job.name = ''
         canceller.abort(reason)
-        // a running one leaves once it has ended
+        // a running job leaves the queue when it has ended
         const [running] = jobs
         if (job !== running) leave()
       },
@@ -70,7 +70,7 @@ export function createVerificationQueue(): VerificationQueue {
       jobs.delete(job)
       if (jobs.size === 0) jobsByProject.delete(projectId)
     }
-    // callers handle the rejection; a cancelled job has none
+    // callers handle the rejection; a cancelled job has no callers
     job.result.then(leave, leave)
     jobsByProject.set(projectId, jobs.add(job))
     return job
@@ -82,18 +82,18 @@ export function createVerificationQueue(): VerificationQueue {
       const job = findJob(verification)
       if (job) return join<T>(job, signal)
       const admitted = verification.admit()
-      // not awaited if synchronous, so that concurrent calls are charged once
+      // awaited only if asynchronous, so that concurrent calls are charged once
       if (admitted === undefined) return join<T>(enqueue(verification), signal)
       await admitted
       signal?.throwIfAborted()
-      // a concurrent call may have been admitted meanwhile
+      // a concurrent call may have been admitted in the meantime
       return join<T>(findJob(verification) ?? enqueue(verification), signal)
     },
     isBusy: (projectId) => jobsByProject.has(projectId),
   }
 }
 
-/** Waits for a job until it is done, or until `signal` is aborted. */
+/** Waits for a job until it is done or `signal` aborts. */
 async function join<T>(job: Job, signal: AbortSignal | undefined): Promise<T> {
   job.callers++
   let leave = () => {}

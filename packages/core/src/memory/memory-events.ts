@@ -22,11 +22,11 @@ export interface ProjectEvents {
   frozenAt: Map<string, number>
   batches: { receivedAt: number; events: number }[]
   bytes: number
-  /** How many of the oldest events are erased for certain. */
+  /** Number of the oldest events that are known to be erased. */
   expired: number
 }
 
-/** Keeps the checksum that its cursor holds, as erasing an event must not change it. */
+/** Keeps the checksum of the event's cursor, because erasing the event must not change it. */
 interface KeptEvent extends StoredEvent {
   checksum: number
 }
@@ -132,7 +132,7 @@ export function memoryEventStore(eventsOf: (projectId: string) => ProjectEvents)
   }
 }
 
-/** How many events are at the cursor and before it. */
+/** The number of events up to the cursor, inclusive. */
 function positionOf(cursors: EventCursors, log: readonly KeptEvent[], cursor: Cursor): number {
   const position = cursors.decode(cursor)
   cursors.check(cursor, position, position === 0 ? 0 : log[position - 1]?.checksum)
@@ -182,7 +182,7 @@ function erase(kept: ProjectEvents, eventId: string): boolean {
   return true
 }
 
-/** Whether the oldest event that may not be erased yet was received before this time. */
+/** Whether the oldest event that is not known to be erased was received before this time. */
 function hasExpired({ log, expired }: ProjectEvents, before: number): boolean {
   const next = log[expired]
   return next !== undefined && next.receivedAt < before
@@ -192,7 +192,7 @@ function idOf({ erased, bytes }: KeptEvent): string {
   return erased ?? (parseJson(bytes) as IngestEvent).eventId
 }
 
-/** A copy, as erasing changes what is kept. */
+/** Returns a copy, because erasing changes the stored event. */
 function toStoredEvent({ checksum: _, ...event }: KeptEvent): StoredEvent {
   return event
 }

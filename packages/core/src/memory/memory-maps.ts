@@ -35,7 +35,7 @@ export function createProjectMaps(frozenAt: ReadonlyMap<string, number>): Projec
   return { frozenAt, maps: new Map(), chunks: new Map() }
 }
 
-/** `mapsOf` throws once the store is closed; `all` are the projects that were used. */
+/** `mapsOf` throws once the store is closed; `all` returns every project used so far. */
 export function memoryMapStore(mapsOf: (projectId: string) => ProjectMaps, all: () => Iterable<ProjectMaps>): MapStore {
   return {
     async map({ projectId, ...id }) {
@@ -146,11 +146,11 @@ function buildsOf({ frozenAt, maps }: ProjectMaps): BuildEntry[] {
 }
 
 function nameOf({ placeId, buildId }: MapId): string {
-  // no build id has a U+0000 in it
+  // build ids contain no U+0000
   return `${buildId}\0${placeId}`
 }
 
-/** What is missing is computed for each read. */
+/** Drops `missing`, which is computed for each read. */
 function storedContents({ complete, pending }: MapContents): MapContents {
   return {
     ...(complete && { complete }),
@@ -158,7 +158,7 @@ function storedContents({ complete, pending }: MapContents): MapContents {
   }
 }
 
-/** The contents of a map without what a freeze has made void. */
+/** The contents of a map without a pending map that a freeze has made void. */
 function contentsOf({ frozenAt }: ProjectMaps, { id, contents }: KeptMap): MapContents {
   if (!isPendingVoid(contents, frozenAt.get(id.buildId))) return contents
   const { pending: _, ...rest } = contents
@@ -182,7 +182,7 @@ function names({ chunks }: Manifest, digest: Digest): boolean {
   return chunks.some((chunk) => chunk.digest === digest)
 }
 
-/** The pending maps that miss no chunk: those that name this chunk first. */
+/** Pending maps whose chunks are all stored; maps that name this chunk come first. */
 function readyMaps(project: ProjectMaps, digest: Digest): MapId[] {
   const ready = [...project.maps.values()].flatMap((map) => {
     const { pending } = contentsOf(project, map)
@@ -194,7 +194,7 @@ function readyMaps(project: ProjectMaps, digest: Digest): MapId[] {
   return ready.slice(0, readyMapsMax).map(({ id }) => id)
 }
 
-/** The chunks that the maps of a project name, with the largest size that one gives. */
+/** The chunks that the maps of a project name, each with the largest declared size. */
 function namedChunks(project: ProjectMaps): Map<Digest, number> {
   const named = new Map<Digest, number>()
   for (const map of project.maps.values()) {

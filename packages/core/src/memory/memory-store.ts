@@ -14,7 +14,7 @@ interface KeptProject {
 }
 
 /**
- * A store in memory, for tests and trials; closing it discards everything. No operation awaits between a read and a
+ * A store in memory, for tests and evaluation; closing it discards everything. No operation awaits between a read and a
  * write, so all are atomic.
  */
 export function openMemoryStore(): Store {

@@ -1,10 +1,10 @@
 import type { KeyRecord } from './project.ts'
 
-/** How coarse `lastUsedAt` is: a key in use costs one write of its project in this time. */
+/** Resolution of `lastUsedAt`: a key in use costs one write of its project per interval. */
 const lastUseIntervalMs = 3_600_000
-/** The most uses that wait to be written; further ones are dropped, and noted with a later use of their key. */
+/** Maximum number of uses queued for writing. Further uses are dropped; a later use of the key is recorded. */
 export const usesQueuedMax = 1000
-/** The most keys whose last attempt is remembered, so that a write that fails is not repeated by every request. */
+/** Maximum number of keys whose last attempt is remembered, so that not every request repeats a failed write. */
 const attemptsMax = 10_000
 
 /** One use of a key of a project, at a time in milliseconds since 1970. */
@@ -13,14 +13,14 @@ export interface KeyUse {
   at: number
 }
 
-/** Whether `lastUsedAt` says enough about a use at this time. */
+/** Whether `lastUsedAt` is recent enough that a use at this time need not be recorded. */
 export function isLastUseRecent({ lastUsedAt }: KeyRecord, at: number): boolean {
   return lastUsedAt !== undefined && Math.abs(at - lastUsedAt) < lastUseIntervalMs
 }
 
 /**
- * Notes uses of keys off the path of requests, at most once an hour for a key: `write` is called for one project after the
- * other, with all of its uses that wait. Its errors are ignored.
+ * Records uses of keys outside of requests, at most once an hour for each key. Calls `write` for one project after
+ * another, with all of its queued uses. Errors of `write` are ignored.
  */
 export function createKeyUsage(
   write: (projectId: string, uses: readonly KeyUse[]) => Promise<void>,

@@ -17,21 +17,20 @@ import {
 } from './project.ts'
 import { createProjectCache } from './project-cache.ts'
 
-/** The credentials of a request, and the scope that it needs. */
+/** The credentials of a request and the scope that it needs. */
 export interface Credentials {
   projectId: string
   key: string
   scope: Scope
 }
 
-/** Valid credentials, and their key where it has an id. */
+/** The result for valid credentials; with the key's id if it has one. */
 export interface Authenticated {
   keyId: string | null
 }
 
 /**
- * Whether the credentials are valid for the project and the scope; `true` is `{ keyId: null }`. Throws when that cannot be
- * decided now.
+ * Checks credentials for a project and a scope; `true` means `{ keyId: null }`. Throws if the check is impossible now.
  */
 export type Authenticate = (credentials: Credentials) => Authenticated | boolean | Promise<Authenticated | boolean>
 
@@ -44,11 +43,11 @@ export interface KeyOptions {
 
 /** The ingestion keys of all projects of one store. */
 export interface Keyring {
-  /** Notes the use of a valid key in `lastUsedAt` afterwards, at most once an hour. */
+  /** Checks a key. Records the use of a valid key in `lastUsedAt` afterwards, at most once an hour. */
   authenticate: Authenticate
   /**
-   * Creates a key, and the project if it is new. The key is returned once; only its hash is stored. Beyond 1,000 keys of
-   * a project, the oldest one that is expired or revoked is deleted.
+   * Creates a key, and the project if it is new. The key is returned once; only its hash is stored. If the project has
+   * 1,000 keys, the oldest expired or revoked one is deleted.
    *
    * @throws {IngestError} `invalid-argument` for an invalid project id, scope or time, and for a project with 1,000
    *   active keys, as `rotate` does
@@ -61,14 +60,14 @@ export interface Keyring {
    */
   list(projectId: string): Promise<readonly KeyRecord[]>
   /**
-   * Revokes a key, at once and permanently; in other processes within `projectAgeMs` of the store.
+   * Revokes a key permanently, at once; in other processes within `projectAgeMs` of the store.
    *
    * @throws {IngestError} `unknown-key`
    */
   revoke(projectId: string, keyId: string): Promise<KeyRecord>
   /**
-   * Creates a key with the scopes of an old one, which stays valid for `overlapMs` (default 48 hours): game servers stop
-   * sending for minutes after a 401, so the new key must be deployed before the old one ends. `old` has the time of that.
+   * Creates a key with the scopes of an old one, which stays valid for `overlapMs` (default: 48 hours). Deploy the new
+   * key before the old one ends: game servers stop sending for minutes after a 401. `old` has the time of that end.
    *
    * @throws {IngestError} `unknown-key`, also for an expired or revoked key; `invalid-argument` for an overlap that is
    *   not an integer of at least 0
@@ -81,16 +80,16 @@ export interface Keyring {
 }
 
 /**
- * The most keys of a project, which are read and written together: more would take long turns of the event loop. Beyond it,
- * the oldest that is expired or revoked is deleted.
+ * Maximum number of keys of a project. They are read and written together: more would block the event loop. Beyond it,
+ * the oldest expired or revoked key is deleted.
  */
 export const keysMax = 1_000
 
 const overlapMsDefault = 48 * 3600 * 1000
 
 /**
- * The keyring of a store. `authenticate` uses a project for up to `store.projectAgeMs` after it was read, by the monotonic
- * `clock`; changes by this keyring take effect at once.
+ * The keyring of a store. `authenticate` caches a project for up to `store.projectAgeMs` by the monotonic `clock`.
+ * Changes by this keyring take effect at once.
  */
 export function createKeyring(
   store: ProjectStore,
@@ -99,7 +98,7 @@ export function createKeyring(
 ): Keyring {
   const cache = createProjectCache(store, clock)
 
-  /** The cached project is forgotten even if the write fails: it may have been completed all the same. */
+  /** Drops the cached project even if the write fails, because it may have completed. */
   async function update<T>(
     projectId: string,
     decide: (project: Project | undefined) => ProjectDecision<T>,
@@ -130,7 +129,7 @@ export function createKeyring(
       const at = now()
       const made = newKey(options.scopes ?? scopes, at, options.expiresAt)
       return update(projectId, (project = { projectId, createdAt: at, keys: [] }) => {
-        // an earlier call may have been written
+        // `decide` may run again after an attempt that was written
         if (recordsOf(project).has(made.record.keyId)) return { result: made }
         return { project: { ...project, keys: added(project.keys, made.record, at) }, result: made }
       })
@@ -167,14 +166,14 @@ interface MadeKey {
   record: KeyRecord
 }
 
-/** Gives `made` the scopes of a key, which ends after the overlap. */
+/** Gives the new key the scopes of the old one, which expires after the overlap. */
 function decideRotation(
   project: Project | undefined,
   { keyId, made, at, overlapMs }: { keyId: string; made: MadeKey; at: number; overlapMs: number },
 ): ProjectDecision<MadeKey & { old: KeyRecord }> {
   const [found, old] = findKey(project, keyId)
   const record = { ...made.record, scopes: old.scopes }
-  // an earlier call may have been written
+  // `decide` may run again after an attempt that was written
   if (recordsOf(found).has(record.keyId)) return { result: { ...made, record, old } }
   if (!isActive(old, at)) {
     throw new IngestError('unknown-key', `The key ${keyId} is expired or revoked: create a new one.`)
@@ -184,7 +183,7 @@ function decideRotation(
   return { project: { ...found, keys }, result: { ...made, record, old: ending } }
 }
 
-/** Decided on the current project, so that a revocation since the use stays. */
+/** Decided on the current project, so that a revocation after the use is kept. */
 function decideUses(project: Project | undefined, uses: readonly KeyUse[]): ProjectDecision<void> {
   if (!project) return { result: undefined }
   const usedAt = new Map(uses.map(({ keyId, at }) => [keyId, at]))
@@ -218,10 +217,9 @@ function checkOverlap(overlapMs: number): void {
   throw new IngestError('invalid-argument', 'overlapMs must be a whole number of milliseconds.')
 }
 
-/** By the keys of a project, which a store returns again while they have not changed. */
+/** By key list: a store returns the same array while the keys have not changed. */
 const recordsByKeys = new WeakMap<readonly KeyRecord[], ReadonlyMap<string, KeyRecord>>()
 
-/** The keys of a project by their ids. */
 function recordsOf({ keys }: Project): ReadonlyMap<string, KeyRecord> {
   const known = recordsByKeys.get(keys)
   if (known) return known
@@ -230,7 +228,7 @@ function recordsOf({ keys }: Project): ReadonlyMap<string, KeyRecord> {
   return records
 }
 
-/** With one more key, in place of the oldest that is expired or revoked if there are {@link keysMax}. */
+/** Adds a key; at {@link keysMax}, it replaces the oldest expired or revoked one. */
 function added(keys: readonly KeyRecord[], record: KeyRecord, now: number): KeyRecord[] {
   if (keys.length < keysMax) return [...keys, record]
   const ended = keys.findIndex((each) => !isActive(each, now))
@@ -241,11 +239,10 @@ function added(keys: readonly KeyRecord[], record: KeyRecord, now: number): KeyR
   })
 }
 
-/** The key with this id, and its project. */
 function findKey(project: Project | undefined, keyId: string): [Project, KeyRecord] {
   const record = project?.keys.find((each) => each.keyId === keyId)
   if (project && record) return [project, record]
-  // a text this long may be a whole key: do not quote it
+  // a long text may be a whole key: do not quote it
   const name = keyId.length > keyIdLength ? 'with this id: an id is the 8 characters after ik_' : keyId
   throw new IngestError('unknown-key', `The project has no key ${name}.`)
 }

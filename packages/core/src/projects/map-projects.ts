@@ -1,9 +1,9 @@
-/** Fewer waits for commits and round trips than one at a time, and connections of a database are left to others. */
+/** Enough to share commits and round trips, and to leave database connections to others. */
 const inFlightMax = 8
 
 /**
- * Calls `run` for each project, for several at once, and resolves with the results in the order of the projects. After an
- * error it calls no more, and rejects with it once the calls in flight are settled.
+ * Calls `run` for several projects at a time, and resolves with the results in the order of the projects. After an
+ * error, it starts no more calls, and rejects once the calls in flight are settled.
  */
 export async function mapProjects<Project, Result>(
   projects: readonly Project[],
@@ -14,7 +14,7 @@ export async function mapProjects<Project, Result>(
   let hasFailed = false
 
   async function work(): Promise<void> {
-    // one iterator of all workers
+    // all workers share one iterator
     for (const [i, project] of left) {
       if (hasFailed) return
       try {
@@ -30,7 +30,7 @@ export async function mapProjects<Project, Result>(
   return results
 }
 
-/** Rejects with the first error, but not before all are settled: their store may be closed then. */
+/** Rejects with the first error, but only when all are settled: the caller may close their store then. */
 export async function settleAll(promises: readonly Promise<unknown>[]): Promise<void> {
   await Promise.allSettled(promises)
   await Promise.all(promises)

@@ -1,9 +1,9 @@
 import type { Project, ProjectStore } from './project.ts'
 
-/** The most projects that are cached; the one read the longest ago is dropped first. */
+/** Maximum number of cached projects; the least recently read one is evicted first. */
 export const projectsCachedMax = 10_000
 
-/** Projects as they were read at most {@link ProjectStore.projectAgeMs} ago. Without an age, each read goes to the store. */
+/** Caches projects for at most {@link ProjectStore.projectAgeMs}. Without an age, each read goes to the store. */
 export interface ProjectCache {
   /** Concurrent reads of a project share one read of the store. A failed read is not cached. */
   read(projectId: string): Promise<Project | undefined>
@@ -12,9 +12,9 @@ export interface ProjectCache {
 }
 
 interface CachedProject {
-  /** Undefined for a project that is not stored. */
+  /** Resolves to undefined for a project that is not stored. */
   project: Promise<Project | undefined>
-  /** Before the store was asked: what it returned is at least as recent. */
+  /** Taken before the store was read: the project is at least this recent. */
   readAt: number
 }
 

@@ -3,10 +3,10 @@ import { crc32 } from 'node:zlib'
 
 export const scopes = ['events:write', 'maps:write', 'read', 'consume'] as const
 
-/** What a key may be used for. `consume` moves and deletes consumers; it does not include `read`. */
+/** The permission of a key. `consume` moves and deletes consumers; it does not include `read`. */
 export type Scope = (typeof scopes)[number]
 
-/** A key as it is stored, by its hash. Times are milliseconds since 1970. */
+/** A stored key, without the key itself. Times are milliseconds since 1970. */
 export interface KeyRecord {
   /** The 8 characters after `ik_`: not secret, and used in logs and commands. */
   keyId: string
@@ -16,7 +16,7 @@ export interface KeyRecord {
   createdAt: number
   expiresAt?: number
   revokedAt?: number
-  /** About when the key was last used: within an hour. */
+  /** When the key was last used, to within an hour. */
   lastUsedAt?: number
 }
 
@@ -28,7 +28,7 @@ export interface Project {
   keys: readonly KeyRecord[]
 }
 
-/** What `updateProject` writes: `project`, if present; `result` is returned to the caller. */
+/** The result of `decide` in `updateProject`: `project`, if present, is written; `result` is returned to the caller. */
 export interface ProjectDecision<T> {
   project?: Project
   result: T
@@ -37,13 +37,16 @@ export interface ProjectDecision<T> {
 /** The part of a store that keeps projects and their keys; {@link Store} says what holds for all of its operations. */
 export interface ProjectStore {
   /**
-   * How long Ingest may use a project that it has read, in milliseconds, so that not every request needs a read: a
-   * revoked key ends within this time in other processes. Default: 0.
+   * How long a project that was read may be cached, in milliseconds. A key revoked by one process stays valid in others
+   * for at most this time. Default: 0.
    */
   readonly projectAgeMs?: number
   /** The project as it was last written, by any process. */
   project(projectId: string): Promise<Project | undefined>
-  /** The projects with an event, a map or a key, in the order of their bytes; one that is created meanwhile may be missing. */
+  /**
+   * The projects with an event, a map or a key, in the order of their bytes. A project created during the call may be
+   * missing.
+   */
   projects(): Promise<string[]>
   /**
    * Reads, decides and writes a project in one step. `decide` is pure: it is called again after a lost race. If it
@@ -64,7 +67,7 @@ const keyPattern = new RegExp(
   `^(ik_([${alphabet}]{${keyIdLength}})_[${alphabet}]{${secretLength}})([${alphabet}]{${checksumLength}})$`,
 )
 
-/** A new key: `ik_`, 8 characters of id, `_`, 160 random bits and a CRC32, so that secret scanners recognize it. */
+/** Creates a key: `ik_`, 8 characters of id, `_`, 160 random bits and a CRC32, so that secret scanners recognize it. */
 export function makeKey(random: (size: number) => Uint8Array = randomBytes): { key: string; keyId: string } {
   const characters = Array.from(random(keyIdLength + secretLength), (byte) => alphabet[byte & 31]).join('')
   const keyId = characters.slice(0, keyIdLength)
@@ -72,7 +75,7 @@ export function makeKey(random: (size: number) => Uint8Array = randomBytes): { k
   return { key: unsummed + checksum(unsummed), keyId }
 }
 
-/** The id of a key; undefined for a malformed key, which needs no look-up. */
+/** The id of a key; undefined for a malformed key, which needs no lookup. */
 export function keyIdOf(key: string): string | undefined {
   const [, unsummed, keyId, sum] = keyPattern.exec(key) ?? []
   return unsummed !== undefined && checksum(unsummed) === sum ? keyId : undefined
@@ -83,7 +86,7 @@ export function hashKey(key: string): string {
   return hash('sha256', key)
 }
 
-/** Whether `key` is the one of `record`, and may be used for `scope` at `now`. */
+/** Whether `key` matches `record` and may be used for `scope` at `now`. */
 export function isKeyOf(record: KeyRecord, key: string, scope: Scope, now: number): boolean {
   const same = timingSafeEqual(Buffer.from(hashKey(key)), Buffer.from(record.hash))
   return same && isActive(record, now) && record.scopes.includes(scope)
@@ -94,7 +97,7 @@ export function isActive(record: KeyRecord, now: number): boolean {
   return record.revokedAt === undefined && (record.expiresAt === undefined || now < record.expiresAt)
 }
 
-/** A key without its hash, as responses and commands show it. */
+/** A key without its hash, as shown in responses and commands. */
 export interface DescribedKey {
   keyId: string
   state: 'active' | 'expired' | 'revoked'

@@ -45,7 +45,9 @@ function checkAll(checks: readonly KindCheck[], value: unknown, run: Run): boole
   return isValid
 }
 
-/** Then applies `unevaluated` to the members or elements that no keyword of `check` has applied to. */
+/**
+ * Checks with `check`, then applies `unevaluated` to the members or elements that no keyword of `check` has evaluated.
+ */
 export function withUnevaluated(check: Check, unevaluated: Check): Check {
   return (value, run) => {
     const outer = run.evaluated
@@ -58,7 +60,7 @@ export function withUnevaluated(check: Check, unevaluated: Check): Check {
   }
 }
 
-/** Checks the members or elements of `value` that no keyword has applied to. */
+/** Checks the members or elements of `value` that no keyword has evaluated. */
 export function checkUnevaluated(check: Check, value: object, run: Run): boolean {
   const evaluated = run.evaluated as Set<string>
   if (!Array.isArray(value)) {
@@ -72,7 +74,7 @@ export function checkUnevaluated(check: Check, value: object, run: Run): boolean
   }
 }
 
-/** All of `items`, or those before the first invalid one in a quiet run. */
+/** Checks all `items`, or in a quiet run those up to the first invalid one. */
 function checkEach<Item>(
   items: readonly Item[],
   run: Run,
@@ -89,7 +91,7 @@ function checkEach<Item>(
 
 export function anyOf(checks: readonly Check[]): Check {
   return (value, run) => {
-    // all that match, if their members count as evaluated
+    // check all branches if evaluated members matter
     let isValid = false
     for (const check of checks) {
       if (!checkQuietly(check, value, run)) continue
@@ -129,10 +131,10 @@ export function dependentSchemas(rules: readonly [string, Check][]): KindCheck {
   }
 }
 
-/** Declarations up to this number are looked up in the value, of more the members of the value are. */
+/** Up to this many declared members are looked up in the value; beyond it, the members of the value are iterated. */
 const lookUpsMax = 16
 
-/** The members of `declared`, without rules for others. */
+/** Checks the declared members and ignores others. */
 export function declaredMembers(declared: ReadonlyMap<string, Check>): KindCheck {
   const list = [...declared].map(([name, check]) => ({ name, check }))
   if (list.length > lookUpsMax) return members({ declared, patterns: [], others: undefined, names: undefined })
@@ -197,7 +199,7 @@ function isNameValid(check: Check, name: string, run: Run): boolean {
   return isValid
 }
 
-/** The elements of an array: the first ones by a check each, the others by one. */
+/** Checks the elements of an array: the first ones with `tuple`, the rest with `others`. */
 export function elements(tuple: readonly Check[], others: Check | undefined): KindCheck {
   return (value: unknown[], run) => {
     const items = others ? value : value.slice(0, tuple.length)
@@ -230,7 +232,7 @@ interface Refinement {
   error(value: unknown): string
 }
 
-/** The functions of `Type.Refine`, which TypeBox keeps in a member that JSON does not have. */
+/** The functions of `Type.Refine`, which TypeBox keeps in a non-JSON member. */
 export function refining(schema: JsonObject): Check[] {
   const refinements = (schema['~refine'] ?? []) as readonly Refinement[]
   return refinements.map(({ check, error }) => (value, run) => {

@@ -3,14 +3,20 @@ import { issuesMax, type JsonObject, pointerOf } from '../validation.ts'
 
 /** The state of the check of one event against the schema of its type. */
 export interface Run {
-  /** The steps that are left: a step is some 15 ns, and every loop over what a client sent is charged before it runs. */
+  /** The remaining steps: a step takes some 15 ns, and every loop over client input is charged before it runs. */
   steps: number
   /** The tokens of the JSON Pointer of the value that is being checked. */
   path: (string | number)[]
   issues: Issue[]
-  /** Above 0 inside of schemas that need not match, such as a branch of a union: no issues, and the first one ends it. */
+  /**
+   * Above 0 inside schemas that need not match, such as a branch of a union: issues are not recorded, and the first one
+   * ends the check.
+   */
   quiet: number
-  /** The {@link keyText} of the members or elements of the current value that keywords have applied to, if one asks. */
+  /**
+   * The {@link keyText} of the members or elements of the current value that keywords have evaluated; undefined if no
+   * schema asks.
+   */
   evaluated: Set<string> | undefined
 }
 
@@ -54,8 +60,8 @@ export function checkChild(check: Check, value: unknown, token: string | number,
 }
 
 /**
- * A member of a value of JSON; undefined without one. `Object.hasOwn` would take longer than most checks: JSON has neither
- * functions nor `Object.prototype`, so what is inherited (`constructor`, `__proto__`) shows itself.
+ * A member of a JSON object; undefined if there is none. `Object.hasOwn` would take longer than most checks. JSON has
+ * neither functions nor `Object.prototype`, so inherited members (`constructor`, `__proto__`) are recognizable.
  */
 export function ownMember(value: JsonObject, name: string): unknown {
   const member = value[name]
@@ -67,7 +73,7 @@ export function addEvaluated(evaluated: Set<string>, token: string | number, run
   evaluated.add(keyText(token))
 }
 
-/** Adds what a schema inside of another one has applied to. */
+/** Adds the members or elements that an inner schema has evaluated. */
 export function mergeEvaluated(outer: Set<string>, inner: ReadonlySet<string>, run: Run): void {
   spend(run, mergeSteps * inner.size)
   for (const key of inner) outer.add(key)
@@ -76,10 +82,10 @@ export function mergeEvaluated(outer: Set<string>, inner: ReadonlySet<string>, r
 /** The cost of a member in a set of thousands. */
 const mergeSteps = 4
 
-/** Checks the current value against a schema that need not match: without issues. */
+/** Checks the current value without recording issues. */
 export function checkQuietly(check: Check, value: unknown, run: Run): boolean {
   const { evaluated } = run
-  // a schema that is true or false charges nothing itself
+  // the schemas true and false charge nothing themselves
   spend(run, 1)
   if (evaluated !== undefined) run.evaluated = new Set()
   run.quiet++
@@ -101,14 +107,17 @@ export function namesOf(value: object, run: Run): string[] {
 }
 
 /**
- * A text of a member name, index or string for a set. V8 hashes integers, and strings of digits, without a seed: a client
- * could send thousands that collide.
+ * Makes a member name, index or string safe as a key of a set. V8 hashes integers, and strings of digits, without a
+ * seed: a client could send thousands that collide.
  */
 export function keyText(token: string | number): string {
   return typeof token === 'string' && !/^[\d=]/.test(token) ? token : `="${token}`
 }
 
-/** A text that equal JSON values share, and no others: for sets, as {@link keyText}. Charges the size of the value. */
+/**
+ * A text that is the same for equal JSON values only, as a key of a set like {@link keyText}. Charges the size of the
+ * value.
+ */
 export function valueText(value: unknown, run: Run): string {
   if (typeof value !== 'string') return `=${canonicalText(value, run)}`
   spend(run, 1 + (value.length >> 3))

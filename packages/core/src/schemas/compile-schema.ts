@@ -32,20 +32,20 @@ import { applicators, type Refuse, type Schema, walkSchema } from './walk-schema
 type Schemas = Readonly<Record<string, Schema>>
 
 /**
- * Compiles a schema of JSON Schema 2020-12 to a function. Every keyword is known, has a valid value and takes effect, or
- * the schema is refused.
+ * Compiles a schema of JSON Schema 2020-12 to a function. Refuses the schema if a keyword is unknown, invalid or has no
+ * effect.
  */
 export function compileSchema(root: JsonObject, refuse: Refuse): Check {
   const { nodes, targets } = walkSchema(root, refuse)
   const checks = new Map<JsonObject, Check>()
-  // what is inside comes later in the list, and is compiled first
+  // inner schemas come later in the list, and are compiled first
   for (const { schema, at } of [...nodes].reverse()) checks.set(schema, compileNode(schema, at))
   return checkOf(root)
 
   function checkOf(schema: Schema): Check {
     if (schema === true) return isAnything
     if (schema === false) return isNothing
-    // a reference to what is not compiled yet, or in a circle, is looked up when it is used
+    // a reference to a schema that is not compiled yet, or to an outer one, is resolved when it is used
     return checks.get(schema) ?? ((value, run) => (checks.get(schema) as Check)(value, run))
   }
 
@@ -67,7 +67,7 @@ export function compileSchema(root: JsonObject, refuse: Refuse): Check {
     return unevaluated === undefined ? check : withUnevaluated(check, unevaluated)
   }
 
-  /** The keywords whose schemas apply to the same value. */
+  /** Compiles the keywords whose schemas apply to the same value. */
   function compileInPlace(schema: JsonObject): Check[] {
     const lists = schema as Readonly<Record<string, Schema[]>>
     const found: Check[] = []
@@ -100,7 +100,7 @@ export function compileSchema(root: JsonObject, refuse: Refuse): Check {
   function compileElements(schema: JsonObject, at: string): KindCheck[] {
     const { prefixItems = [], items, additionalItems, contains, minContains = 1, maxContains } = schema
     const found: KindCheck[] = []
-    // a tuple, as drafts before 2020-12 and TypeBox write it
+    // a tuple in the syntax of older drafts and TypeBox
     const isOldTuple = Array.isArray(items)
     const tuple = (isOldTuple ? items : prefixItems) as Schema[]
     const others = (isOldTuple ? additionalItems : items) as Schema | undefined
@@ -132,7 +132,7 @@ export function compileSchema(root: JsonObject, refuse: Refuse): Check {
   }
 }
 
-/** Keywords that do nothing without another one. */
+/** Keywords that have no effect without another one. */
 const companions: Readonly<Record<string, string>> = {
   additionalItems: 'items',
   else: 'if',
@@ -142,7 +142,7 @@ const companions: Readonly<Record<string, string>> = {
   then: 'if',
 }
 
-/** Drafts whose keywords of one name mean the same. */
+/** Drafts in which keywords of the same name have the same meaning. */
 const drafts = /^https?:\/\/json-schema\.org\/(?:draft\/20(?:20-12|19-09)|draft-07)\/schema#?$/
 
 /** Refuses keywords that are unknown, or without effect. */
@@ -169,7 +169,7 @@ function refuseKeywords(schema: JsonObject, at: string, refuse: Refuse): void {
 
 function isKnown(keyword: string): boolean {
   if (Object.hasOwn(assertions, keyword) || Object.hasOwn(applicators, keyword)) return true
-  // of TypeBox, and extensions as in OpenAPI
+  // keywords of TypeBox, and extensions as in OpenAPI
   return /^~|^x-|^(?:\$id|\$anchor|\$ref|type|minContains|maxContains)$/.test(keyword)
 }
 

@@ -4,20 +4,20 @@ import { createRun, fail, namesOf, ownMember, type Run, spend, valueText } from 
 import { compilePattern, type Pattern } from './pattern.ts'
 import type { Refuse } from './walk-schema.ts'
 
-/** Where a keyword is. */
+/** The location of a keyword. */
 export interface KeywordContext {
   /** The JSON Pointer of the value of the keyword. */
   at: string
   refuse: Refuse
 }
 
-/** The kinds of JSON values that keywords tell apart: `integer` is a number to them. */
+/** The kinds of JSON values that keywords distinguish; `integer` is a `number`. */
 export type Kind = 'array' | 'boolean' | 'null' | 'number' | 'object' | 'string'
 
 /** A check of values of one kind. */
 export type KindCheck = (value: never, run: Run) => boolean
 
-/** Keywords that check a value without another schema, of JSON Schema 2020-12 (Validation, sections 6 and 7), by kind. */
+/** Keywords that check a value without a subschema, by kind (JSON Schema 2020-12 Validation, sections 6 and 7). */
 export const assertions: Readonly<
   Record<string, readonly [kind: Kind | 'any', compile: (value: unknown, context: KeywordContext) => KindCheck]>
 > = {
@@ -49,7 +49,7 @@ function bound(sign: string, isWithin: (value: number, limit: number) => boolean
   }
 }
 
-/** The size of a value, or any number above `enough` for one that is larger. */
+/** The size of a value; any number above `enough` for a larger one. */
 type Measure<Value> = (value: Value, enough: number, run: Run) => number
 
 function atMost<Value>(items: string, measure: Measure<Value>) {
@@ -75,7 +75,7 @@ export function parseSize(value: unknown, { at, refuse }: KeywordContext): numbe
 
 /** In code points. */
 function countCharacters(text: string, enough: number, run: Run): number {
-  // each is one or two units
+  // each code point is one or two code units
   if (text.length > 2 * enough) return text.length
   spend(run, text.length >> 3)
   let count = text.length
@@ -135,13 +135,13 @@ function compileEnum(values: unknown, { at, refuse }: KeywordContext): KindCheck
   return oneOfValues(values as unknown[], 'Must be equal to one of the allowed values.')
 }
 
-/** Of a schema, not of an event. A small integer: V8 would use slower numbers for the steps of all runs. */
+/** For a schema, not for an event. A small integer: a larger one would make V8 use slower numbers in all runs. */
 const stepsUnlimited = 2 ** 30 - 1
 
 function oneOfValues(values: readonly unknown[], message: string): KindCheck {
   const unlimited = createRun(stepsUnlimited)
   const texts = new Set(values.map((value) => valueText(value, unlimited)))
-  // most are lists of short strings
+  // most enums are lists of short strings
   const strings = new Set(values.filter((value) => typeof value === 'string'))
   const isSimple = values.every((value) => typeof value !== 'object' || value === null)
   return (value: unknown, run) => {
@@ -159,7 +159,7 @@ export function mapKinds<Value>(map: (kind: Kind) => Value): Record<Kind, Value>
   return { array, boolean, null: nulls, number: map('number'), object: map('object'), string: map('string') }
 }
 
-/** The names that the keyword `type` may have, and their kinds. */
+/** The names of the keyword `type`, and their kinds. */
 const kinds: Readonly<Record<string, Kind>> = {
   array: 'array',
   boolean: 'boolean',
@@ -170,7 +170,7 @@ const kinds: Readonly<Record<string, Kind>> = {
   string: 'string',
 }
 
-/** Adds the keyword `type` to the other checks of values of a kind. */
+/** Adds the check of `type` to the other checks of a kind. */
 type WithType = (kind: Kind, others: readonly KindCheck[]) => readonly KindCheck[]
 
 export function compileType(value: unknown, { at, refuse }: KeywordContext): WithType {
@@ -186,7 +186,7 @@ export function compileType(value: unknown, { at, refuse }: KeywordContext): Wit
   return (kind, others) => {
     if (!names.some((name) => kinds[name as string] === kind)) return [(_, run) => fail(run, 'invalid_type', message)]
     if (kind !== 'number') return others
-    // 1e400 is Infinity
+    // 1e400 is parsed as Infinity
     return [(each: unknown, run) => isNumberAllowed(each) || fail(run, 'invalid_type', message), ...others]
   }
 }
@@ -219,7 +219,7 @@ function compileDependentRequired(value: unknown, { at, ...context }: KeywordCon
     spend(run, rules.length)
     const isMet = ([name, names]: [string, string[]]) =>
       ownMember(each, name) === undefined || requireMembers(each, names, run)
-    // all of them, for the issues
+    // checks all rules, to report every issue
     return rules.filter((rule) => !isMet(rule)).length === 0
   }
 }
@@ -247,13 +247,13 @@ function compileFormat(name: unknown, { at, refuse }: KeywordContext): KindCheck
   if (isOfFormat === undefined) return refuse(at, `is the unknown format "${name}"`)
   const message = `Must match format "${name}".`
   return (text: string, run) => {
-    // hosts and some loops of `RegExp` take much longer for long texts
+    // hosts, and some loops of `RegExp`, take much longer for long texts
     spend(run, 8 + text.length * (text.length > 2048 ? 40 : 1))
     return isOfFormat(text) || fail(run, 'invalid_format', message)
   }
 }
 
-/** The formats of TypeBox, and those that an embedder registers there; loaded with the first. */
+/** The formats of TypeBox, including those an embedder registered; loaded with the first schema that needs them. */
 function loadFormats(): typeof import('typebox/format').Format {
   return createRequire(import.meta.url)('typebox/format').Format
 }
@@ -261,7 +261,7 @@ function loadFormats(): typeof import('typebox/format').Format {
 const isString = (value: unknown) => typeof value === 'string'
 const isBoolean = (value: unknown) => typeof value === 'boolean'
 
-/** Keywords that check nothing, by definition, and what their values must be. */
+/** Annotation keywords, which check nothing, and the check of their values. */
 export const annotations: Readonly<Record<string, (value: unknown) => boolean>> = {
   $comment: isString,
   $schema: isString,

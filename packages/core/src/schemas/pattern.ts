@@ -1,32 +1,32 @@
 import { createRun, type Run, spend } from './check.ts'
 
 /**
- * A regular expression of ECMA-262 with the flag `u`, as JSON Schema has them, in linear time: `RegExp` backtracks, and
- * takes seconds for a short text that nearly matches `^(a+)+$`. The pattern becomes an NFA (Thompson), and that a DFA
- * whose states are made when a text first needs them. What is not regular, look-around and back-references, is refused.
+ * A regular expression of ECMA-262 with the flag `u`, as in JSON Schema, in linear time: `RegExp` backtracks, and takes
+ * seconds for a short text that nearly matches `^(a+)+$`. The pattern becomes an NFA (Thompson), then a DFA whose
+ * states are created on demand. Constructs that are not regular (look-around and back-references) are refused.
  */
 export interface Pattern {
   /**
-   * Whether a part of `text` matches. Charges `run` by the length, and for states that are made, beyond the first
-   * {@link freeSteps} of the pattern.
+   * Whether a part of `text` matches. Charges `run` for the length, and for created states beyond the first {@link
+   * freeSteps} of the pattern.
    */
   test(text: string, run: Run): boolean
 }
 
-/** The most states of an NFA. A counted repetition takes one for each copy. */
+/** Maximum number of states of an NFA. A counted repetition takes one for each copy. */
 const statesMax = 2000
-/** The most states of a DFA that are kept. */
+/** Maximum number of DFA states in memory. */
 const dfaStatesMax = 1000
 const groupDepthMax = 50
 /**
- * The steps for states that are made which no event is charged for, once for each pattern: a usual one has made all by
- * then, and does not reject the first events that it sees.
+ * Steps for creating states that no event is charged for, once for each pattern. They suffice for a usual pattern,
+ * whose first events are therefore not rejected.
  */
 const freeSteps = 1_000_000
 
 /** @throws {SyntaxError} for a pattern that is not valid, or that this engine does not support */
 export function compilePattern(source: string): Pattern {
-  // all that is parsed below is valid
+  // the code below assumes a valid pattern
   new RegExp(source, 'u')
   const tree = parse(source)
   return createMatcher(buildNfa(tree))
@@ -98,7 +98,7 @@ function rangeOf(quantifier: string): { min: number; max: number } {
   return { min: Number(min), max: max === '' ? Number.POSITIVE_INFINITY : Number(max) }
 }
 
-/** What matches one code point, in a valid pattern: a class, an escape, or any other character. */
+/** Matches one code point of a valid pattern: a class, an escape, or any other character. */
 const charPattern =
   /\[(?:\\.|[^\]\\])*\]|\\u[dD][89abAB][\da-fA-F]{2}\\u[dD][c-fC-F][\da-fA-F]{2}|\\u\{[\da-fA-F]+\}|\\u[\da-fA-F]{4}|\\x[\da-fA-F]{2}|\\c[A-Za-z]|\\[pP]\{[^}]*\}|\\.|./suy
 
@@ -111,7 +111,7 @@ type NfaState =
 interface Nfa {
   states: readonly NfaState[]
   start: number
-  /** What the states test, each once. */
+  /** The tests of the states, each once. */
   tests: readonly Test[]
 }
 
@@ -128,7 +128,7 @@ function buildNfa(tree: Tree): Nfa {
     return states.push(state) - 1
   }
 
-  /** The state that begins what matches `part` and goes on at `next`. */
+  /** Creates the states that match `part` and continue at `next`; returns the first. */
   function build(part: Tree, next: number): number {
     if (part.kind === 'char') return add({ kind: 'char', test: testOf(part.source), next })
     if (part.kind === 'assertion') return add({ ...part, next })
@@ -147,7 +147,7 @@ function buildNfa(tree: Tree): Nfa {
       for (let i = min; i < max; i++) first = add({ kind: 'split', next: [next, build(tree, first)] })
     }
     for (let i = 0; i < min; i++) {
-      // also for what has no states, such as (?:){1000000}
+      // also for a part without states, such as (?:){1000000}
       first = add({ kind: 'split', next: [build(tree, first)] })
     }
     return first
@@ -163,20 +163,19 @@ function buildNfa(tree: Tree): Nfa {
 
 function createTest(source: string): Test {
   const only = source.codePointAt(0) as number
-  // `.` and classes have several
+  // `.` and classes match several code points
   if (source !== '.' && source.length === String.fromCodePoint(only).length) return (codePoint) => codePoint === only
   const one = new RegExp(`^${source}$`, 'u')
   return (codePoint) => one.test(String.fromCodePoint(codePoint))
 }
 
-/** A state of the DFA. */
 interface DfaState {
-  /** Of the NFA, sorted; assertions are followed when the next code point is known. */
+  /** NFA states, sorted. Assertions are followed when the next code point is known. */
   nfa: readonly number[]
   isStart: boolean
-  /** Whether the code point before is a word character. */
+  /** Whether the previous code point is a word character. */
   isAfterWord: boolean
-  /** By class of the next code point; undefined if not made yet. */
+  /** By class of the next code point; undefined if not created yet. */
   next: (DfaState | undefined)[]
   /** Whether a text that ends here matches; undefined if not known yet. */
   matchesAtEnd?: boolean
@@ -211,7 +210,7 @@ function createMatcher({ states, start, tests }: Nfa): Pattern {
     },
   }
 
-  /** Charges for what is made once and kept. */
+  /** Charges for states that are created once and kept. */
   function charge(run: Run, steps: number): void {
     if (steps <= freeLeft) freeLeft -= steps
     else spend(run, steps)
@@ -256,11 +255,13 @@ function createMatcher({ states, start, tests }: Nfa): Pattern {
   }
 
   function hasMatch(nfa: readonly number[]): boolean {
-    // the first state is the match, and they are sorted
+    // states are sorted, and the match is state 0
     return nfa[0] === 0
   }
 
-  /** The states that are reached without a code point, sorted. Assertions that do not hold end there or stay open. */
+  /**
+   * The states reachable without a code point, sorted. Assertions that do not hold end the path; undecided ones stay.
+   */
   function follow(from: readonly number[], context: Context, run: Run): number[] {
     const reached = new Set<number>()
     const open = [...from]
@@ -278,7 +279,7 @@ function createMatcher({ states, start, tests }: Nfa): Pattern {
   }
 }
 
-/** What is known at a place of a text. */
+/** The known context of a position in a text. */
 interface Context {
   isStart: boolean
   isAfterWord?: boolean
@@ -289,13 +290,13 @@ interface Context {
 const atStart: Context = { isStart: true }
 const afterStart: Context = { isStart: false }
 
-/** Whether a state waits for the next code point, or is the match. */
+/** Whether a state waits for the next code point or is the match. */
 function staysOpen(state: NfaState, context: Context): boolean {
   if (state.kind === 'assertion') return assertionHolds(state.assertion, context) === undefined
   return state.kind !== 'split'
 }
 
-/** Undefined if it is not known yet. */
+/** Undefined if not known yet. */
 function assertionHolds(assertion: Assertion, { isStart, isAfterWord, isEnd, isBeforeWord }: Context) {
   if (assertion === '^') return isStart
   if (assertion === '$') return isEnd
@@ -307,13 +308,13 @@ function isWordCharacter(codePoint: number): boolean {
   return codePoint < 128 && /\w/.test(String.fromCharCode(codePoint))
 }
 
-/** A state of the NFA that a step of the DFA reaches which is not made yet: a set, a sort and a text. */
+/** The cost of each NFA state when a DFA state is created: a set, a sort and a text. */
 const stepsPerState = 16
 
-/** Numbers code points, so that those which pass the same tests share a number. */
+/** Numbers code points so that those that pass the same tests share a number. */
 function createClasses(tests: readonly Test[], charge: (run: Run, steps: number) => void) {
   const numbers = new Map<string, number>()
-  /** The last code point of each slot and its class: those of ASCII have slots of their own. */
+  /** The last code point of each slot and its class. ASCII code points have slots of their own. */
   const slots = 1024
   const codePoints = new Int32Array(slots).fill(-1)
   const classes = new Int32Array(slots)
@@ -340,5 +341,5 @@ function createClasses(tests: readonly Test[], charge: (run: Run, steps: number)
   }
 }
 
-/** A test by a RegExp of one code point. */
+/** The cost of a RegExp test of one code point. */
 const stepsPerTest = 8

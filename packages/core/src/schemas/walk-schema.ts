@@ -3,26 +3,26 @@ import { isObject, type JsonObject, pointer } from '../validation.ts'
 /** Reports a mistake in a schema. `at` is a JSON Pointer. */
 export type Refuse = (at: string, mistake: string) => never
 
-/** A schema inside of another: an object or a boolean. */
+/** A subschema: an object or a boolean. */
 export type Schema = JsonObject | boolean
 
-/** An object that is a schema, and where it is. */
+/** A schema that is an object, and its location. */
 export interface SchemaNode {
   schema: JsonObject
   /** A JSON Pointer from the root. */
   at: string
-  /** What its `$ref` is relative to: the `$id` of it or of what it is in. */
+  /** The base URI of its `$ref`: its own `$id` or that of an enclosing schema. */
   base: string
 }
 
-/** A schema with all that is in it, by {@link walkSchema}. */
+/** A schema with all of its subschemas, by {@link walkSchema}. */
 export interface WalkedSchema {
   nodes: readonly SchemaNode[]
   /** The target of the `$ref` of each schema that has one. */
   targets: ReadonlyMap<JsonObject, Schema>
 }
 
-/** Keywords whose values hold schemas, and whether these apply to the same value as the schema that has the keyword. */
+/** Keywords whose values hold schemas, and whether these apply to the same value as the enclosing schema. */
 export const applicators: Readonly<Record<string, { holds: 'schema' | 'list' | 'members'; isInPlace?: true }>> = {
   $defs: { holds: 'members' },
   additionalItems: { holds: 'schema' },
@@ -48,14 +48,14 @@ export const applicators: Readonly<Record<string, { holds: 'schema' | 'list' | '
   unevaluatedProperties: { holds: 'schema' },
 }
 
-/** The most levels of schemas in each other, and the most schemas that may apply to one value after each other. */
+/** Maximum nesting depth of schemas, and maximum length of a chain of schemas that apply to the same value. */
 export const schemaDepthMax = 32
-/** The most schemas in each other, in total. */
+/** Maximum total number of subschemas. */
 export const schemasMax = 10_000
 
 /**
- * Finds the schemas in a schema and the targets of their references. Refuses what holds no schema where one is expected,
- * references without a target or in a loop, and more than {@link schemaDepthMax} levels: a check recurses by them.
+ * Finds the subschemas of a schema and the targets of their references. Refuses invalid subschemas, references without
+ * a target or in a loop, and more than {@link schemaDepthMax} levels, because a check recurses.
  */
 export function walkSchema(root: Schema, refuse: Refuse): WalkedSchema {
   const nodes: SchemaNode[] = []
@@ -91,7 +91,7 @@ export function walkSchema(root: Schema, refuse: Refuse): WalkedSchema {
   }
 
   function partsOf(value: unknown, at: string, keyword: string, holds: 'schema' | 'list' | 'members') {
-    // a tuple, as drafts before 2020-12 and TypeBox write it
+    // a tuple in the syntax of older drafts and TypeBox
     const isList = holds === 'list' || (keyword === 'items' && Array.isArray(value))
     if (!isList && holds === 'schema') return [{ schema: value as Schema, at }]
     const expected = isList ? 'a list of schemas' : 'an object with schemas'
@@ -120,7 +120,7 @@ export function walkSchema(root: Schema, refuse: Refuse): WalkedSchema {
 
   function add(uri: string, node: SchemaNode): void {
     const other = byUri.get(uri)
-    // one object may be in several places
+    // one object may occur in several places
     if (other !== undefined && other.schema !== node.schema) refuse(node.at, 'has the $id or $anchor of another schema')
     byUri.set(uri, node)
   }
@@ -159,7 +159,7 @@ function decode(fragment: string): string {
   }
 }
 
-/** Refuses schemas that apply to one value in a loop, or more than {@link schemaDepthMax} after each other. */
+/** Refuses schemas that apply to one value in a loop, or in a chain longer than {@link schemaDepthMax}. */
 function refuseLoops(
   nodes: readonly SchemaNode[],
   inPlace: ReadonlyMap<JsonObject, readonly { schema: Schema; at: string }[]>,
