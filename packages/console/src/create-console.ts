@@ -1,10 +1,10 @@
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import { type Encoded, type PageFile, readPage } from './page-files.ts'
 
-/** The part of a request that decides the response; names of headers are in lower case. */
+/** The part of a request that determines the response; header names are in lower case. */
 export interface ConsoleRequest {
   method: string
-  /** Without query and fragment, and without the prefix below which the console is mounted. */
+  /** Without query, fragment and the prefix below which the console is mounted. */
   path: string
   headers: {
     readonly 'accept-encoding'?: string | undefined
@@ -15,13 +15,13 @@ export interface ConsoleRequest {
 export interface ConsoleResponse {
   status: number
   headers: Record<string, string>
-  /** Empty in response to HEAD. */
+  /** Empty for HEAD. */
   body: Uint8Array
 }
 
 /**
- * Serves the console for `node:http`, Express and other Connect stacks. Paths outside of `/console/` are passed to `next`;
- * without it, they are a 404.
+ * Serves the console for `node:http`, Express and other Connect stacks. Paths outside of `/console/` are passed to
+ * `next`, or get a 404 if there is none.
  */
 export interface ConsoleHandler {
   (req: IncomingMessage, res: ServerResponse, next?: (error?: unknown) => void): void
@@ -59,7 +59,7 @@ const featuresOff = [
   'usb',
 ]
 
-/** On every response. */
+/** Sent with every response. */
 const securityHeaders = {
   'Content-Security-Policy': policy.join('; '),
   'Cross-Origin-Opener-Policy': 'same-origin',
@@ -74,8 +74,8 @@ const root = '/console/'
 const empty = new Uint8Array()
 
 /**
- * The console, a page that shows what a project sends and stores, at `/console/`. It calls the API at `../v1/`, so serve
- * both below the same prefix:
+ * The console: a page at `/console/` that shows a project's incoming and stored data. It calls the API at `../v1/`, so
+ * serve both below the same prefix:
  *
  * ```ts
  * app.use('/ops', createHandler(ingest), createConsole())
@@ -91,7 +91,7 @@ export function createConsole(): ConsoleHandler {
     if (method !== 'GET' && method !== 'HEAD') {
       return textResponse(method, 405, 'This path takes GET, HEAD.\n', { Allow: 'GET, HEAD' })
     }
-    // relative, so that a prefix stays
+    // relative, to keep the prefix
     if (path === '/console') return textResponse(method, 308, 'See console/.\n', { Location: 'console/' })
     const file = files.get(path.slice(root.length))
     return file ? fileResponse(file, method, headers) : textResponse(method, 404, 'There is nothing at this path.\n')

@@ -4,7 +4,7 @@ import { extname, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { gzipSync } from 'node:zlib'
 
-/** A file of the page, in the form that is sent. */
+/** A file of the page, ready to be sent. */
 export interface PageFile {
   contentType: string
   /** Whether its name changes with its content. */
@@ -28,16 +28,16 @@ const contentTypes = new Map([
   ['.txt', 'text/plain; charset=utf-8'],
 ])
 
-/** A module that is loaded with a view, with a hash of its content. */
+/** The name of a module that is loaded with a view, with a hash of its content. */
 const hashedName = /-[\dA-Z]{8}\.js$/
 
-/** The folder of the built page: beside this file in the build, and found from the sources too. */
+/** The folder of the built page. The URL fits this module both in `src` and in the build. */
 const pageDirectory = fileURLToPath(new URL('../dist/page/', import.meta.url))
 
 /**
- * Reads and compresses the files of the page, by path below `/console/`; the page itself is at the empty path.
+ * Reads and compresses the files of the page, by path below `/console/`; the page itself has the empty path.
  *
- * @throws an `Error` with the code `console-not-built` without a built page
+ * @throws an `Error` with the code `console-not-built` if the page was not built
  */
 export function readPage(directory = pageDirectory): ReadonlyMap<string, PageFile> {
   const files = new Map<string, PageFile>()

@@ -5,7 +5,7 @@ import { type Cursor, type EventFilter, IngestError } from '@ingest/core'
 import { filterNames, filterOf, isDangling, lockDirectory, toWriteError } from '@ingest/core/internal'
 import { withoutPartition } from './hive-partition.ts'
 
-/** The events of a file. */
+/** Statistics of the events of a file. */
 export interface FileContent {
   events: number
   /** Cursor of the last event. */
@@ -13,7 +13,7 @@ export interface FileContent {
   /** Times of receipt of the first and the last event, in milliseconds since 1970. */
   firstReceivedAt: number
   lastReceivedAt: number
-  /** For each column with values that did not fit its type, and are null: their number. Without any, it is missing. */
+  /** The number of values, by column, that did not fit the column's type and are null. Absent if there are none. */
   mistyped?: Record<string, number>
 }
 
@@ -27,7 +27,9 @@ export interface ExportedFile extends FileContent {
   bytes: number
 }
 
-/** What a cursor file belongs to. All its runs select events by the same options and write one format. */
+/**
+ * The export that a cursor file belongs to. All its runs select events by the same options and write the same format.
+ */
 export interface CursorFileOptions extends EventFilter {
   directory: string
   cursorFile: string
@@ -49,10 +51,10 @@ interface CursorRecord extends Selection {
 const notGiven = '(not given)'
 
 /**
- * Locks the cursor file, which exports to other directories may use too. Returns its path without a symbolic link, which a
- * rename would replace, and the function that unlocks it.
+ * Locks the cursor file, which exports to other directories may share. Returns its path with symbolic links resolved,
+ * because a rename would replace a link, and the function that unlocks it.
  *
- * @throws {IngestError} the codes of `lockDirectory`; `invalid-argument` for a link to nothing
+ * @throws {IngestError} the codes of `lockDirectory`; `invalid-argument` for a link without a target
  */
 export function lockCursorFile(path: string): { cursorFile: string; unlock: () => void } {
   try {
@@ -108,7 +110,7 @@ function parseRecord(text: string): CursorRecord | undefined {
   }
 }
 
-/** With the directory relative to the cursor file, so that both can be moved together. */
+/** Stores the directory relative to the cursor file, so that both can be moved together. */
 function toRecord(options: CursorFileOptions): Selection {
   const { directory, cursorFile, project, from, format, partition } = options
   return {
@@ -121,7 +123,7 @@ function toRecord(options: CursorFileOptions): Selection {
   }
 }
 
-/** What must be the same in all runs, under the names of an error. */
+/** The values that must be the same in all runs, with the names that errors use. */
 function describe({ project, directory, from, format, partition, ...filter }: Selection): Record<string, string> {
   return {
     project,

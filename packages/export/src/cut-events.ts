@@ -1,10 +1,10 @@
 export interface CutRules<E> {
-  /** Maximum bytes of a part; a larger event is a part of its own. */
+  /** Maximum bytes of a part; a larger event becomes a part of its own. */
   bytesMax: number
   bytesOf(event: E): number
-  /** Cuts at each hour or day in UTC too, and leaves out the current one. */
+  /** Also cuts at each hour or day in UTC, and leaves out the current one. */
   every?: Period
-  /** Cuts at each hour in UTC too. */
+  /** Also cuts at each hour in UTC. */
   hourly?: boolean
   /** Current time in milliseconds since 1970. */
   now: number
@@ -22,11 +22,11 @@ export interface Part<E> {
 }
 
 /**
- * Cuts events into parts, in order. Each part must be read to its end before the next one is requested.
+ * Cuts events into parts, in order. Read each part to its end before requesting the next one.
  *
- * With `every`, it stops before the first event of the current hour or day, so that each part covers a whole one. The next
- * hour or day counts as current too, because clocks differ. A later event was received while a clock was wrong; waiting
- * for its time would block the export.
+ * With `every`, it stops before the first event of the current hour or day, so that each part covers a whole one. The
+ * next hour or day counts as current too, because clocks differ. Events with later times were received while a clock
+ * was wrong and are not held back: that would block the export.
  *
  * An error of `source` is thrown after the part before it has ended, so that all events before the error are used.
  */

@@ -17,7 +17,7 @@ import {
 export interface ExportDirectory {
   /** The last completed file, of this run or of an earlier one. */
   readonly last: ExportedFile | undefined
-  /** The same file, if opening the directory gave it its name because the previous run was interrupted before. */
+  /** The last file, if opening the directory renamed it to its final name because the previous run was interrupted. */
   readonly completed: ExportedFile | undefined
   /** Adds a file with the content that `fill` writes; durable when it resolves. */
   add(name: NewFile, fill: (file: FileHandle) => Promise<FileContent>): Promise<ExportedFile>
@@ -37,7 +37,7 @@ export interface NewFile {
 /** The default cursor file of a directory. */
 export const cursorFileName = '.ingest-export.json'
 const lockName = '.ingest-export.lock'
-/** Before the umask of the process. */
+/** Before the process's umask is applied. */
 const directoryMode = 0o777
 
 /**
@@ -105,7 +105,7 @@ async function openLocked(options: CursorFileOptions, unlock: () => void): Promi
 
     async close() {
       try {
-        // read again: a failed add() may or may not have replaced the cursor file
+        // read again: a failed add() may have replaced the cursor file
         await reconcile(options, await readCursorFile(options))
       } catch {
         // the next run reconciles the directory

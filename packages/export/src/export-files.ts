@@ -17,8 +17,8 @@ export interface EventSource {
 }
 
 /**
- * Also selects the events. `after` is the start of the first run; later runs start at the cursor file. The filters,
- * `from`, `format` and `partition` are the same in each run; `to` may be later.
+ * Options of an export. They also select the events. `after` is the start of the first run; later runs start at the
+ * cursor file. The filters, `from`, `format` and `partition` must be the same in each run; `to` may be later.
  */
 export interface ExportFilesOptions extends Omit<ReadEventsOptions, 'waitMs' | 'onProgress' | 'onScan'> {
   /** Directory of the files; created if it is missing. */
@@ -44,7 +44,7 @@ export interface ExportFilesOptions extends Omit<ReadEventsOptions, 'waitMs' | '
 
 export interface ExportFilesResult {
   files: ExportedFile[]
-  /** Start of the next run; undefined while nothing is exported. */
+  /** Start of the next run; undefined if no event was ever exported. */
   cursor: string | undefined
 }
 
@@ -69,7 +69,7 @@ export async function exportFiles(ingest: EventSource, options: ExportFilesOptio
     format = ndjson(),
     ...rest
   } = options
-  // they stay where they are when the process changes its working directory
+  // absolute, in case the process changes its working directory
   const [path, cursorFile] = [resolve(given), resolve(givenCursor)]
   const { every, partition, fileBytesMax = fileBytesMaxDefault, onFile, now = Date.now, ...selection } = rest
   checkCutOptions({ every, partition, fileBytesMax })
@@ -128,12 +128,12 @@ function checkCutOptions({ every, partition, fileBytesMax }: Record<string, unkn
 
 const lineTokens = '{"cursor":"","receivedAt":,"event":}\n'.length
 
-/** The length of the event's `eventLine`. */
+/** The length of the event's `eventLine`, in bytes. */
 export function lineBytes({ cursor, receivedAt, bytes }: StoredEvent): number {
   return lineTokens + cursor.length + String(receivedAt).length + bytes.length
 }
 
-/** Compares the code, because a client may load another copy of the class. */
+/** Compares codes, not classes: a client may load another copy of the class. */
 function isInvalidCursor(error: unknown): error is IngestError {
   return (error as IngestError).code === 'invalid-cursor'
 }

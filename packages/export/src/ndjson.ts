@@ -9,15 +9,15 @@ export interface NdjsonOptions {
 }
 
 /**
- * The lines of `GET /v1/events`: `{"cursor":"…","receivedAt":1795203225083,"event":{…}}`. Without gzip, it yields the
- * lines before an error of the events, and then throws it.
+ * NDJSON, as in `GET /v1/events`: `{"cursor":"…","receivedAt":1795203225083,"event":{…}}`. Without gzip, if the events
+ * fail, it yields the lines before the error and then throws it.
  */
 export function ndjson({ gzip = false }: NdjsonOptions = {}): FileFormat {
   if (!gzip) return { name: 'ndjson', extension: 'ndjson', encode: encodeNdjson }
   return {
     name: 'ndjson with gzip',
     extension: 'ndjson.gz',
-    // errors are thrown by the last stream, too
+    // the last stream rejects with errors of the others too
     encode: (events) => pipeline(encodeNdjson(events), createGzip(), () => {}),
   }
 }

@@ -4,7 +4,7 @@ import { isTimestamp, type JsonObject, knownFields, parsePointer } from '@ingest
 import { ByteWriter, ParquetWriter, type SchemaElement } from 'hyparquet-writer'
 import type { FileFormat } from './file-format.ts'
 
-/** A member of events that gets a typed column of its own. */
+/** A member of events with a typed column of its own. */
 export interface ParquetColumn {
   name: string
   /** A JSON Pointer (RFC 6901), such as `/properties/score`. */
@@ -13,33 +13,33 @@ export interface ParquetColumn {
 }
 
 /**
- * `string` also takes integers, as digits; `int` has 64 bits, of which JavaScript reads ±(2^53 - 1); `float` has 64 bits;
- * `timestamp` takes RFC 3339 times with a zone and integer milliseconds since 1970.
+ * `string` also accepts integers, as digits; `int` has 64 bits, read from numbers within ±(2^53 - 1); `float` has 64
+ * bits; `timestamp` accepts RFC 3339 times with a zone and integer milliseconds since 1970.
  */
 export type ParquetColumnType = 'string' | 'int' | 'float' | 'boolean' | 'timestamp'
 
 export interface ParquetOptions {
-  /** Typed columns. A missing member is null, and so is a value that does not fit, which is counted. Default: none. */
+  /** Typed columns. Missing members are null, and so are values that do not fit, which are counted. Default: none. */
   columns?: readonly ParquetColumn[]
-  /** Whether the column `event` has the whole event. Default: true. */
+  /** Whether the column `event` contains the whole event. Default: true. */
   event?: boolean
-  /** Maximum rows of a row group. Default: 50,000. */
+  /** Maximum number of rows of a row group. Default: 50,000. */
   groupRowsMax?: number
-  /** A row group ends when its events reach this size. Default: 6 MiB. */
+  /** A row group ends when its events reach this size, in bytes. Default: 6 MiB. */
   groupBytesMax?: number
 }
 
 const groupRowsMaxDefault = 50_000
 const groupBytesMaxDefault = 6 * 1024 * 1024
-/** Level 3, the default of zstd, takes longer for files of the same size. */
+/** Level 3, zstd's default, takes longer for files of the same size. */
 const zstdLevel = 1
 
 /**
- * Parquet files, compressed with zstd, with one row group in memory at a time. Columns: `cursor`, `receivedAt`, `eventId`,
- * `projectId`, the well-known fields, those of `columns`, and `event`, the bytes of the event as it was sent.
+ * Parquet files, compressed with zstd, with one row group in memory at a time. Columns: `cursor`, `receivedAt`,
+ * `eventId`, `projectId`, the well-known fields, those of `columns`, and `event` with the bytes that were sent.
  *
- * A missing well-known field is null. Integers are decimal strings; `timestamp` is a time in milliseconds, and null for a
- * leap second or a year after 9999, which Parquet cannot represent.
+ * A missing well-known field is null. Integers are decimal strings; `timestamp` is a time in milliseconds, and null for
+ * a leap second or a year after 9999, which Parquet cannot represent.
  *
  * @throws {IngestError} `invalid-argument` for invalid columns
  */
@@ -97,7 +97,7 @@ async function* encodeParquet(
 
   for await (const event of events) {
     const fields = parseFields(event)
-    // by index: an iterator takes longer than reading most values
+    // by index: an iterator would take longer than reading most values
     for (let i = 0; i < columns.length; i++) {
       const { read, element } = columns[i] as Column
       const value = read(event, fields)
@@ -124,7 +124,7 @@ type Value = string | number | bigint | boolean | Buffer | null
 
 interface Column {
   element: SchemaElement
-  /** Undefined for a value that does not fit. */
+  /** Undefined if the value does not fit. */
   read(event: StoredEvent, fields: JsonObject): Value | undefined
   encoding?: 'PLAIN' | 'DELTA_BINARY_PACKED'
   statistics?: false
@@ -138,7 +138,7 @@ const time = {
 } as const
 const required = { repetition_type: 'REQUIRED' } as const
 const optional = { repetition_type: 'OPTIONAL' } as const
-/** Where all values differ, a dictionary does not help. */
+/** A dictionary does not help if all values differ. */
 const plain = { encoding: 'PLAIN' } as const
 /** Neighbouring times are close to each other. */
 const delta = { encoding: 'DELTA_BINARY_PACKED' } as const
@@ -169,7 +169,7 @@ const eventColumn: Column = {
 
 interface ColumnKind {
   element: Pick<SchemaElement, 'type' | 'converted_type' | 'logical_type'>
-  /** Undefined for a value that does not fit. */
+  /** Undefined if the value does not fit. */
   convert(value: unknown): Value | undefined
 }
 
@@ -193,7 +193,7 @@ function toColumn({ name, pointer, type }: ParquetColumn): Column {
   }
 }
 
-/** Columns of the files, and those that `partition` adds. SQL engines ignore the case of names. */
+/** Names of the files' columns and of those that `partition` adds. SQL engines ignore the case of names. */
 const takenNames = [...metadataColumns, eventColumn].map(({ element }) => element.name).concat('dt', 'hour')
 
 function checkColumns(columns: readonly ParquetColumn[]): void {
@@ -221,7 +221,7 @@ function valueAt(fields: unknown, tokens: readonly string[]): unknown {
   let value = fields
   for (const token of tokens) {
     if (typeof value !== 'object' || value === null || !Object.hasOwn(value, token)) return undefined
-    // the length of an array is not a member of the JSON
+    // the length of an array is not a JSON member
     if (Array.isArray(value) && token === 'length') return undefined
     value = (value as JsonObject)[token]
   }

@@ -4,7 +4,7 @@ import type { Wait } from './http/cancellation.ts'
 import type { RequestHeaders } from './http/request.ts'
 import type { LogError } from './log.ts'
 
-/** The project of a request, and the key where it has an id. */
+/** The project of a request; with the key's id if it has one. */
 export interface Authorized extends Authenticated {
   projectId: string
 }
@@ -37,13 +37,16 @@ export async function authenticateRequest(
   return { projectId, keyId }
 }
 
-/** Undefined for anything but a result of valid credentials: an embedder without types may return something else. */
+/** The key id of a successful check; undefined otherwise. An embedder without types may return anything. */
 function keyIdFrom(authenticated: unknown): string | null | undefined {
   const { keyId } = (authenticated ?? {}) as Partial<Authenticated>
   return typeof keyId === 'string' || keyId === null ? keyId : undefined
 }
 
-/** The key of either header; undefined if they differ. Other schemes of `Authorization` are for a proxy in front. */
+/**
+ * The key of either header; undefined if they differ or are missing. Other schemes of `Authorization` are for a proxy
+ * in front.
+ */
 export function keyOf({ 'x-ingestion-key': key, authorization }: RequestHeaders['values']): string | undefined {
   const token = bearerToken(authorization)
   if (token === undefined) return key
@@ -51,8 +54,8 @@ export function keyOf({ 'x-ingestion-key': key, authorization }: RequestHeaders[
 }
 
 /**
- * The token of an `Authorization` header (RFC 6750 section 2.1): undefined without one, as for `Basic`; null for one that
- * is malformed or repeated.
+ * The token of an `Authorization` header (RFC 6750 section 2.1); undefined without a header or for another scheme such
+ * as `Basic`; null if it is malformed or repeated.
  */
 export function bearerToken(authorization: string | undefined): string | null | undefined {
   if (authorization === undefined || !/(?:^|,)\s*bearer(?:\s|,|$)/i.test(authorization)) return undefined
@@ -65,7 +68,7 @@ function keysUnavailable(error: unknown): IngestError {
   return new IngestError('key-store-unavailable', 'Keys cannot be checked now: try again later.', details)
 }
 
-/** The same for every cause, so that it discloses nothing. */
+/** The same error for every cause, so that it discloses nothing. */
 function unauthorized(): IngestError {
   return new IngestError(
     'unauthorized',

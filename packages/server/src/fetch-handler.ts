@@ -35,7 +35,10 @@ export function toFetchHandler(ingest: EmbeddedIngest, options: HandlerOptions =
   }
 }
 
-/** `leave` aborts the signal, as does that of the request: frameworks abort either when a client disconnects. */
+/**
+ * A signal that aborts with that of the request or when `leave` is called: frameworks do either when a client
+ * disconnects.
+ */
 function watchClient(request: Request): { signal: AbortSignal; leave(): void } {
   const controller = new AbortController()
   const leave = () => controller.abort(clientDisconnected())
@@ -44,7 +47,7 @@ function watchClient(request: Request): { signal: AbortSignal; leave(): void } {
   return { signal: controller.signal, leave }
 }
 
-/** Null for a response without a body. */
+/** Null if the response has no body. */
 function toFetchBody(
   method: string,
   body: HttpResponse['body'],

@@ -1,12 +1,12 @@
 import type { ErrorCode } from '@ingest/core'
 
-/** The log of the server, for its operator. A pino logger is one. */
+/** The log of the server, for its operator; a pino logger fits. */
 export interface Log {
   debug(fields: object, message: string): void
   info(fields: object, message: string): void
   warn(fields: object, message: string): void
   error(fields: object, message: string): void
-  /** Whether a level is logged; what is not costs nothing. Default: every level is. */
+  /** Whether a level is logged; messages of other levels are not built. Default: every level is logged. */
   isLevelEnabled?(level: LogLevel): boolean
 }
 
@@ -16,7 +16,7 @@ export function isEnabled(log: Log, level: LogLevel): boolean {
   return log.isLevelEnabled?.(level) ?? true
 }
 
-/** The default log: errors of the server on standard error, and nothing else. */
+/** The default log: only errors of the server, on standard error. */
 export const errorsToConsole: Log = {
   debug: () => {},
   info: () => {},
@@ -25,7 +25,7 @@ export const errorsToConsole: Log = {
   isLevelEnabled: (level) => level === 'error',
 }
 
-/** Ignores methods of a log that are missing or throw, so that no response depends on it. */
+/** Ignores methods of a log that are missing or throw, so that no response depends on the log. */
 export function guardLog(log: Log): Log {
   const guarded = (level: LogLevel) => (fields: object, message: string) => {
     try {
@@ -46,11 +46,11 @@ export function guardLog(log: Log): Log {
 /** Logs an error of the server with the code that clients get. */
 export type LogError = (code: ErrorCode, fields: object, message: string) => void
 
-/** How often errors of one code are logged: every request may fail while the store cannot be reached. */
+/** Minimum interval between log lines of one error code: every request may fail while the store is unreachable. */
 const logEveryMs = 1000
 
 /**
- * Logs at most one error a second for each code and message, with the number of those left out since the last as
+ * Logs at most one error a second for each code and message, with the number of errors skipped since the last one as
  * `suppressed`. `now` is a monotonic clock, in milliseconds.
  */
 export function createErrorLog(log: Pick<Log, 'error'>, now: () => number = () => performance.now()): LogError {

@@ -11,7 +11,7 @@ import { mayHaveDropped } from './http/upgrade.ts'
 import { createPublicRouter, type HandlerOptions } from './public-router.ts'
 import type { Router } from './router.ts'
 
-/** Responds to a request. With `next`, requests of unknown paths are passed on. */
+/** Responds to a request. If `next` is given, requests with unknown paths are passed on. */
 export type Handler = (req: IncomingMessage, res: ServerResponse, next?: (error?: unknown) => void) => void
 
 /**
@@ -35,12 +35,12 @@ export function toHandler(router: Router): Handler {
   }
 }
 
-/** The most headers of a request. */
+/** Maximum number of headers of a request. */
 export const headersMax = 100
 
 /**
- * Responds to a request, after the earlier requests of its connection. `awaitsContinue`: the client sends its body after
- * a 100 response.
+ * Responds to a request, after earlier requests of its connection. `awaitsContinue`: the client sends its body after a
+ * 100 response.
  */
 export function handleRequest(router: Router, req: IncomingMessage, res: ServerResponse, awaitsContinue = false): void {
   handleInTurn(req, res, () => respond(router, req, res, awaitsContinue))
@@ -77,7 +77,7 @@ function respond(router: Router, req: IncomingMessage, res: ServerResponse, awai
       return readBody(req, gzip, limit)
     },
     get signal() {
-      // most batches end without it
+      // most batches end without a signal
       signal ??= clientSignal(req, res)
       return signal
     },
@@ -85,7 +85,8 @@ function respond(router: Router, req: IncomingMessage, res: ServerResponse, awai
   router
     .respond(request)
     .then(async (response) => {
-      // a refusal comes before the parser has seen the body that arrived with the headers: its connection can stay open
+      // the refusal may precede the parsing of a body that arrived with the headers; once it is parsed, the connection
+      // can stay open
       if (req.headers['content-length'] !== undefined && hasUnreadBody(req)) await nextTurn()
       if (req.headers.upgrade !== undefined && mayHaveDropped(req)) res.shouldKeepAlive = false
       sendResponse(req, res, response)
@@ -93,18 +94,18 @@ function respond(router: Router, req: IncomingMessage, res: ServerResponse, awai
     .catch(() => res.destroy())
 }
 
-/** Node drops headers beyond `maxHeadersCount`: with that many, some may be missing. */
+/** Node drops headers beyond `maxHeadersCount`: if the maximum is reached, some may be missing. */
 function headersLimit({ socket }: { socket: Socket & { server?: { maxHeadersCount?: number | null } } }): number {
   const count = socket.server?.maxHeadersCount
   return typeof count === 'number' && count > 0 ? Math.min(headersMax, count - 1) : headersMax
 }
 
-/** For too many and for too large headers: some versions of Node do not distinguish these. */
+/** For too many or too large headers: some versions of Node do not distinguish them. */
 export function tooManyHeaders(limit: number): string {
   return `Send at most ${limit} headers, of 16,384 bytes in total.`
 }
 
-/** The connection is closed: a dropped header may declare a body. */
+/** Closes the connection, because a dropped header may declare a body. */
 function refuseHeaders(router: Router, req: IncomingMessage, res: ServerResponse, limit: number): void {
   const error = new IngestError('headers-too-large', tooManyHeaders(limit), {
     limit,

@@ -19,9 +19,9 @@ export interface Content {
 
 export interface Success {
   description: string
-  /** By media type; none for a response without a body. */
+  /** By media type; absent if the response has no body. */
   content?: Readonly<Record<string, Content>>
-  /** Names of headers besides those of every response. */
+  /** Names of headers in addition to those of every response. */
   headers?: readonly Header[]
 }
 
@@ -67,7 +67,7 @@ export const headers = {
 
 export type Header = keyof typeof headers
 
-/** What the OpenAPI document says of a route. */
+/** The description of a route in the OpenAPI document. */
 export interface Operation {
   operationId: string
   tag: 'events' | 'consumers' | 'maps' | 'project' | 'server'
@@ -79,7 +79,7 @@ export interface Operation {
   body?: Readonly<Record<string, Content>>
   /** By status. */
   responses: Readonly<Record<number, Success>>
-  /** Codes besides those that its scope, budget and body imply. */
+  /** Codes in addition to those implied by its scope, budget and body. */
   codes?: readonly ErrorCode[]
 }
 
@@ -121,7 +121,7 @@ export const digest = query('digest', Digest, 'the chunk', { required: true })
 export const ifNoneMatch = header('If-None-Match', text, 'entity tags: 304 if one is current')
 export const bytes = { headers: ['ETag', 'Vary', 'X-Content-Type-Options'] } as const satisfies Partial<Success>
 
-// examples of more than one route
+// examples shared by several routes
 export const sampleDigest = 'sha256:a948904f2f0f479b8f8197694b30184b0d2ed1c1cd2a1ec0fb85d299a192a447'
 export const samplePublished = {
   placeId: '920587237',

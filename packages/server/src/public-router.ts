@@ -19,7 +19,7 @@ export interface HandlerOptions {
    * limits.
    */
   rateLimits?: RateLimits
-  /** Limits each project in place of `rateLimits`. */
+  /** Limits each project instead of `rateLimits`. */
   rateLimiter?: RateLimiter
   /**
    * Receives errors of the server, warnings, a summary of each minute with traffic, and at `debug` each request. Default:
@@ -29,7 +29,7 @@ export interface HandlerOptions {
   /** Counts and times the requests. Default: nothing is measured. */
   metrics?: Metrics
   /**
-   * Aborted when the server starts to drain: further requests under /v1 get a 503, `/readyz` is a 503, connections are
+   * Aborted when the server starts to drain: further requests under /v1 and to `/readyz` get a 503, connections are
    * closed after the response, and long polls end at once.
    */
   draining?: AbortSignal
@@ -38,7 +38,7 @@ export interface HandlerOptions {
    * Cookies are never used. Default: none.
    */
   cors?: readonly string[]
-  /** What `createConsole` of `@ingest/console` returns, served below `/console/`. Default: no console. */
+  /** The result of `createConsole` of `@ingest/console`, served below `/console/`. Default: no console. */
   console?: ConsoleHandler
 }
 

@@ -17,32 +17,35 @@ import type { Call } from './router.ts'
 /** One request of an authenticated project that holds a slot. */
 export interface RouteContext extends Pick<Call, 'request' | 'params' | 'headers' | 'record'> {
   ingest: Ingest
-  /** The id of the key of the request; null where it is not known. */
+  /** The id of the request's key; null if unknown. */
   keyId: string | null
   limiter: RateLimiter
-  /** The body of an upload: what it holds is released with the slot of the request. */
+  /** The body of an upload; its slots are released with that of the request. */
   upload: UploadBody
-  /** Bounds a wait after a complete body. `runRoute` bounds the whole handler of a route without a body. */
+  /** Limits a wait after the complete body. For a route without a body, `runRoute` limits the whole handler. */
   wait: Wait
   /** Calls `cancel` when the client disconnects or the server drains. Returns a function that stops watching. */
   onCancel(cancel: (reason: IngestError) => void): () => void
 }
 
 export interface UploadBody {
-  /** Returns as {@link TurnBudget}. @throws {IngestError} `overloaded` */
+  /** Takes from the turn's budget, as {@link TurnBudget}. @throws {IngestError} `overloaded` */
   receive(bytes: number): Promise<void> | undefined
   /** Takes a slot for a complete body. @throws {IngestError} `overloaded` */
   complete(): void
 }
 
-/** A response whose body may be a stream that has not started. */
+/** A response whose body may be a stream that has not been started. */
 export interface RouteResponse {
   status: number
   headers: Record<string, string>
   body: string | Uint8Array | AsyncIterable<Uint8Array>
 }
 
-/** What the router and the OpenAPI document know of a route. Responses to HEAD are those to GET, without their body. */
+/**
+ * The common part of routes, for the router and the OpenAPI document. HEAD is served by the route of GET, without a
+ * body.
+ */
 export interface Endpoint {
   method: 'DELETE' | 'GET' | 'POST' | 'PUT'
   path: string
@@ -57,7 +60,7 @@ export interface ProjectRoute extends Endpoint {
   handle(context: RouteContext): Promise<RouteResponse>
 }
 
-/** A route without credentials and limits, also while the server drains. */
+/** A route without credentials and limits, which is served even while the server drains. */
 export interface OpenRoute extends Endpoint {
   handle(context: OpenContext): Promise<HttpResponse>
 }
@@ -74,7 +77,7 @@ export interface Services {
   logError: LogError
   limiter: RateLimiter
   concurrency: Readonly<Record<ConcurrencyLimitName, ConcurrencyLimit>>
-  /** Of the requests, and of the bytes of uploads. */
+  /** For requests, and for bytes of uploads. */
   turnBudgets: Readonly<Record<'requests' | 'uploadBytes', TurnBudget>>
   cancellation: Cancellation
 }
@@ -110,14 +113,14 @@ export async function runRoute(
   try {
     checkRepeated(request.headers)
     if (budget === 'reads') await limiter.admit(projectId, { readRequests: 1, readBytes: readBytesMin })
-    // a batch is stored in one step, which cannot be cancelled
+    // a batch is stored in one step that cannot be cancelled
     const ingest = services.ingest.project(projectId, budget === 'batches' ? {} : { signal: request.signal })
     const onCancel: RouteContext['onCancel'] = (cancel) => cancellation.watch(request, cancel)
     const upload = holdUpload(services, projectId, held)
     const context = { request, params, ingest, keyId, limiter, headers, upload, wait, record, onCancel }
     const response = await (operation.body ? handle(context) : wait(handle(context)))
     if (record) record.handledAt = performance.now()
-    // a HEAD only saves the work of a stream
+    // for HEAD, only a stream saves work
     const isRead = request.method !== 'HEAD' || !isStream(response.body)
     if (budget === 'reads' && isRead) await limiter.charge(projectId, { readBytes: knownLength(response) })
     return await startBody(response, request, { onError, onEnd: release })
@@ -129,7 +132,7 @@ export async function runRoute(
   }
 }
 
-/** What a body holds is added to `held`. */
+/** Adds the slots of an upload's body to `held`. */
 function holdUpload({ turnBudgets, concurrency }: Services, projectId: string, held: Slots[]): UploadBody {
   const bytesHeld = concurrency.uploadBytes.take(projectId, 0)
   held.push(bytesHeld)
@@ -142,7 +145,7 @@ function holdUpload({ turnBudgets, concurrency }: Services, projectId: string, h
   }
 }
 
-/** Starts a stream; bytes have ended. HEAD has no body. */
+/** Starts a stream; for bytes, ends the request at once. HEAD gets no body. */
 async function startBody(
   response: RouteResponse,
   { method }: HttpRequest,
@@ -159,7 +162,7 @@ async function startBody(
   return { ...response, body: '' }
 }
 
-/** Also of a key that is refused, since that helps to find who sends it. */
+/** Also set for a refused key, to help find its sender. */
 function setKeyId(record: ObservedRequest, { headers: { values } }: HttpRequest): void {
   const keyId = keyIdOf(keyOf(values) ?? '')
   if (keyId !== undefined) record.keyId = keyId

@@ -12,11 +12,11 @@ export interface Router {
   hasRoute(path: string): boolean
   /** Never rejects. */
   respond(request: HttpRequest): Promise<HttpResponse>
-  /** Returns the response to a request whose head cannot be parsed, and measures and logs it like any other. */
+  /** Returns the response to a request whose head cannot be parsed; measures and logs it like any other. */
   refuse(error: IngestError, head: UnreadableHead): HttpResponse & { body: string }
 }
 
-/** What is known of a request whose head cannot be parsed. */
+/** The known parts of a request whose head cannot be parsed. */
 export interface UnreadableHead extends Pick<HttpRequest, 'socket'> {
   method?: string | undefined
   /** Alternating names and values. */
@@ -28,13 +28,13 @@ export interface UnreadableHead extends Pick<HttpRequest, 'socket'> {
 /** One request of a route. */
 export interface Call {
   request: HttpRequest
-  /** The segments that stand for `{…}` in the path of the route. */
+  /** The path segments that stand for the route's `{…}`. */
   params: readonly string[]
-  /** Headers of the response, even if the handler throws. */
+  /** Headers of the response, sent even if the handler throws. */
   headers: Record<string, string>
-  /** Undefined for a request that is not measured, logged or traced. */
+  /** Undefined if the request is not measured, logged or traced. */
   record: ObservedRequest | undefined
-  /** Called once the request counts against the limits of a project. */
+  /** Called once the request counts against a project's limits. */
   onAuthenticated(): void
   /** Called with an error that ends the body after its start. */
   onError(error: unknown): void
@@ -45,13 +45,13 @@ export interface RouterOptions<Route> {
   run(route: Route, call: Call): Promise<HttpResponse>
   log: Log
   logError: LogError
-  /** Throws for a request that is refused whatever its path is. */
+  /** Throws to refuse a request regardless of its path. */
   check?(request: HttpRequest): void
-  /** Bounds the responses to requests without a valid key in each turn of the event loop. Default: no limit. */
+  /** Limits the responses to requests without a valid key per turn of the event loop. Default: no limit. */
   anonymousTurns?: TurnBudget
-  /** The detail of a problem document. Default: without what is for the operator alone. */
+  /** The detail of a problem document. Default: the message without parts that are only for the operator. */
   detailOf?(error: IngestError): string
-  /** Absent: nothing is observed, and request ids of clients are ignored. */
+  /** Default: nothing is observed, and clients' request ids are ignored. */
   observer?: RequestObserver
   draining?: AbortSignal | undefined
   cors?: Cors | undefined
@@ -68,10 +68,10 @@ export interface ConsoleHandler {
   }): { status: number; headers: Record<string, string>; body: Uint8Array } | undefined
 }
 
-/** The bytes of a response that count 1 in a turn. */
+/** Bytes of a response that cost 1 of a turn's budget. */
 const anonymousTurnBytes = 16_384
 
-/** Never refused for want of a turn, as preflights are not. */
+/** These paths, like preflights, are never refused because of the turn's budget. */
 const probePaths: readonly string[] = ['/livez', '/readyz']
 
 /** The route of all files of the console. */
@@ -106,21 +106,22 @@ export function createRouter<Route extends { method: string; path: string }>(opt
     return response
   }
 
-  /** Delays the response to a request without a valid key; its connection handles no further request meanwhile. */
+  /** Delays the response to a request without a valid key; its connection handles no further request until then. */
   async function waitForTurn(request: HttpRequest, response: HttpResponse): Promise<HttpResponse> {
     const { path, socket } = request
     const bytes = isStream(response.body) ? 0 : response.body.length
     try {
       await options.anonymousTurns?.(socket?.remoteAddress ?? '', Math.ceil((bytes + 1) / anonymousTurnBytes))
     } catch (error) {
-      // behind a proxy, all clients share its address: others must not cost a server its health, or a page its requests
+      // behind a proxy all clients share one address: others must not fail a server's health checks or a page's
+      // preflights
       const isPreflight = response.status === 204 && cors?.isPreflight(request)
       if (!probePaths.includes(path) && !isPreflight) throw error
     }
     return response
   }
 
-  /** The path of the route, with `{…}` for its parameters; undefined for an unknown path. */
+  /** The path of the route, with `{…}` for its parameters; undefined if the path is unknown. */
   function pathOf(path: string): string | undefined {
     const found = findPath(path)
     if (found) return found.path
@@ -180,7 +181,7 @@ async function callRoute<Route>(
   throw new IngestError('method-not-allowed', `This path takes ${allowed}.`)
 }
 
-/** The routes of one path, and the segments that stand for `{…}` in it. */
+/** The routes of one path, and the segments that stand for its `{…}`. */
 interface FoundPath<Route> {
   path: string
   byMethod: ReadonlyMap<string, Route>
@@ -209,7 +210,7 @@ function indexRoutes<Route extends { method: string; path: string }>(
   }
 }
 
-/** Failures of the store that are a 503 and need the attention of its operator. */
+/** Store failures with status 503 that need the operator's attention. */
 const loggedCodes: ReadonlySet<ErrorCode> = new Set(['disk-full', 'store-failed', 'store-locked', 'store-unavailable'])
 
 /** The error of the response. Errors of the server are logged, with the ids of the request. */

@@ -9,19 +9,21 @@ import { isTracing } from './requests/spans.ts'
 
 export interface ServeOptions extends Omit<HandlerOptions, 'draining'>, ListenOptions {
   ingest: EmbeddedIngest
-  /** Where operators reach metrics, health and keys, as `createAdminHandler` serves them. Default: nowhere. */
+  /** The address for operators: metrics, health and keys, as served by `createAdminHandler`. Default: none. */
   admin?: AdminAddress
 }
 
 export interface AdminAddress extends Address {
-  /** The token of the API of keys: at least 16 characters. Default: no such API. */
+  /** The token of the key API, at least 16 characters. Default: no key API. */
   token?: string
 }
 
-/** A listening server, with what operators reach. */
+/** A server that is listening, with its address for operators. */
 export interface ServedWithAdmin extends Served {
   admin?: Pick<Served, 'url' | 'port'>
-  /** Whether an SDK of OpenTelemetry was registered when the server began to listen; a later one is used too. */
+  /**
+   * Whether an SDK of OpenTelemetry was registered when the server began to listen; one registered later is used too.
+   */
   isTraced: boolean
 }
 
@@ -29,11 +31,11 @@ export interface ServedWithAdmin extends Served {
 export const lingerMs = 500
 
 /**
- * Serves `ingest` over HTTP/1.1, by default on 127.0.0.1:8787; with `admin`, it also measures, and serves operators on an
- * address of their own, by default 127.0.0.1:8788. Resolves once both listen; rejects with Node's error if one cannot.
- * `close` drains: operators are served until the last request is done. Installs no signal handlers.
+ * Serves `ingest` over HTTP/1.1, by default on 127.0.0.1:8787. With `admin`, it also measures, and serves operators on
+ * a separate address, by default 127.0.0.1:8788. Resolves once both listen; rejects with Node's error if one cannot.
+ * `close` drains; operators are served until the last request is done. Installs no signal handlers.
  *
- * @throws {IngestError} `invalid-argument` for invalid options.
+ * @throws {IngestError} `invalid-argument` for invalid options
  */
 export async function serve(options: ServeOptions): Promise<ServedWithAdmin> {
   const { admin: address, ...rest } = options

@@ -12,11 +12,11 @@ import { deleteKey, getKeys, getProjects, type KeysContext, postKey, postRotatio
 export interface AdminOptions {
   /** What `GET /metrics` returns. Default: 404. */
   metrics?: Pick<Metrics, 'render'>
-  /** The token of the API of keys, as `Authorization: Bearer`: at least 16 characters. Default: that API is a 404. */
+  /** The bearer token of the key API, at least 16 characters. Default: the key API responds with 404. */
   token?: string
   /** Receives errors of the server, changes of keys, and wrong tokens. Default: errors go to the console. */
   log?: Log
-  /** Aborted when the server starts to drain: `/readyz` is a 503. */
+  /** Aborted when the server starts to drain: `/readyz` responds with 503. */
   draining?: AbortSignal
 }
 
@@ -32,7 +32,10 @@ interface AdminRoute {
   handle(context: AdminContext): Promise<HttpResponse>
 }
 
-/** No handler gets the signal of its request: each reads or writes the keys of one project, at most 1,000, or lists ids. */
+/**
+ * Handlers do not get the signal of their request: each reads or writes at most 1,000 keys of one project, or lists
+ * ids.
+ */
 const routes: readonly AdminRoute[] = [
   { ...getLivez, access: 'open' },
   { ...getReadyz, access: 'open' },
@@ -45,8 +48,8 @@ const routes: readonly AdminRoute[] = [
 ]
 
 /**
- * A handler for the operator of an Ingest: metrics, health and keys. Metrics and health need no token: serve it on a
- * listener of its own that only operators reach, as `serve` does with the option `admin`.
+ * A handler for operators: metrics, health and keys. Metrics and health need no token: serve it on a separate listener
+ * that only operators can reach, as `serve` does with the option `admin`.
  *
  * @throws {IngestError} `invalid-argument` for a short token
  */
@@ -78,8 +81,8 @@ const loopbackAddress = /^(?:::ffff:)?127\.|^::1$/
 const loopbackHost = /^(?:localhost|127(?:\.\d{1,3}){3}|\[::1\])(?::\d{1,5})?$/i
 
 /**
- * A web page of a name that it makes resolve to this machine (DNS rebinding) could read the metrics through a browser
- * here: on a loopback address, only requests for loopback names are served.
+ * Against DNS rebinding: a web page could make its own name resolve to this machine and read the metrics through a
+ * browser. On a loopback address, only requests for loopback names are served.
  */
 function checkHost({ socket, headers }: HttpRequest): void {
   const { host = '' } = headers.values
@@ -101,7 +104,7 @@ async function getMetrics({ metrics }: AdminContext): Promise<HttpResponse> {
   }
 }
 
-/** With the reason, which the public router hides. */
+/** Includes the reason, which the public router hides. */
 function operatorDetail({ message, cause }: IngestError): string {
   return cause instanceof Error && !message.includes(cause.message) ? `${message} ${cause.message}` : message
 }

@@ -4,11 +4,11 @@ import { bearerToken } from '../authenticate.ts'
 import type { HttpRequest } from '../http/request.ts'
 import { createErrorLog, type Log } from '../log.ts'
 
-/** The fewest characters of an admin token: too many to guess, even without a limit of attempts. */
+/** Minimum length of an admin token: too long to guess even without a rate limit. */
 const adminTokenCharactersMin = 16
 
 /**
- * A 401 gets its challenge in `headers`.
+ * On a 401, sets the challenge in `headers`.
  *
  * @throws {IngestError} `unauthorized`; `not-found` if no token is set
  */
@@ -17,7 +17,7 @@ type CheckToken = (request: HttpRequest, headers: Record<string, string>) => voi
 /**
  * Compares tokens in constant time. Wrong ones are logged, without their bytes, at most once a second.
  *
- * @throws {IngestError} `invalid-argument` for a short token, or one that no header can carry
+ * @throws {IngestError} `invalid-argument` for a token that is too short or not valid in a header
  */
 export function createTokenCheck(token: string | undefined, log: Log): CheckToken {
   if (token === undefined) {
@@ -45,7 +45,7 @@ export function createTokenCheck(token: string | undefined, log: Log): CheckToke
   }
 }
 
-/** Of equal length for tokens of any length. */
+/** Hashes tokens of any length to equal length. */
 function digestOf(token: string): Buffer {
   return hash('sha256', token, 'buffer')
 }

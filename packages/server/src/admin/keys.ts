@@ -5,14 +5,14 @@ import type { HttpRequest } from '../http/request.ts'
 import { type HttpResponse, jsonResponse } from '../http/response.ts'
 import type { Log } from '../log.ts'
 
-/** The longest overlap of a rotation. */
+/** Maximum overlap of a rotation. */
 const overlapSecondsMax = 366 * 24 * 3600
 
 export interface KeysContext {
   ingest: EmbeddedIngest
   log: Log
   request: HttpRequest
-  /** The parameters of the path: the id of a project, and that of a key. */
+  /** The path parameters: a project id and, if the path has one, a key id. */
   params: readonly string[]
 }
 

@@ -4,12 +4,12 @@ import { gunzip } from 'node:zlib'
 import { IngestError } from '@ingest/core'
 import type { BodyLimit, HttpRequest, RequestHeaders } from './request.ts'
 
-/** A limit whose error says `message`, which names the remedy. */
+/** A body limit whose error has this `message`, which names the remedy. */
 export function limitBody(bytesMax: number, code: 'body-too-large' | 'chunk-too-large', message: string): BodyLimit {
   return { bytesMax, tooLarge: (actual) => new IngestError(code, message, { limit: bytesMax, actual }) }
 }
 
-/** A body that a route takes, by its media type. */
+/** A kind of body that a route accepts, with its media type. */
 export interface BodyKind {
   limit: BodyLimit
 }
@@ -119,11 +119,11 @@ export async function readBody(
   if (isUint8Array(req.body)) {
     if (req.body.length > limit.bytesMax) throw limit.tooLarge(req.body.length)
     limit.complete?.()
-    // a copy, as the result may be transferred to another thread
+    // a copy: the result may be transferred to another thread
     return gzip && isGzip(req.body) ? inflateBody(req.body, limit) : Uint8Array.from(req.body)
   }
   if (req.readableDidRead || req.readableEnded) throw bodyConsumed()
-  // it emits no further 'close'
+  // a destroyed request emits no further 'close'
   if (req.destroyed) throw bodyTruncated()
   const body = await collect(req, limit)
   limit.complete?.()
@@ -143,7 +143,7 @@ export function bodyTruncated(): IngestError {
   return new IngestError('request-timeout', 'The connection was closed before the end of the body.')
 }
 
-/** How many chunks a body of any size may have; one more for each {@link chunkBytesMin} bytes. */
+/** How many chunks a body of any size may have; one more is allowed per {@link chunkBytesMin} bytes. */
 const chunksMax = 4096
 const chunkBytesMin = 8
 
@@ -179,7 +179,7 @@ function collect(req: IncomingMessage, { bytesMax, tooLarge, receive }: BodyLimi
     async function waitFor(turn: Promise<void>): Promise<void> {
       req.pause()
       await turn
-      // what reads a refused body resumes it
+      // the code that discards a refused body resumes it
       if (!isRefused) req.resume()
     }
     function end(): void {

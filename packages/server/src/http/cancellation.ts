@@ -1,7 +1,7 @@
 import { IngestError } from '@ingest/core'
 import type { HttpRequest } from './request.ts'
 
-/** Ends requests that take long when their client disconnects or the server drains. */
+/** Cancels long requests when their client disconnects or the server drains. */
 export interface Cancellation {
   /**
    * Calls `cancel` when the client of the request disconnects or the server starts to drain; at once if either has
@@ -39,7 +39,7 @@ export function serverDraining(): IngestError {
   })
 }
 
-/** Only a client that has half-closed its connection receives it. */
+/** Only a client with a half-closed connection receives this error. */
 export function clientDisconnected(): IngestError {
   return new IngestError('request-timeout', 'The connection was closed before the request was done: send it again.')
 }
@@ -57,7 +57,7 @@ const waitMsMax = 12_000
  */
 export type Wait = <T>(step: T | Promise<T>) => Promise<T>
 
-/** For one request. */
+/** Creates the waits of one request. */
 export function createWait(): Wait {
   let leftMs = waitMsMax
   return async function wait<T>(step: T | Promise<T>): Promise<T> {

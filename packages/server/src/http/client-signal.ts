@@ -7,8 +7,8 @@ import { discardBody, hasUnreadBody } from './send-response.ts'
 const checkMs = 1000
 
 /**
- * A signal that aborts when the connection of a request is closed before the end of its response. A closed connection looks
- * like a half-closed one, and a connection that is not read reports no close: on these, a request is aborted at the first
+ * A signal that aborts when the connection of a request is closed before the end of its response. A closed connection
+ * may look half-closed, and an unread connection does not report its close: such a request is aborted at the first
  * check after {@link checkMs}.
  */
 export function clientSignal(req: IncomingMessage, res: ServerResponse): AbortSignal {
@@ -27,7 +27,7 @@ export function clientSignal(req: IncomingMessage, res: ServerResponse): AbortSi
     clearInterval(timer)
     if (!res.writableFinished) leave()
   })
-  // behind an unread body, the close of the connection is not reported
+  // an unread body hides the close of the connection
   if (!takesBody(req) && hasUnreadBody(req)) {
     discardBody(req, () => {
       if (!req.complete) leave()

@@ -36,11 +36,15 @@ export interface Cors {
   isPreflight(request: HttpRequest): boolean
   /** The response to a preflight for a path with these methods. */
   preflightResponse(methods: string): HttpResponse
-  /** Adds what the page may read of a response, whatever its status. */
+  /** Adds the headers that let the page read a response, whatever its status. */
   addHeaders(request: Pick<HttpRequest, 'headers'>, headers: Record<string, string>): void
 }
 
-/** @throws {IngestError} `invalid-argument` for what is not an origin */
+/**
+ * Parses the allowed origins.
+ *
+ * @throws {IngestError} `invalid-argument` for text that is not an origin
+ */
 export function createCors(origins: readonly string[]): Cors {
   checkOrigins(origins)
   const isPublic = origins.includes('*')

@@ -10,9 +10,10 @@ const limit = limitBody(membersBytesMax, 'body-too-large', `The body holds at mo
 const kinds = new Map([['application/json', { limit }]])
 
 /**
- * The members of a small JSON object. An unknown one is refused: a key with a misspelt `expiresAt` would never expire.
+ * The members of a small JSON object. Unknown members are refused: a key with a misspelt `expiresAt` would never
+ * expire.
  *
- * @throws {IngestError} `invalid-argument`, and what `checkBodyHeaders` and `HttpRequest.readBody` throw
+ * @throws {IngestError} `invalid-argument`, and the errors of `checkBodyHeaders` and `HttpRequest.readBody`
  */
 export async function readMembers(request: HttpRequest, names: readonly string[]): Promise<JsonObject> {
   const { gzip } = checkBodyHeaders(request.headers, kinds)

@@ -12,7 +12,7 @@ interface Parser {
   onIncoming?: ((request: { upgrade?: boolean | null }, ...rest: unknown[]) => number) | null
 }
 
-/** What `onIncoming` returns for an upgrade to another protocol: the parser ignores the rest of its bytes. */
+/** The return value of `onIncoming` for a protocol upgrade: the parser ignores the rest of the bytes. */
 const stopParsing = 2
 
 /** Calls `mayContinue` before each further request of a connection; false stops the parser. */

@@ -2,9 +2,9 @@ import type { IncomingMessage, ServerResponse } from 'node:http'
 import type { Socket } from 'node:net'
 import { detachParser, guardRequests } from './node-parser.ts'
 
-/** How many requests of a connection may be queued behind the one in flight. */
+/** Maximum number of requests of a connection that are queued after the one in flight. */
 export const pipelinedRequestsMax = 16
-/** How many bytes are discarded of a connection with too many pipelined requests. */
+/** How many bytes of a connection with too many pipelined requests are discarded. */
 const discardBytesMax = 64 * 1024
 
 interface Exchange {
@@ -27,13 +27,13 @@ interface Pipeline {
 const pipelines = new WeakMap<Socket, Pipeline>()
 
 /**
- * Handles the requests of an HTTP/1 connection one after the other, at most one in a turn of the event loop, so that
- * pipelining (RFC 9112 section 9.3.2) takes no capacity from other connections. With more than
- * {@link pipelinedRequestsMax} queued, further requests are ignored and the connection is closed after the last response.
+ * Handles the requests of an HTTP/1 connection one after another, at most one per turn of the event loop, so that
+ * pipelining (RFC 9112 section 9.3.2) takes no capacity from other connections. If more than {@link
+ * pipelinedRequestsMax} are queued, further requests are ignored and the connection is closed after the last response.
  */
 export function handleInTurn(req: IncomingMessage, res: ServerResponse, handle: () => void): void {
   const { socket } = req
-  // HTTP/2 has limits of its own; an ended response emits no further 'close' to start the next request
+  // HTTP/2 has its own limits; an ended response emits no further 'close' to start the next request
   if (!isHttp1(req) || res.destroyed || res.writableFinished) {
     handle()
     return
@@ -51,14 +51,14 @@ export function handleInTurn(req: IncomingMessage, res: ServerResponse, handle: 
   if (mayQueue(socket, pipeline)) pipeline.queue.push({ req, res, handle })
 }
 
-/** Whether a request comes from node:http, whatever version it names, and not from node:http2. */
+/** Whether a request comes from node:http rather than node:http2, whatever version it names. */
 export function isHttp1(req: IncomingMessage): boolean {
   return !('stream' in req)
 }
 
 /**
- * Whether a connection is not read, so that its close is not reported: a queued request has a large body, or too many
- * follow.
+ * Whether a connection is paused, so that its close is not reported: a queued request has a large body, or too many are
+ * queued.
  */
 export function isUnread(socket: Socket): boolean {
   const { isPaused = false, queue = [] } = pipelines.get(socket) ?? {}
@@ -103,7 +103,7 @@ function discardRest(socket: Socket, pipeline: Pipeline): void {
   let left = discardBytesMax
   detachParser(socket, (bytes) => {
     left -= bytes.length
-    // each time: Node's HTTP server resumes the socket after each response
+    // on every chunk: Node's HTTP server resumes the socket after each response
     if (left < 0) socket.pause()
     pipeline.isPaused = left < 0
   })

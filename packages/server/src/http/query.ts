@@ -21,11 +21,11 @@ export function parseQuery<Name extends string>(query: string, names: readonly N
   return values
 }
 
-/** The longest long poll, in seconds. */
+/** Maximum duration of a long poll, in seconds. */
 export const waitSecondsMax = 60
 
 /**
- * Parses whole seconds.
+ * Parses whole seconds, at most {@link waitSecondsMax}.
  *
  * @throws {IngestError} `invalid-argument`
  */

@@ -2,20 +2,20 @@ import type { ErrorCode } from '@ingest/core'
 import type { RequestHeaders } from './request.ts'
 import { newRequestId } from './response.ts'
 
-/** What became of one request, for metrics, logs and traces. Times are those of a monotonic clock, in milliseconds. */
+/** The outcome of one request, for metrics, logs and traces. Times are those of a monotonic clock, in milliseconds. */
 export interface RequestRecord {
   requestId: string
-  /** Of the header `traceparent`, or of the span of the request. */
+  /** From the header `traceparent`, or from the span of the request. */
   traceId?: string | undefined
-  /** The path in the list of routes, or `unknown`: never the path of the request. */
+  /** The path in the list of routes, or `unknown`; never the path of the request. */
   route: string
   method: string
-  /** Of the client, behind trusted proxies; undefined if it is not known. */
+  /** The address of the client as seen through trusted proxies; undefined if unknown. */
   clientAddress(): string | undefined
   startedAt: number
-  /** The id of the key, which is not secret; only if the request is logged. */
+  /** The id of the key, which is not secret; set only if the request is logged. */
   keyId?: string | undefined
-  /** Once the request is authenticated. */
+  /** Set once the request is authenticated. */
   projectId?: string | undefined
   authenticatedAt?: number | undefined
   /** The rate limits that the route counts against. */
@@ -30,15 +30,18 @@ export interface RequestRecord {
   bodyAt?: number | undefined
   /** When the handler returned. */
   handledAt?: number | undefined
-  /** The outcomes of a batch. */
+  /** The outcomes of a batch's events. */
   outcome?: { accepted: number; duplicates: number; rejected: number } | undefined
   code?: ErrorCode | undefined
-  /** At the end of the response. */
+  /** Set at the end of the response. */
   status: number
   endedAt: number
 }
 
-/** No character of it needs an escape in JSON, in a URL or on a terminal. A key sent by mistake must not be logged. */
+/**
+ * Contains no character that needs an escape in JSON, a URL or a terminal. A key sent here by mistake must not be
+ * logged.
+ */
 const requestIdPattern = /^(?!.{0,128}ik_[0-9a-z]{8}_)[A-Za-z0-9._-]{1,128}$/
 
 /** The `X-Request-Id` of a request if it is 1 to 128 of `A-Z a-z 0-9 . _ -`, else a new one. */
@@ -58,7 +61,7 @@ export function traceIdOf({ values }: RequestHeaders): string | undefined {
 }
 
 const traceparentPattern = /^[0-9a-f]{2}-([0-9a-f]{32})-([0-9a-f]{16})-[0-9a-f]{2}(?:-|$)/
-/** Of version 00; later versions may be longer. */
+/** The length in version 00; later versions may be longer. */
 const traceparentLength = 55
 
 function isZero(id: string): boolean {

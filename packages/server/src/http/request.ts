@@ -18,7 +18,7 @@ const lists = {
   'if-range': true,
   origin: true,
   range: true,
-  // repeated, it is not valid and is ignored, as is X-Request-Id
+  // a repeated header becomes an invalid value and is ignored, as is X-Request-Id
   traceparent: true,
   tracestate: true,
   'transfer-encoding': false,
@@ -37,7 +37,7 @@ export interface RequestHeaders {
   repeated: readonly RequestHeader[]
 }
 
-/** Parses `rawHeaders` of Node: name, value, name, value. Node's `headers` joins some repeats and drops others. */
+/** Parses Node's `rawHeaders`: name, value, name, value. Node's own `headers` joins some repeats and drops others. */
 export function parseRawHeaders(raw: readonly string[]): RequestHeaders {
   const values: RequestHeaders['values'] = {}
   const repeated: RequestHeader[] = []
@@ -66,7 +66,7 @@ export function parseFetchHeaders(headers: Headers): RequestHeaders {
   return { values, repeated }
 }
 
-/** Whether a comma is outside of quoted strings (RFC 9110 section 5.6.4), or a quoted string does not end. */
+/** Whether a comma is outside of quoted strings (RFC 9110 section 5.6.4), or a quoted string is unterminated. */
 function isJoined(value: string): boolean {
   if (!value.includes(',')) return false
   let isQuoted = false
@@ -85,14 +85,14 @@ export function checkRepeated({ repeated }: RequestHeaders): void {
   throw new IngestError('repeated-header', `The header ${repeated[0]} must not be repeated.`)
 }
 
-/** The largest body, compressed and inflated, and the error for a larger one. */
+/** Maximum size of a body, compressed and inflated, and the error for a larger one. */
 export interface BodyLimit {
   bytesMax: number
-  /** `actual` is the number of bytes that are known so far. */
+  /** `actual` is the number of bytes known so far. */
   tooLarge(actual: number): IngestError
-  /** Called with the size of each part that arrives; throws to refuse the body, or resolves when more may arrive. */
+  /** Called with the size of each received part. Throws to refuse the body; resolves when more may be received. */
   receive?(bytes: number): Promise<void> | undefined
-  /** Called when all parts have arrived, before the body is inflated; throws to refuse it. */
+  /** Called when the whole body is received, before it is inflated. Throws to refuse it. */
   complete?(): void
 }
 
@@ -104,7 +104,7 @@ export interface RequestHead {
   /** Without its question mark; empty if there is none. */
   query: string
   headers: RequestHeaders
-  /** The connection; undefined if it is not known, as for the fetch API. Its addresses are undefined for a Unix socket. */
+  /** The connection; undefined if unknown, as in the fetch API. Its addresses are undefined for a Unix socket. */
   socket?: { readonly localAddress?: string | undefined; readonly remoteAddress?: string | undefined }
 }
 
@@ -113,10 +113,11 @@ export interface HttpRequest extends RequestHead {
   /**
    * The body, inflated if `gzip`. Called at most once, after every check that does not need the body.
    *
-   * @throws {IngestError} `limit.tooLarge`; what `limit.receive` and `limit.complete` throw; `malformed-body` for invalid gzip; `malformed-request` for tiny chunks;
-   *   `request-timeout` when the client disconnects before the end; `internal-error` when the body was read before.
+   * @throws {IngestError} `limit.tooLarge`; the errors of `limit.receive` and `limit.complete`; `malformed-body` for
+   *   invalid gzip; `malformed-request` for tiny chunks; `request-timeout` if the client disconnects before the end;
+   *   `internal-error` if the body was read before
    */
   readBody(gzip: boolean, limit: BodyLimit): Promise<Uint8Array>
-  /** Aborted when the client disconnects, with the error of the response: a half-closed connection still receives it. */
+  /** Aborted with the error of the response when the client disconnects: a half-closed connection still receives it. */
   readonly signal: AbortSignal
 }

@@ -16,7 +16,6 @@ export function isStream<Stream extends AsyncIterable<Uint8Array>>(body: string 
   return typeof body !== 'string' && !isUint8Array(body)
 }
 
-/** An id for one request, in its response and in the log. */
 export const newRequestId: () => string = randomUUID
 
 /** A response in JSON. */
@@ -31,10 +30,10 @@ export function jsonResponse<Value extends object>(status: number, value: Value)
 
 /** The `Retry-After` of a 429 or 503 whose error has none, in seconds. */
 export const retryAfterSecondsDefault = 5
-/** The same for `store-unavailable`: a failover takes seconds. */
+/** The same for `store-unavailable`: a failover takes seconds, so retry soon. */
 const unavailableRetryAfterSeconds = 1
 
-/** Their messages name paths and are for the operator: a client can only retry. */
+/** Codes whose messages name paths and are for the operator: a client can only retry. */
 const internalCodes: ReadonlySet<ErrorCode> = new Set([
   'disk-full',
   'permission-denied',
@@ -80,7 +79,7 @@ export function problemResponse(
     'X-Request-Id': requestId,
   }
   if (retryAfter !== undefined) headers['Retry-After'] = String(retryAfter)
-  // RFC 9110 section 11.6.1: every 401 has a challenge
+  // RFC 9110 section 11.6.1: a 401 must have a challenge
   if (status === 401) headers['WWW-Authenticate'] = 'Ingestion-Key, Bearer realm="ingest"'
   return { status, headers, body }
 }

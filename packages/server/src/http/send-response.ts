@@ -11,12 +11,13 @@ const discardChunksMax = 1024
 /** How long a refused body is discarded. */
 export const discardMs = 3000
 
-/** How long a client may stop reading a response, which holds its body and a slot, before its connection is closed. */
+/** How long a client may stop reading a response before its connection is closed: its body and a slot stay occupied. */
 export const stalledMs = 120_000
 
 /**
- * Sends a response unless another was sent. If the client is still sending a body, the response is sent at once and the
- * connection is closed after the rest was discarded: closing it earlier would reset it, and lose the response.
+ * Sends a response unless another was sent. If the client is still sending a body, the response is sent at once, the
+ * rest of the body is discarded, and then the connection is closed: an earlier close would reset the connection and
+ * lose the response.
  */
 export function sendResponse(
   req: IncomingMessage,
@@ -57,7 +58,7 @@ async function sendStream(req: IncomingMessage, res: ServerResponse, stream: Bod
 /** Resolves when the client has read enough for the next chunk, or its connection is closed. */
 function write(chunk: Uint8Array, res: ServerResponse, socket: Socket): Promise<unknown> | undefined {
   if (socket.destroyed) return undefined
-  // other requests get a turn even if the client reads as fast as the server sends
+  // yield to other requests even if the client reads as fast as the server sends
   if (res.write(chunk)) return nextTurn()
   return new Promise<void>((resolve) => {
     const { timeout = 0 } = socket
@@ -65,7 +66,7 @@ function write(chunk: Uint8Array, res: ServerResponse, socket: Socket): Promise<
     socket.setTimeout(stalledMs)
     function resume(): void {
       socket.setTimeout(timeout)
-      // the socket, as a queued response emits no 'close' when its connection closes
+      // listen on the socket: a queued response emits no 'close' when its connection closes
       socket.off('close', resume)
       res.off('drain', resume)
       resolve()
@@ -77,21 +78,21 @@ function write(chunk: Uint8Array, res: ServerResponse, socket: Socket): Promise<
 
 const nextTurn = () => new Promise((resolve) => setImmediate(resolve))
 
-/** Closes the connection so that the client does not take a truncated body for a complete one. */
+/** Closes the connection so that the client does not mistake a truncated body for a complete one. */
 function abort(req: IncomingMessage, res: ServerResponse): void {
   // in HTTP/1.0 the end of the connection is the end of the body: only a TCP reset is an error
   if (req.httpVersion === '1.0' && req.socket.remoteFamily && !('encrypted' in req.socket)) req.socket.resetAndDestroy()
   else res.destroy()
 }
 
-/** Whether parts of the body have not arrived. */
+/** Whether parts of the body have not been received. */
 export function hasUnreadBody(req: IncomingMessage): boolean {
   if (req.complete) return false
   const { 'content-length': length, 'transfer-encoding': coding } = req.headers
   return coding !== undefined || (length !== undefined && Number(length) > 0)
 }
 
-/** Calls `done` when the body has ended, or its bounds are reached. */
+/** Calls `done` when the body has ended or the limits are reached. */
 export function discardBody(req: IncomingMessage, done: () => void): void {
   let left = discardBytesMax
   let chunks = 0

@@ -1,4 +1,4 @@
-/** A response body that is produced while it is sent. A reader that stops before the end or an error calls `return`. */
+/** A response body that is produced while it is sent. A reader that stops early must call `return`. */
 export interface BodyStream extends AsyncIterableIterator<Uint8Array> {
   return(): Promise<IteratorResult<Uint8Array>>
 }

@@ -1,13 +1,13 @@
 import type { IncomingMessage } from 'node:http'
 import type { Socket } from 'node:net'
 
-/** Where the last request with an `Upgrade` ended in the bytes of its connection. */
+/** The byte offset in its connection at which the last request with an `Upgrade` ended. */
 const ends = new WeakMap<Socket, number>()
 
 /**
- * Whether Node's parser may have dropped bytes behind a request with an `Upgrade`: without a handler for it, the parser
+ * Whether Node's parser may have dropped bytes after a request with an `Upgrade`: if no handler is set, the parser
  * drops the rest of the same read. Otherwise the connection can be kept, as Java clients send `Upgrade: h2c` with every
- * request. Call it once for each such request, when its body has arrived.
+ * request. Call it once for each such request, after its body was received.
  */
 export function mayHaveDropped(req: IncomingMessage): boolean {
   const { socket, headers } = req

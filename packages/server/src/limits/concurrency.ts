@@ -1,34 +1,36 @@
 import { IngestError } from '@ingest/core'
 
-/** The most requests in flight, by kind, of all projects together. */
+/** Maximum number of requests in flight, by kind, over all projects. */
 export const concurrencyLimits = {
-  /** Batches that are being received or stored. */
+  /** Batches being received or stored. */
   batches: { what: 'batches', max: 1024 },
-  /** Publications and chunks that are being received or stored; `uploadBytes` bounds the bytes received. */
+  /** Publications and chunks being received or stored; `uploadBytes` limits the received bytes. */
   uploads: { what: 'uploads', max: 1024 },
-  /** The bytes of their bodies. */
+  /** The received bytes of these uploads. */
   uploadBytes: { what: 'unfinished uploads', max: 256 * 1024 * 1024 },
-  /** Those of them whose body is complete: each holds up to 4 MiB, inflated, and its decoded content. */
+  /** Uploads whose body is complete: each holds up to 4 MiB, inflated, and its decoded content. */
   storedUploads: { what: 'uploads', max: 32 },
   /** Reads, until the response is sent: each holds a chunk of up to 1 MiB. */
   downloads: { what: 'downloads', max: 256 },
-  /** Reads that wait for events: they take long and hold little memory. */
+  /** Reads that wait for events: they last long and hold little memory. */
   longPolls: { what: 'long polls', max: 512 },
 } as const
 
-/** The limit of one project, or of one address without a key: a quarter, so that slow clients leave slots for others. */
+/**
+ * The limit of one project, or of one address without a key: a quarter, so that slow clients leave slots for others.
+ */
 export function shareMaxOf({ max }: { max: number }): number {
   return Math.floor(max / 4)
 }
 
 export type ConcurrencyLimitName = keyof typeof concurrencyLimits
 
-/** Bounds the requests in flight, or their bytes. */
+/** Limits requests in flight, or their bytes. */
 export interface ConcurrencyLimit {
   /**
-   * Takes slots for the project, by default one.
+   * Takes slots for the project. Default: one.
    *
-   * @throws {IngestError} `overloaded` when fewer are free.
+   * @throws {IngestError} `overloaded` if fewer are free
    */
   take(projectId: string, count?: number): Slots
 }
@@ -38,10 +40,10 @@ export interface Slots {
   /**
    * Takes more slots.
    *
-   * @throws {IngestError} `overloaded`, with nothing taken
+   * @throws {IngestError} `overloaded`, with none taken
    */
   add(count: number): void
-  /** Releases all; only its first call has an effect. */
+  /** Releases all slots; only the first call has an effect. */
   release(): void
 }
 

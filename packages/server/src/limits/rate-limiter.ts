@@ -29,18 +29,18 @@ export type RateLimitHeaders = { RateLimit: string; 'RateLimit-Policy': string }
 export type Amounts = Partial<Record<QuotaName, number>>
 
 export interface AdmitOptions {
-  /** What a retry of the request counts besides, so that `Retry-After` is long enough for all of it. */
+  /** Amounts that a retry of the request would also be charged, so that `Retry-After` is long enough for all of it. */
   retry?: Amounts
   /**
-   * What the same request was charged before: it does not count against the limit, or a map larger than the burst could
-   * never be verified.
+   * Amounts that the same request was charged before. They do not count against the limit: otherwise a map larger than
+   * the burst could never be verified.
    */
   charged?: Amounts
 }
 
 /**
- * Rate limits by project. Methods may return promises, as for counters in a shared service: every request waits for them,
- * so they must end soon. An error that is not an {@link IngestError} is a 503 for the client.
+ * Rate limits by project. Methods may return promises, for counters in a shared service. Every request waits for them,
+ * so they must settle soon. An error that is not an {@link IngestError} is a 503 for the client.
  */
 export interface RateLimiter {
   /**
@@ -51,12 +51,12 @@ export interface RateLimiter {
    */
   admit(projectId: string, amounts: Amounts, options?: AdmitOptions): void | Promise<void>
   /**
-   * Charges amounts, even beyond their limits; false when a limit is used up after that. A scan of events charges each of
-   * them, or 65,536 bytes at a time if this returns a promise.
+   * Charges amounts, even beyond their limits; false if a limit is then used up. A scan of events charges each event,
+   * or 65,536 bytes at a time if this returns a promise.
    */
   charge(projectId: string, amounts: Amounts): boolean | Promise<boolean>
   /**
-   * What the project has left of a budget, as in draft-ietf-httpapi-ratelimit-headers-11. Undefined for no headers, as
+   * The project's remaining budget, as in draft-ietf-httpapi-ratelimit-headers-11. Undefined for no headers, such as
    * after an error.
    */
   headers(projectId: string, budget: Budget): RateLimitHeaders | undefined | Promise<RateLimitHeaders | undefined>
@@ -67,7 +67,7 @@ export interface MemoryRateLimiter extends RateLimiter {
   admit(projectId: string, amounts: Amounts, options?: AdmitOptions): void
   charge(projectId: string, amounts: Amounts): boolean
   headers(projectId: string, budget: Budget): RateLimitHeaders
-  /** How many projects are tracked: those charged lately, at most {@link projectsTrackedMax}. */
+  /** Number of tracked projects: those charged recently, at most {@link projectsTrackedMax}. */
   trackedCount(): number
 }
 
@@ -75,10 +75,10 @@ export interface MemoryRateLimiter extends RateLimiter {
 export const unlimited: RateLimiter = { admit() {}, charge: () => true, headers: () => undefined }
 
 /**
- * A limiter of the embedder, whose failures refuse requests. A request that was admitted and handled is not refused
- * because its headers fail: it has none then.
+ * Wraps an embedder's limiter, whose failures refuse requests. A request that was admitted and handled is not refused
+ * because its headers fail; it then has none.
  *
- * @throws {IngestError} what `limiter` throws, and `overloaded` for any other error, which is logged
+ * @throws {IngestError} the `IngestError` of `limiter`, and `overloaded` for any other error, which is logged
  */
 export function guardRateLimiter(limiter: RateLimiter, logError: LogError): RateLimiter {
   async function guard<T>(call: () => T | Promise<T>): Promise<T> {
@@ -152,7 +152,7 @@ function entriesOf(amounts: Amounts): [QuotaName, number][] {
   return Object.entries(amounts) as [QuotaName, number][]
 }
 
-/** The part of the limits that one of several servers admits. */
+/** One server's share of the limits. */
 interface Share {
   serverCount: number
   quotas: Quotas
@@ -177,21 +177,21 @@ function shareOf(whole: Quotas, serverCount: number): Share {
   return { serverCount, quotas, policies }
 }
 
-/** The most projects that are tracked at once. */
+/** Maximum number of projects that are tracked at once. */
 export const projectsTrackedMax = 10_000
-/** How many are evicted at once when none of them is idle, so that eviction is rare. */
+/** How many projects are evicted at once if none is idle, so that eviction is rare. */
 const projectsEvicted = projectsTrackedMax / 10
 
 /**
- * The level of each bucket at a time, in thousandths of a request, event or byte: with whole rates and whole
- * milliseconds the arithmetic is exact.
+ * The levels of all buckets of a project at a time, in thousandths of a request, event or byte: with whole rates and
+ * whole milliseconds the arithmetic is exact.
  */
 type Levels = Record<QuotaName, number> & { at: number }
 
 const emptyLevels = Object.fromEntries(quotaNames.map((name) => [name, 0])) as Record<QuotaName, number>
 
 interface Buckets {
-  /** The levels of a project now. */
+  /** The current levels of a project. */
   levelsOf(projectId: string): Levels
   count(): number
 }
@@ -212,7 +212,7 @@ function createBuckets(currentShare: () => Share, now: () => number): Buckets {
       if (quotaNames.every((name) => levels[name] === 0)) levelsByProject.delete(projectId)
     }
     if (levelsByProject.size <= projectsTrackedMax - projectsEvicted) return
-    // an evicted project restarts with empty buckets: an error in its favour
+    // an evicted project restarts with empty buckets, which errs in its favour
     for (const projectId of [...levelsByProject.keys()].slice(0, projectsEvicted)) levelsByProject.delete(projectId)
   }
 

@@ -7,7 +7,8 @@ export interface RateLimit {
 }
 
 /**
- * The limits of every project, over all live servers of a store that counts them. Defaults: {@link rateLimitsDefault}.
+ * The limits of every project. If the store counts its live servers, they apply to all servers together. Defaults:
+ * {@link rateLimitsDefault}.
  */
 export interface RateLimits {
   requests?: RateLimit
@@ -20,7 +21,10 @@ export interface RateLimits {
   batchBytes?: RateLimit
   /** Publications and uploads of chunks. */
   mapRequests?: RateLimit
-  /** Bytes of publications and chunks, and 64 for each member of JSON. A body larger than the burst is admitted when the bucket is empty. */
+  /**
+   * Bytes of publications and chunks, plus 64 for each JSON member. A body larger than the burst is admitted if the
+   * bucket is empty.
+   */
   mapBytes?: RateLimit
   /** Reads of any kind. */
   readRequests?: RateLimit
@@ -30,7 +34,7 @@ export interface RateLimits {
   now?: () => number
 }
 
-/** The default limit of batch bytes, for each event of the limit of events. */
+/** The default limit of batch bytes per event of the events limit. */
 export const bytesPerEvent = 512
 /** The minimum charge of a read, in bytes. */
 export const readBytesMin = 4096
@@ -45,7 +49,7 @@ export const rateLimitsDefault = {
   readBytes: { perSecond: 16 * 1024 * 1024, burst: 64 * 1024 * 1024 },
 } as const satisfies RateLimits
 
-/** What a limit is called, and the smallest burst that can be configured. */
+/** The name and unit of a limit, and its smallest configurable burst. */
 interface QuotaKind {
   /** Its name in the headers. */
   policy: string
@@ -73,7 +77,6 @@ export type QuotaName = keyof typeof quotaKinds
 
 export const quotaNames = Object.keys(quotaKinds) as QuotaName[]
 
-/** One limit of every project. */
 export interface Quota extends RateLimit, QuotaKind {}
 
 export type Quotas = Readonly<Record<QuotaName, Quota>>
@@ -128,7 +131,9 @@ export function policyText({ policy, unit, perSecond, burst }: Quota): string {
   return `"${policy}";q=${burst};qu="${unit}";w=${Math.ceil(burst / perSecond)}`
 }
 
-/** An entry of `RateLimit`: what is left, and the seconds until the bucket is empty. `level` is in thousandths. */
+/**
+ * An entry of `RateLimit`: the remaining quota, and the seconds until the bucket is empty. `level` is in thousandths.
+ */
 export function remainingText({ policy, perSecond, burst }: Quota, level: number): string {
   const left = Math.max(0, Math.floor((burst * 1000 - level) / 1000))
   return `"${policy}";r=${left};t=${Math.ceil(level / (perSecond * 1000))}`

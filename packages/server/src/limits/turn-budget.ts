@@ -1,8 +1,9 @@
 import { shareMaxOf, tooMany } from './concurrency.ts'
 
 /**
- * What one turn of the event loop does for all projects: each takes a few milliseconds. Node.js otherwise handles all
- * that has arrived in one turn, and accepts one connection in each. `waitingMax` requests wait for a later turn.
+ * Work per turn of the event loop, over all projects: each limit takes a few milliseconds. By default, Node.js handles
+ * everything it has received in one turn, and accepts one connection per turn. `waitingMax` requests wait for a later
+ * turn.
  */
 export const turnBudgets = {
   /** Requests with a valid key. */
@@ -14,10 +15,11 @@ export const turnBudgets = {
 } as const
 
 /**
- * Takes from the budget of this turn. When that is used up, returns a promise that resolves in a later turn. Projects, or
- * the addresses of clients without one, are served round-robin.
+ * Takes from the budget of this turn. When that is used up, returns a promise that resolves in a later turn. Projects,
+ * or addresses of unauthenticated clients, are served round-robin.
  *
- * @throws {IngestError} `overloaded` when too many wait, or a quarter of that from one project or address
+ * @throws {IngestError} `overloaded` when too many requests wait, or a quarter of that number from one project or
+ *   address
  */
 export type TurnBudget = (source: string, cost: number) => Promise<void> | undefined
 
@@ -30,7 +32,7 @@ export function createTurnBudget({
   max: number
   waitingMax: number
 }): TurnBudget {
-  /** Of each source that waits, the next one first. */
+  /** By source; the first one is served next. */
   const waiting = new Map<string, { cost: number; resolve(): void }[]>()
   let waitingCount = 0
   let left: number = max
@@ -46,7 +48,7 @@ export function createTurnBudget({
       waiting.delete(source)
       const { cost, resolve } = queue.shift() as (typeof queue)[0]
       waitingCount--
-      // behind the others, where this loop finds it again
+      // move it to the end, where this loop finds it again
       if (queue.length > 0) waiting.set(source, queue)
       spend(cost)
       resolve()
@@ -55,7 +57,7 @@ export function createTurnBudget({
   }
 
   return (source, cost) => {
-    // behind those that wait
+    // only if no request is waiting
     if (left > 0 && waitingCount === 0) {
       spend(cost)
       return undefined

@@ -6,13 +6,13 @@ import { IngestError } from '@ingest/core'
 
 /** Where a server listens. */
 export interface Address {
-  /** Default: `127.0.0.1`, reachable from this machine only. */
+  /** Default: `127.0.0.1`, which only this machine can reach. */
   host?: string
-  /** Default: 8787, or 8788 for the admin handler. 0 for any free port. */
+  /** Default: 8787, or 8788 for the admin handler. 0 means any free port. */
   port?: number
   /**
-   * The path of a Unix socket, in place of `host` and `port`, for the user and the group of this process. The file of a
-   * server that has ended is replaced; the file is removed on close.
+   * The path of a Unix socket, instead of `host` and `port`. The user and the group of this process can connect. A file
+   * left by a server that has ended is replaced; the file is removed on close.
    */
   socket?: string
 }
@@ -21,7 +21,7 @@ const socketMode = 0o660
 const socketBytesMax = process.platform === 'linux' ? 107 : 103
 
 /**
- * Resolves with the URL and the port once the server listens; rejects with Node's error if it cannot.
+ * Starts listening. Resolves with the URL and the port; rejects with Node's error if it cannot listen.
  *
  * @throws {IngestError} `invalid-argument`
  */

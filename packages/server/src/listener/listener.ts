@@ -12,27 +12,27 @@ import { drain, watchTraffic } from './traffic.ts'
 export interface ListenOptions extends Address {
   /** Serves HTTPS, with TLS 1.2 or later. Default: HTTP. */
   tls?: TlsMaterial
-  /** How long a whole request may take to arrive. Default: 30,000. */
+  /** How long receiving a whole request may take, in milliseconds. Default: 30,000. */
   requestTimeoutMs?: number
-  /** How long `close` waits for requests in flight. Default: 10,000. */
+  /** How long `close` waits for requests in flight, in milliseconds. Default: 10,000. */
   closeTimeoutMs?: number
 }
 
-/** A listening server. */
+/** A server that is listening. */
 export interface Served {
   /** `http://127.0.0.1:8787`, or `unix:/run/ingest.sock`. */
   url: string
   /** 0 for a Unix socket. */
   port: number
   /**
-   * Uses another certificate for new connections. If it throws, the current one stays in use.
+   * Uses another certificate for new connections. If this throws, the current one stays in use.
    *
-   * @throws {IngestError} `invalid-argument` for material that cannot be used, and for a server without TLS
+   * @throws {IngestError} `invalid-argument` for unusable material, and for a server without TLS
    */
   reloadTls(material: TlsMaterial): void
   /**
-   * Drains the server. New requests get a 503. The server listens until the requests in flight are done, at least for
-   * 500 ms and at most for `closeTimeoutMs`, then closes every connection. Resolves when all are closed. Does
+   * Drains the server: new requests get a 503, and the server listens until the requests in flight are done, for at
+   * least 500 ms and at most `closeTimeoutMs`. Then it closes every connection, and resolves when all are closed. Does
    * not close the Ingest. Every call returns the same promise.
    */
   close(): Promise<void>
@@ -41,7 +41,9 @@ export interface Served {
 /** How long a request may take to send its headers. */
 const headersTimeoutMs = 10_000
 const requestTimeoutMsDefault = 30_000
-/** How long an idle connection is kept: longer than load balancers do, or they would use one that is being closed. */
+/**
+ * How long an idle connection is kept: longer than in load balancers, which would otherwise reuse a closing connection.
+ */
 const keepAliveTimeoutMs = 75_000
 /** How often the timeouts of requests are checked. */
 const connectionsCheckingIntervalMs = 1000
@@ -49,7 +51,7 @@ const closeTimeoutMsDefault = 10_000
 
 export interface ListenerRole {
   portDefault: number
-  /** How long the server listens after `close`. */
+  /** How long the server keeps listening after `close`. */
   lingerMs: number
   log: Log | undefined
   /** Called when the server starts to drain. */
@@ -66,7 +68,7 @@ export async function openListener(
   const limits = connectionLimits(requestTimeoutMs)
   const secure = tls && createTlsServer({ ...limits, ...tlsOptions, ...secureContext(tls, log) })
   const server = secure ?? createServer(limits)
-  // a client may close its half of the connection after its request and still read the response
+  // a client may half-close its connection after its request and still read the response
   Object.assign(server, { httpAllowHalfOpen: true })
   const traffic = watchTraffic(server)
   refuseMalformedRequests(server, traffic, router)

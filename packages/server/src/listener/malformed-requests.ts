@@ -7,10 +7,10 @@ import { headersMax, tooManyHeaders } from '../node-handler.ts'
 import type { Router } from '../router.ts'
 import type { Traffic } from './traffic.ts'
 
-/** Responds to what Node cannot parse, after the responses to earlier requests of the connection. */
+/** Responds to requests that Node cannot parse, after the responses to earlier requests of the connection. */
 export function refuseMalformedRequests(server: Server, traffic: Traffic, router: Router): void {
   const refused = new WeakSet<Duplex>()
-  // before Node passes it to 'clientError': without a handshake there is no way to respond
+  // before Node passes the error to 'clientError': without a handshake no response is possible
   server.prependListener('tlsClientError', (_error, socket: Duplex) => {
     refused.add(socket)
     socket.destroy()
@@ -26,7 +26,7 @@ export function refuseMalformedRequests(server: Server, traffic: Traffic, router
     else {
       // the request is measured and logged with the error of its body
       sendResponse(last.req, last.res, router.refuse(refusal, { rawHeaders: last.req.rawHeaders, isRouted: true }))
-      // after the response, Node does not end a body that is still being read
+      // Node does not end a body that is still being read after the response
       socket.once('close', () => last.req.destroy())
     }
   })
@@ -37,10 +37,10 @@ export function refuseMalformedRequests(server: Server, traffic: Traffic, router
   })
 }
 
-/** An error of Node's parser, with the bytes that it was given last. */
+/** An error of Node's parser, with the last bytes it was given. */
 type ParserError = NodeJS.ErrnoException & { rawPacket?: Uint8Array }
 
-/** The `Origin` of a head that cannot be parsed, so that a web page can read the response. */
+/** The `Origin` of an unparsable head, so that a web page can read the response. */
 function originIn(head: Uint8Array = new Uint8Array()): string[] {
   const text = Buffer.from(head.buffer, head.byteOffset, head.length).toString('latin1')
   const origin = /^origin:[ \t]*(\S{1,1024})[ \t]*\r?$/im.exec(text)?.[1]
@@ -63,14 +63,14 @@ function toRefusal({ code }: NodeJS.ErrnoException): IngestError | undefined {
   }
 }
 
-/** `cause` has what arrived of the head. */
+/** `cause` holds the received part of the head. */
 function refuseConnection(router: Router, socket: Duplex, error: IngestError, cause?: ParserError): void {
   if (!socket.writable) return
   const head = { socket: socket as Socket, rawHeaders: originIn(cause?.rawPacket) }
   const { status, headers, body } = router.refuse(error, head)
   const lines = Object.entries({ ...headers, Connection: 'close' }).map(([name, value]) => `${name}: ${value}\r\n`)
   socket.end(`HTTP/1.1 ${status} ${STATUS_CODES[status]}\r\n${lines.join('')}\r\n${body}`)
-  // further bytes are discarded: closing the connection now would reset it, and lose the response
+  // further bytes are discarded: closing now would reset the connection and lose the response
   const timer = setTimeout(() => socket.destroy(), discardMs)
   socket.once('close', () => clearTimeout(timer))
 }

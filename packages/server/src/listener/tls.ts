@@ -5,9 +5,9 @@ import type { Log } from '../log.ts'
 
 /** A certificate and its private key, in PEM. */
 export interface TlsMaterial {
-  /** The certificate of the server, followed by the intermediate ones. */
+  /** The server's certificate, followed by intermediate certificates. */
   cert: string | Buffer
-  /** Its private key, not encrypted. */
+  /** Its private key, unencrypted. */
   key: string | Buffer
 }
 
@@ -16,7 +16,11 @@ export const handshakeTimeoutMs = 10_000
 /** Certificates that expire within this time are logged as warnings. */
 const expiryWarningMs = 14 * 24 * 3_600_000
 
-/** @throws {IngestError} `invalid-argument` for material that cannot be used */
+/**
+ * Checks the material and warns if it expires soon.
+ *
+ * @throws {IngestError} `invalid-argument` for unusable material
+ */
 export function secureContext({ cert, key }: TlsMaterial, log: Log | undefined): SecureContextOptions {
   const options: SecureContextOptions = { cert, key, minVersion: 'TLSv1.2' }
   let expiresAt: Date

@@ -9,11 +9,11 @@ interface Exchange {
 /** The connections of a server, and those with requests in flight. */
 export interface Traffic {
   add(req: IncomingMessage, res: ServerResponse): void
-  /** The last request of a connection with requests in flight. */
+  /** The last request of a connection; undefined if the connection has none in flight. */
   lastOf(socket: Duplex): Exchange | undefined
   /** Calls `action` as soon as no request is in flight. */
   whenIdle(action: () => void): void
-  /** Closes connections that have carried no request, which Node's closeIdleConnections leaves. */
+  /** Closes connections that have carried no request; Node's closeIdleConnections leaves them open. */
   closeSilentConnections(): void
   closeAllConnections(): void
 }
@@ -26,7 +26,7 @@ export function watchTraffic(server: Server & { setSecureContext?: unknown }): T
   function remove(socket: Duplex): void {
     if (busy.delete(socket) && busy.size === 0) onIdle?.()
   }
-  // Node's closeAllConnections leaves those in a TLS handshake
+  // Node's closeAllConnections leaves connections in a TLS handshake open
   server.on('connection', (socket: Duplex) => {
     open.add(socket)
     socket.once('close', () => open.delete(socket))
@@ -35,7 +35,7 @@ export function watchTraffic(server: Server & { setSecureContext?: unknown }): T
     silent.add(socket)
     socket.once('close', () => silent.delete(socket))
   })
-  // these get a response of their own
+  // these requests get a response elsewhere
   for (const event of ['clientError', 'connect']) {
     server.on(event, (_cause: unknown, socket: Duplex) => silent.delete(socket))
   }
@@ -68,7 +68,7 @@ export function watchTraffic(server: Server & { setSecureContext?: unknown }): T
   }
 }
 
-/** Stops listening after `lingerMs`, once no request is in flight; after `closeTimeoutMs` at the latest. */
+/** Stops listening after `lingerMs`, once no request is in flight, and after `closeTimeoutMs` at the latest. */
 export function drain(
   server: Server,
   traffic: Traffic,

@@ -3,8 +3,8 @@ import type { MetricFactory } from './define-metrics.ts'
 import { settleWithin } from './store-metrics.ts'
 
 /**
- * The lag of the consumers of all projects. A scrape leaves it out if the store does not respond within `timeoutMs`; one
- * reading is in flight at a time.
+ * The lag of the consumers of all projects. A scrape omits it if the store does not respond within `timeoutMs`. At most
+ * one read is in flight.
  */
 export function createConsumerMetrics(
   { gauge }: MetricFactory,

@@ -2,14 +2,14 @@ import type { BatchReport, ErrorCode } from '@ingest/core'
 import type { RequestRecord } from '../http/request-record.ts'
 import type { MetricFactory } from './define-metrics.ts'
 
-/** From a look-up in memory to a slow disk. */
+/** In seconds, from an in-memory lookup to a slow disk. */
 const stepBuckets = [0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 10]
-/** The same, up to a long poll. */
+/** In seconds, up to a long poll. */
 const requestBuckets = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 10, 60]
-/** Close to each other around 250 ms, the objective of docs/alerts.yml. */
+/** In seconds, dense around 250 ms, the objective of docs/alerts.yml. */
 const batchBuckets = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5, 1, 2.5, 10]
 
-/** These exist before the first of them, so that a rate sees it. */
+/** These series exist before their first increment, so that a rate includes it. */
 const problemsShown: readonly ErrorCode[] = [
   'disk-full',
   'internal-error',
@@ -21,21 +21,21 @@ const problemsShown: readonly ErrorCode[] = [
 ]
 
 export const batchRoute = '/v1/events/batch'
-/** The responses to batches that count for the objective: the others are due to the client. */
+/** The statuses of batches that count for the objective: the others are caused by the client. */
 const batchStatuses: ReadonlySet<number> = new Set([202, 500, 503])
 
-/** Methods that are a label; the others share one. */
+/** Methods with a label of their own; the others share one. */
 const methods: ReadonlySet<string> = new Set(['DELETE', 'GET', 'HEAD', 'OPTIONS', 'PATCH', 'POST', 'PUT'])
 
 export interface HttpMetrics {
   begin(): void
   /** Counts a request whose response has ended. */
   end(record: RequestRecord): void
-  /** The steps of a batch in the Ingest. */
+  /** Records the steps of a batch in the Ingest. */
   countSteps(report: BatchReport): void
 }
 
-/** The metrics of requests. Every label is one of a small set. */
+/** The metrics of requests. Every label has a small set of values. */
 export function createHttpMetrics({ counter, gauge, histogram }: MetricFactory): HttpMetrics {
   const durations = histogram(
     'ingest_http_request_duration_seconds',

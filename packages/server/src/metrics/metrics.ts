@@ -8,28 +8,27 @@ import { createProjectMetrics } from './project-metrics.ts'
 import { createStoreMetrics, measureTimeoutMs } from './store-metrics.ts'
 
 export interface MetricsOptions {
-  /** The most projects with a label of their own; the others share the label `other`. Default: 100. */
+  /** Maximum number of projects with a label of their own; the others share the label `other`. Default: 100. */
   projectsMax?: number
 }
 
 /** The metrics of one Ingest and the handlers that use them. */
 export interface Metrics {
   /**
-   * The metrics in the text format of Prometheus. Concurrent calls share one rendering. Takes at most 2 seconds: without
-   * a response of the store, `ingest_store_up` is 0 and the other metrics of the store are missing.
+   * The metrics in the text format of Prometheus. Concurrent calls share one rendering. Takes at most 2 seconds: if the
+   * store does not respond in time, `ingest_store_up` is 0 and its other metrics are missing.
    */
   render(): Promise<string>
   /** For the handlers. */
   requests: RequestMetrics
 }
 
-/** What the handlers report. */
+/** Reported by the handlers. */
 export interface RequestMetrics {
   begin(): void
   end(record: RequestRecord): void
 }
 
-/** The media type of the rendered metrics. */
 export const metricsContentType: string = Registry.PROMETHEUS_CONTENT_TYPE
 
 /** Starts to measure an Ingest. Pass the result to `createHandler` or `serve`, and to `createAdminHandler`. */

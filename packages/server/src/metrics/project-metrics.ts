@@ -3,18 +3,18 @@ import type { RequestRecord } from '../http/request-record.ts'
 import type { MetricFactory } from './define-metrics.ts'
 import { batchRoute } from './http-metrics.ts'
 
-/** The label of all projects beyond the most that have one of their own. */
+/** The label of all projects beyond `projectsMax`. */
 const otherProjects = 'other'
 
 export interface ProjectMetrics {
   countBatch(report: BatchReport): void
-  /** Counts the bytes of a request, and whether it was refused; ignores one that is not authenticated. */
+  /** Counts the bytes of a request and whether it was refused; ignores unauthenticated requests. */
   countRequest(record: RequestRecord): void
 }
 
 /**
- * The metrics with a project as their label. Projects have stored events or a valid key, so that a request without one
- * creates no label.
+ * Metrics labelled by project. Only projects with stored events or a valid key get a label, so requests cannot create
+ * one.
  */
 export function createProjectMetrics({ counter, gauge }: MetricFactory, projectsMax: number): ProjectMetrics {
   const labels = new Set<string>()
@@ -60,7 +60,7 @@ export function createProjectMetrics({ counter, gauge }: MetricFactory, projects
     'project',
   )
 
-  /** These exist before the first of them, so that a rate sees it. */
+  /** These series exist before their first increment, so that a rate includes it. */
   function showZeros(project: string): void {
     for (const outcome of ['accepted', 'duplicate', 'rejected', 'refused']) batches.inc({ project, outcome }, 0)
     for (const outcome of ['accepted', 'duplicate', 'rejected']) events.inc({ project, outcome }, 0)

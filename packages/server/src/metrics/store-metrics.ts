@@ -2,13 +2,13 @@ import type { EmbeddedIngest, StoreMetric } from '@ingest/core'
 import type { Registry } from 'prom-client'
 import { type MetricFactory, metricsIn } from './define-metrics.ts'
 
-/** How long a scrape waits for the store: less than the time-out of a scrape, 10 seconds. */
+/** How long a scrape waits for the store: less than the default timeout of a scrape, 10 seconds. */
 export const measureTimeoutMs = 2000
 
 /**
- * Replaces the metrics of the store in the registry by what it measures now. A store that fails or takes longer than
- * `timeoutMs` has none. `ingest_store_up` is 0 then, and while it could not store a batch: a store may measure itself
- * without its database. Only one measurement is in flight at a time, even if it never ends.
+ * Replaces the metrics of the store in the registry with current ones. A store that fails or takes longer than
+ * `timeoutMs` has none. `ingest_store_up` is then 0; it is also 0 while a batch could not be stored, because a store
+ * may measure itself without its database. Only one measurement is in flight at a time, even if it never ends.
  */
 export function createStoreMetrics(
   registry: Registry,

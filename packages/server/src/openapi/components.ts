@@ -28,7 +28,7 @@ import { codesOfRoutes, meaningOf, Problem, problemExample } from './problems.ts
 
 export type Json = Record<string, unknown>
 
-/** Where links into docs/ lead. */
+/** The target of links into docs/. */
 const docsUrl = 'https://github.com/ingest/ingest/blob/main/docs/'
 
 /** Markdown with its links into docs/ as URLs. */
@@ -66,7 +66,7 @@ const schemas: Readonly<Record<string, object>> = {
 }
 const nameBySchema = new Map(Object.entries(schemas).map(([name, schema]) => [schema, name]))
 
-/** A schema whose named parts are references. */
+/** A schema whose named parts are replaced by references. */
 export function withReferences(value: unknown, isRoot = false): unknown {
   if (Array.isArray(value)) return value.map((each) => withReferences(each))
   if (typeof value !== 'object' || value === null) return value
@@ -80,7 +80,7 @@ export function headerReferences(names: readonly Header[]): Json {
   return Object.fromEntries(names.map((name) => [name, { $ref: `#/components/headers/${name}` }]))
 }
 
-/** The response to errors of one status. */
+/** The response for errors of one status. */
 export function problemContent(status: number, codes: readonly ErrorCode[]): Json {
   const schema = {
     allOf: [
@@ -96,7 +96,7 @@ export function problemContent(status: number, codes: readonly ErrorCode[]): Jso
   return { 'application/problem+json': { schema, examples } }
 }
 
-/** The components that operations refer to, besides responses. */
+/** The components that operations reference, except responses. */
 export function components(): Json {
   return {
     schemas: Object.fromEntries(Object.entries(schemas).map(([name, schema]) => [name, withReferences(schema, true)])),

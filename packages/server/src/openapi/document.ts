@@ -9,7 +9,7 @@ import { byStatus, meaningOf } from './problems.ts'
 
 type Limits = Pick<ProjectRoute, 'scope' | 'concurrency' | 'budget'>
 
-/** Undefined for a route without credentials and limits. */
+/** Undefined if the route has no credentials and limits. */
 function limitsOf(route: ProjectRoute | OpenRoute): Limits | undefined {
   return 'scope' in route ? route : undefined
 }
@@ -113,7 +113,7 @@ function toParameter({ description, ...rest }: Parameter): unknown {
 function limitsText({ scope, concurrency, budget }: Limits): string {
   const quotas = parseRateLimits({})
   const rates = quotasByBudget[budget].map((name) => `\`${quotas[name].policy}\``).join(', ')
-  // a route that chooses is one of long polls
+  // the only route that computes its limit is one of long polls
   const names = typeof concurrency === 'string' ? [concurrency] : (['downloads', 'longPolls'] as const)
   const flights = names.map((name) => {
     const { what, max } = concurrencyLimits[name]
@@ -123,7 +123,7 @@ function limitsText({ scope, concurrency, budget }: Limits): string {
 }
 
 const everyCode: readonly ErrorCode[] = ['malformed-request', 'request-timeout', 'headers-too-large']
-/** What any operation of a store may reject with, and what happens before a handler runs. */
+/** The error codes of any store operation, and of the checks before a handler runs. */
 const projectCodes: readonly ErrorCode[] = [
   'repeated-header',
   'unauthorized',
@@ -140,7 +140,7 @@ const projectCodes: readonly ErrorCode[] = [
   'store-unavailable',
 ]
 const bodyCodes: readonly ErrorCode[] = ['unsupported-media-type', 'unsupported-coding', 'malformed-body']
-/** A batch ignores its query. */
+/** Not for batches, whose query is ignored. */
 const queryCodes: readonly ErrorCode[] = ['invalid-argument']
 
 function codesOf({ codes = [], body }: Operation, limits: Limits | undefined): Set<ErrorCode> {
@@ -185,7 +185,7 @@ const headersByStatus: Readonly<Record<number, readonly Header[]>> = {
   429: ['Retry-After'],
   503: ['Retry-After'],
 }
-/** Statuses of responses that are sent before a project is charged. */
+/** Statuses of responses sent before a project is charged. */
 const unratedStatuses: ReadonlySet<number> = new Set([401, 431])
 
 function problemResponses(status: number, codes: readonly ErrorCode[], rates: readonly Header[]): Json {
@@ -197,7 +197,7 @@ function problemResponses(status: number, codes: readonly ErrorCode[], rates: re
   }
 }
 
-/** Responses of paths and methods that are not in the document. */
+/** Responses for paths and methods that are not in the document. */
 const anywhere = {
   NotFound: problemResponses(404, ['not-found'], []),
   MethodNotAllowed: problemResponses(405, ['method-not-allowed'], []),

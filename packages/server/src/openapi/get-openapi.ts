@@ -4,7 +4,7 @@ import type { OpenRoute, ProjectRoute } from '../route.ts'
 import { entityTag, listsTag } from '../routes/get-map-content.ts'
 import { openapiDocument } from './document.ts'
 
-/** The document of `routes`, which is written on the first request. */
+/** The route of the OpenAPI document of `routes`, which is created on the first request. */
 export function createOpenapiRoute(routes: () => readonly (ProjectRoute | OpenRoute)[]): OpenRoute {
   let written: { body: Uint8Array; tag: string } | undefined
   return {
@@ -38,7 +38,7 @@ export function createOpenapiRoute(routes: () => readonly (ProjectRoute | OpenRo
 }
 
 function write(routes: readonly (ProjectRoute | OpenRoute)[]): { body: Uint8Array; tag: string } {
-  // in bytes, or each response would encode it again
+  // as bytes, so that it is encoded only once
   const body = Buffer.from(JSON.stringify(openapiDocument(routes)))
   return { body, tag: entityTag(digestOf(body)) }
 }

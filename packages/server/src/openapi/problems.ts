@@ -5,7 +5,7 @@ import { problemResponse } from '../http/response.ts'
 const bytesMax = { limit: 1_048_576, actual: 2_000_000 }
 const soon = { retryAfterSeconds: 1 }
 
-/** The error of an example, of each code that a route returns, in the order of their table. */
+/** An example error for each code that a route returns, in the order of the error table. */
 const examples: Readonly<Partial<Record<ErrorCode, [detail: string, details?: ErrorDetails]>>> = {
   'malformed-request': ['The request has no Host header.'],
   'repeated-header': ['The header content-type must not be repeated.'],
@@ -67,10 +67,10 @@ const examples: Readonly<Partial<Record<ErrorCode, [detail: string, details?: Er
   'store-unavailable': [''],
 }
 
-/** The codes that routes return, in the order of their table. */
+/** The codes that routes return, in the order of the error table. */
 export const codesOfRoutes = Object.keys(examples) as ErrorCode[]
 
-/** What a code means and what to do, in Markdown. */
+/** The meaning of a code and the remedy, in Markdown. */
 export function meaningOf(code: ErrorCode): string {
   const { isOutcomeUnknown } = new IngestError(code, '')
   return `${errorTable[code].meaning}${isOutcomeUnknown ? '; outcome unknown' : ''}`

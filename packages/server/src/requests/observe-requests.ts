@@ -9,7 +9,6 @@ import type { Metrics } from '../metrics/metrics.ts'
 import { isTracing, type RequestSpan, startSpan, traceBatches } from './spans.ts'
 import { createTrafficLog } from './traffic-log.ts'
 
-/** A request that is measured, logged or traced. */
 export interface ObservedRequest extends RequestRecord {
   isLogged: boolean
   span?: RequestSpan | undefined
@@ -17,9 +16,9 @@ export interface ObservedRequest extends RequestRecord {
 
 /** Measures, logs and traces requests. */
 export interface RequestObserver {
-  /** Undefined for a request that is not observed, which costs nothing further. */
+  /** Undefined if the request is not observed. */
   begin(request: RequestHead, requestId: string, route: string): ObservedRequest | undefined
-  /** Ends a request with its response, once its body has ended. Returns that body. */
+  /** Ends the observation of a request when the body of its response has ended. Returns that body. */
   end(record: ObservedRequest, response: HttpResponse): HttpResponse['body']
 }
 
@@ -47,7 +46,7 @@ export function observeRequests(
       measured?.begin()
       const { method, headers } = request
       const startedAt = performance.now()
-      // with all its members, so that later assignments keep its shape
+      // with all its members, so that later assignments do not change its shape
       const record: ObservedRequest = {
         requestId,
         traceId: undefined,
@@ -67,7 +66,7 @@ export function observeRequests(
         code: undefined,
         span: undefined,
         isLogged,
-        // in the form of IPv4 also where a socket accepts both
+        // as IPv4 even if the socket accepts both
         clientAddress: () => request.socket?.remoteAddress?.replace(/^::ffff:(?=\d+\.)/i, ''),
         status: 0,
         endedAt: 0,
@@ -90,7 +89,7 @@ export function observeRequests(
   }
 }
 
-/** The fields of a line of the log: none is secret, and none is chosen by a client that is not authenticated. */
+/** The fields of a log line: none is secret, and none is chosen by an unauthenticated client. */
 function fieldsOf({ requestId, traceId, method, route, projectId, keyId, ...rest }: ObservedRequest): object {
   const { status, code, outcome, startedAt, endedAt, clientAddress } = rest
   const ms = Math.round((endedAt - startedAt) * 1000) / 1000

@@ -19,7 +19,7 @@ import type { RequestRecord } from '../http/request-record.ts'
 /** The span of one request. */
 export interface RequestSpan {
   traceId: string
-  /** Runs an action in the context of the span. */
+  /** Runs an action in the span's context. */
   run<T>(action: () => T): T
   /** Runs a part of the request in a child span. */
   runChild<T>(name: string, action: () => Promise<T>): Promise<T>
@@ -28,7 +28,7 @@ export interface RequestSpan {
 
 const tracerName = '@ingest/server'
 
-/** What OpenTelemetry uses until an SDK is registered: a span then costs an allocation and records nothing. */
+/** OpenTelemetry's provider until an SDK is registered: a span then costs an allocation and records nothing. */
 const noProvider = new ProxyTracerProvider().getDelegate()
 
 /** Whether an SDK of OpenTelemetry is registered. */
@@ -40,7 +40,7 @@ export function isTracing(): boolean {
 /** The time of a span, in milliseconds since 1970, from one of `performance.now()`. */
 type SpanClock = (at: number) => number
 
-/** `Date.now()` has whole milliseconds: with clocks of their own, spans would begin before their parents. */
+/** `Date.now()` has whole milliseconds: if each span read it, spans could begin before their parents. */
 const clockKey = createContextKey('@ingest/server clock')
 
 function createClock(): SpanClock {
@@ -54,7 +54,7 @@ function clockOf(parent: Context): SpanClock {
 
 /**
  * Starts the SERVER span of a request, with the attributes of the semantic conventions for HTTP. Its parent is the
- * active span, as of an instrumentation of node:http, or else that of `traceparent`.
+ * active span, such as that of an instrumentation of node:http, or else the span of `traceparent`.
  */
 export function startSpan({ headers, path }: RequestHead, { method, route, startedAt }: RequestRecord): RequestSpan {
   const toTime = createClock()
@@ -88,10 +88,10 @@ async function runSpan<T>(span: Span, parent: Context, action: () => Promise<T>)
   }
 }
 
-/** Those whose batches are traced: several handlers may serve one. */
+/** Ingests whose batches are already traced: several handlers may serve one. */
 const traced = new WeakSet<object>()
 
-/** Adds the steps of each batch to the span in which it is submitted, which needs a context manager. */
+/** Adds the steps of each batch to the span in which it is submitted. Requires a context manager. */
 export function traceBatches(ingest: Pick<EmbeddedIngest, 'observe'>): void {
   if (traced.has(ingest)) return
   traced.add(ingest)
@@ -99,8 +99,8 @@ export function traceBatches(ingest: Pick<EmbeddedIngest, 'observe'>): void {
 }
 
 /**
- * `decide`, `append`, and as a part of that `commit`. Each batch has a span of its own of the commit that it shares, so
- * that one trace shows where its time went: links would lead to another trace.
+ * Adds the spans `decide`, `append` and, inside of it, `commit`. Batches that share a commit get a span each, so that
+ * one trace shows where the time went: links would lead to another trace.
  */
 function addSteps({ durationMs, appendMs, commit }: BatchReport): void {
   if (!isTracing()) return
@@ -140,7 +140,7 @@ function setResult(span: Span, { status, code, projectId, outcome }: RequestReco
     span.setAttribute('ingest.events.rejected', outcome.rejected)
   }
   if (code !== undefined) span.setAttribute('error.type', code)
-  // by the conventions, errors of a client are not errors of a server
+  // by the semantic conventions, client errors are not errors of a server span
   if (status >= 500) span.setStatus({ code: SpanStatusCode.ERROR })
 }
 

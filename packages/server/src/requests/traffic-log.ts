@@ -6,9 +6,9 @@ import { isEnabled, type Log } from '../log.ts'
 const trafficWindowMs = 60_000
 /** More refused credentials than one server with a wrong key sends before it pauses. */
 export const unauthorizedBurst = 10
-/** The most warnings that name a project, in one window. */
+/** Maximum number of warnings in one window that name a project. */
 const warningsMax = 100
-/** Below this part of the file system, its free space is a warning. */
+/** Free space below this fraction of the file system is logged as a warning. */
 const freePartMin = 0.1
 
 export interface TrafficLog {
@@ -16,10 +16,10 @@ export interface TrafficLog {
 }
 
 /**
- * Logs a summary of each minute with traffic at `info`, and at `warn`, at most once a minute and project: bursts of
- * refused credentials, rate limits, ids that are used twice, and a file system that runs full.
+ * Logs a summary of each minute with traffic at `info`. Logs at `warn`, at most once a minute per project: bursts of
+ * refused credentials, rate limits, reused event ids, and a nearly full file system.
  *
- * `startTimer` calls its argument after the window.
+ * `startTimer` calls its argument at the end of the window.
  */
 export function createTrafficLog(
   log: Log,
@@ -78,7 +78,6 @@ export function createTrafficLog(
 
 type Window = ReturnType<typeof newWindow>
 
-/** The requests of one window. */
 function newWindow() {
   return {
     requests: 0,
@@ -88,7 +87,7 @@ function newWindow() {
     unauthorized: 0,
     rateLimited: 0,
     failed: 0,
-    /** Each with its project. */
+    /** Each key includes the project. */
     warnings: new Set<string>(),
   }
 }
@@ -105,12 +104,12 @@ function addRequest(totals: Window, { outcome, status }: RequestRecord): void {
   else if (status >= 500) totals.failed++
 }
 
-/** Warns when the free space falls below a tenth, and again at each percent less. */
+/** Warns when the free space falls below a tenth, and again at each further percent. */
 function createSpaceWarning(log: Log, ingest: Pick<EmbeddedIngest, 'measure'>): () => Promise<void> {
   let warnedPercent = freePartMin * 100
   let isMeasuring = false
   return async () => {
-    // a store that hangs must not be asked again and again
+    // do not start another measurement while a store hangs
     if (isMeasuring) return
     isMeasuring = true
     try {
@@ -123,7 +122,7 @@ function createSpaceWarning(log: Log, ingest: Pick<EmbeddedIngest, 'measure'>): 
       if (percent < warnedPercent) log.warn({ freeBytes, percent }, 'the file system of the store runs full')
       warnedPercent = Math.min(percent, freePartMin * 100)
     } catch {
-      // the requests that fail are logged
+      // requests that fail are logged
     } finally {
       isMeasuring = false
     }

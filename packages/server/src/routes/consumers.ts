@@ -96,7 +96,7 @@ export const putConsumer: ProjectRoute = {
   async handle({ request, ingest, wait, params: [name = ''] }) {
     parseQuery(request.query, [])
     const members = await readMembers(request, Object.keys(PutConsumer.properties))
-    // the Ingest checks them
+    // the Ingest checks the members
     const result = await wait(ingest.putConsumer(name, members as unknown as PutConsumerOptions))
     return jsonResponse(result.outcome === 'created' ? 201 : 200, toWire(PutConsumerResult, result))
   },

@@ -7,29 +7,29 @@ import type { ConcurrencyLimitName } from '../limits/concurrency.ts'
 import { comma, query, text, time } from '../operation.ts'
 import type { ProjectRoute, RouteContext, RouteResponse } from '../route.ts'
 
-/** The most events of one response. */
+/** Maximum number of events of one response. */
 export const eventsReadMax = 10_000
 /** The default limit of one response. */
 export const eventsReadDefault = 1_000
-/** The most events that one request scans, whether they match or not. */
+/** Maximum number of events that one request scans, whether they match or not. */
 export const eventsScannedMax = 100_000
 /** The charge for each scanned event besides its bytes: about the rest of its line. */
 export const eventReadBytes = 64
-/** The charge for a look-up by id, in bytes: it reads the whole record that holds the event. */
+/** The charge for a lookup by id, in bytes: it reads the whole record that contains the event. */
 export const lookUpReadBytes = 65_536
-/** The bytes of scanned events that are charged together if charging takes time. */
+/** Bytes of scanned events that are charged together if charging is asynchronous. */
 const chargeBytesMin = 65_536
 /** Lines are sent in chunks of at least this many bytes. */
 const chunkBytesMin = 65_536
-/** In place of a cursor: after the last event that is stored now. */
+/** A value of `after`: after the last event that is stored now. */
 const end = 'end'
 
-/** Parameters with which a scan may continue after the last event of the response. */
+/** Parameters with which a scan may continue past the last event of the response. */
 const selectors = [...filterNames, 'from', 'to', 'wait'] as const
 const parameters = ['eventId', 'after', 'limit', ...selectors] as const
 type Range = Partial<Record<Exclude<(typeof parameters)[number], 'eventId'>, string>>
 
-/** Long polls have a concurrency limit of their own. */
+/** Long polls have a separate concurrency limit. */
 function eventsConcurrency({ query }: HttpRequest): ConcurrencyLimitName {
   return new URLSearchParams(query).has('wait') ? 'longPolls' : 'downloads'
 }
@@ -110,7 +110,7 @@ async function lookUp({ ingest, limiter }: RouteContext, eventId: string, range:
 async function readRange(context: RouteContext, range: Range): Promise<AsyncIterable<Uint8Array>> {
   const options = parseRange(range)
   if (options.after === end) options.after = await context.ingest.lastCursor()
-  // HEAD does not poll
+  // HEAD does not wait
   if (context.request.method === 'HEAD') delete options.waitMs
   const isEveryEvent = range.after !== end && !selectors.some((name) => range[name] !== undefined)
   return joinLines(readLines(context, options, isEveryEvent))
@@ -128,8 +128,8 @@ function parseRange({ limit, from, to, wait, ...exact }: Range): ReadEventsOptio
 }
 
 /**
- * A line for each event, until the project's budget for reads is used up. If events after the last line were scanned, a
- * line with the cursor alone follows, so that the next request does not scan them again.
+ * A line for each event, until the project's budget for reads is used up. If the scan went past the last line, a line
+ * with only a cursor follows, so that the next request does not scan the same events again.
  */
 async function* readLines(
   { ingest, limiter, request, onCancel }: Pick<RouteContext, 'ingest' | 'limiter' | 'request' | 'onCancel'>,
@@ -145,7 +145,7 @@ async function* readLines(
       lastCursor = event.cursor
     }
   } catch (error) {
-    // a stopped scan is a complete response; so is what a half-closed connection receives, if it ends with a cursor
+    // a stopped scan is a complete response; so is the response to a half-closed connection if it ends with a cursor
     if (error !== signal.reason && (isEveryEvent || error !== request.signal.reason)) throw error
   } finally {
     stopWatching?.()
@@ -186,7 +186,7 @@ function trackScan({ ingest: { projectId }, limiter }: Pick<RouteContext, 'inges
       unchargedBytes += bytes + eventReadBytes
       if (!isAsynchronous || unchargedBytes >= chargeBytesMin) return charge()
     },
-    /** Never rejects: the events were sent, and charging fails for the next request as well. */
+    /** Never rejects: the events were sent, and if charging fails, the next request is refused anyway. */
     async chargeRest() {
       if (unchargedBytes > 0) await Promise.resolve(charge()).catch(() => {})
     },

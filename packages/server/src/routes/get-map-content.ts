@@ -4,15 +4,15 @@ import type { HttpRequest } from '../http/request.ts'
 import { bytes, digest, header, ifNoneMatch, mapId, text } from '../operation.ts'
 import type { ProjectRoute, RouteContext, RouteResponse } from '../route.ts'
 
-/** From `start` up to, not including, `end`. */
+/** From `start` (inclusive) to `end` (exclusive). */
 export interface ByteRange {
   start: number
   end: number
 }
 
 /**
- * Parses the `Range` header of a request for `size` bytes. Undefined for what a server may ignore (RFC 9110 section
- * 14.2): another unit, several ranges, a malformed header.
+ * Parses the `Range` header of a request for `size` bytes. Undefined for headers that a server may ignore (RFC 9110
+ * section 14.2): another unit, several ranges, malformed text.
  */
 export function parseByteRange(header: string | undefined, size: number): ByteRange | 'unsatisfiable' | undefined {
   const [, first = '', last = ''] = /^bytes=[ \t]*(\d*)-(\d*)[ \t]*$/i.exec(header?.trim() ?? '') ?? []
@@ -30,14 +30,14 @@ export function entityTag(digest: string): string {
   return `"${digest}"`
 }
 
-/** Whether a list of entity tags has the tag or is `*`. `If-None-Match` compares weakly, `If-Match` strongly. */
+/** Whether a list of entity tags contains the tag or is `*`. `If-None-Match` compares weakly, `If-Match` strongly. */
 export function listsTag(list: string, tag: string, comparison: 'weak' | 'strong'): boolean {
   if (list.trim() === '*') return true
   const tags = list.match(/(?:W\/)?"[^"]*"/g) ?? []
   return tags.some((each) => each === tag || (comparison === 'weak' && each === `W/${tag}`))
 }
 
-/** For bytes that never change. `private`: a shared cache must not serve them to another project. */
+/** For bytes that never change. `private`, because a shared cache must not serve them to another project. */
 const immutable = 'private, max-age=31536000, immutable'
 
 export const getMapContent: ProjectRoute = {

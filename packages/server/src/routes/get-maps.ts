@@ -5,7 +5,7 @@ import { type HttpResponse, jsonResponse } from '../http/response.ts'
 import { json, mapId, pageOf, sampleStatus } from '../operation.ts'
 import type { ProjectRoute, RouteContext } from '../route.ts'
 
-/** The most maps of one page. */
+/** Maximum number of maps of one page. */
 export const mapsPageMax = 1_000
 
 export const getMaps: ProjectRoute = {

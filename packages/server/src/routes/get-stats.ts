@@ -6,7 +6,7 @@ import { type HttpResponse, jsonResponse } from '../http/response.ts'
 import { json, pageOf, query } from '../operation.ts'
 import type { ProjectRoute, RouteContext } from '../route.ts'
 
-/** The most builds of one page. */
+/** Maximum number of builds of one page. */
 export const buildsPageMax = 1_000
 /** The charge for each build, in bytes. */
 export const buildReadBytes = 512

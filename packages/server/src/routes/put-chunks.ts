@@ -8,7 +8,7 @@ import type { ProjectRoute, RouteContext } from '../route.ts'
 import { parseUpload } from '../uploads/upload-parser.ts'
 import { storeUpload } from './store-upload.ts'
 
-/** The largest body of chunks in JSON. */
+/** Maximum bytes of a JSON body of chunks. */
 export const chunksBytesMax = 4_194_304
 
 /** The bytes of one chunk, or several chunks in JSON. */

@@ -16,7 +16,7 @@ import type { ProjectRoute, RouteContext } from '../route.ts'
 import { parseUpload } from '../uploads/upload-parser.ts'
 import { storeUpload } from './store-upload.ts'
 
-/** The largest body of a publication. */
+/** Maximum bytes of the body of a publication. */
 export const publicationBytesMax = 1_048_576
 
 const limit = limitBody(

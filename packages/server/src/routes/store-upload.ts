@@ -4,12 +4,15 @@ import type { BodyLimit } from '../http/request.ts'
 import type { RouteContext } from '../route.ts'
 import { smallBytesMax } from '../uploads/upload-parser.ts'
 
-/** The charge for each member or element of a large body in JSON besides its bytes, as parsing takes time for each. */
+/**
+ * The charge for each member or element of a large JSON body, in addition to its bytes, because parsing takes time for
+ * each.
+ */
 export const memberBytes = 64
 
 /**
  * Reads the body of an upload and passes it to `store`, with options for the verification of a map: its bytes are
- * charged to the project, and it ends when the client disconnects or the server drains.
+ * charged to the project, and it is cancelled when the client disconnects or the server drains.
  *
  * @throws {IngestError} `rate-limited`; what `HttpRequest.readBody` and `store` throw.
  */
@@ -44,7 +47,7 @@ export async function storeUpload<Result>(
 
 const comma = 0x2c
 
-/** About how many members and elements a JSON text has: its commas. */
+/** The approximate number of members and elements of a JSON text: its commas. */
 function countMembers(body: Uint8Array): number {
   let count = 1
   for (let at = body.indexOf(comma); at >= 0; at = body.indexOf(comma, at + 1)) count++

@@ -2,19 +2,19 @@ import { type ChunkUpload, IngestError, type Issue } from '@ingest/core'
 import { type ParsedPublication, parseJson, parsePublication, stripByteOrderMark } from '@ingest/core/internal'
 import { chunksMax } from '@ingest/core/wire'
 
-/** The chunks of a body in JSON. Invalid ones are rejected one by one and do not fail the others. */
+/** The chunks of a JSON body. Invalid ones are rejected individually and do not fail the others. */
 export interface ParsedChunks {
   uploads: { index: number; chunk: ChunkUpload }[]
   rejected: { index: number; digest: string | null; issues: Issue[] }[]
 }
 
-/** What is parsed of each kind of body in JSON. */
+/** The parsed content of each kind of JSON body. */
 export interface ParsedUploads {
   publication: ParsedPublication
   chunks: ParsedChunks
 }
 
-/** Parses a body: of up to 4 MiB, which may take some hundred milliseconds. */
+/** Parses a body of up to 4 MiB, which may take some hundred milliseconds. */
 export const parsers: { readonly [Kind in keyof ParsedUploads]: (body: Uint8Array) => ParsedUploads[Kind] } = {
   /** @throws {IngestError} `malformed-body`, `invalid-publication` */
   publication: (body) => parsePublication(parseJson(stripByteOrderMark(body))),
@@ -64,7 +64,7 @@ function stringIssue(path: string, value: unknown): Issue {
     : { code: 'invalid_type', path, message: 'Expected a string.' }
 }
 
-/** Node's decoder skips invalid characters and missing padding: only canonical base64 is accepted. */
+/** Node's decoder skips invalid characters and missing padding; this accepts only canonical base64. */
 function decodeBase64(text: string): Uint8Array | undefined {
   const bytes = Buffer.from(text, 'base64')
   return bytes.toString('base64') === text ? bytes : undefined

@@ -12,7 +12,7 @@ export type ParseResponse =
   | { parsed: ParsedUploads[keyof ParsedUploads] }
   | { refusal: { code: ErrorCode; message: string; details: ErrorDetails } }
 
-/** A smaller body is parsed at once: it takes less time than handing it over. */
+/** Smaller bodies are parsed at once: that takes less time than passing them to a thread. */
 export const smallBytesMax = 16_384
 
 const inTurn = createTurns()
@@ -20,10 +20,10 @@ const inTurn = createTurns()
 let thread: ParserThread | undefined
 
 /**
- * Parses the body of an upload. Large ones are parsed by a thread, one at a time, and one of each project in turn: a
- * body of a few megabytes with many names takes longer than other requests may wait.
+ * Parses the body of an upload. Large bodies are parsed in a thread, one at a time, round-robin over projects: a body
+ * of a few megabytes with many names would block other requests too long.
  *
- * @throws {IngestError} see {@link parsers}; the reason of a signal that has aborted before its turn
+ * @throws {IngestError} see {@link parsers}; the reason of a signal that aborts before parsing starts
  */
 export async function parseUpload<Kind extends keyof ParsedUploads>(
   projectId: string,
@@ -38,7 +38,7 @@ export async function parseUpload<Kind extends keyof ParsedUploads>(
       thread = undefined
     })
     const response = await thread.parse({ kind, body })
-    // the thread cannot run, as in a program that was bundled into one file
+    // the thread cannot run, for example in a program that was bundled into one file
     if (response === undefined) return parsers[kind](body)
     if ('parsed' in response) return response.parsed as ParsedUploads[Kind]
     const { code, message, details } = response.refusal
@@ -47,7 +47,7 @@ export async function parseUpload<Kind extends keyof ParsedUploads>(
 }
 
 interface ParserThread {
-  /** Undefined when the thread has ended. */
+  /** Undefined if the thread has ended. */
   parse(request: ParseRequest): Promise<ParseResponse | undefined>
 }
 
@@ -59,7 +59,7 @@ function startThread(onEnd: () => void): ParserThread {
     waiting.shift()?.(response)
     if (waiting.length === 0) worker.unref()
   })
-  // without a listener, an error would end the process; the exit follows it
+  // without a listener, an error would end the process; 'exit' follows the error
   worker.on('error', () => {})
   worker.on('exit', () => {
     onEnd()

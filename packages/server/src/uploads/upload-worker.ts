@@ -6,7 +6,7 @@ import type { ParseRequest, ParseResponse } from './upload-parser.ts'
 
 // The thread that parses large bodies, one after another.
 
-// threads that serve requests come first
+// yield to threads that serve requests
 lowerThreadPriority(10)
 
 const port = parentPort as MessagePort
