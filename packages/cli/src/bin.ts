@@ -3,11 +3,11 @@ import { printMessage, processIo } from './io.ts'
 import { run } from './run.ts'
 
 const io = processIo()
-// Node.js ends, with 0, once nothing is left that could settle the command
+// if nothing is left that could settle the command, Node.js would exit with 0
 process.once('beforeExit', endUnsettled)
 process.exitCode = await run(process.argv.slice(2), io)
 process.off('beforeExit', endUnsettled)
-// a reader of the log that has stopped does not keep the process
+// a reader that has stopped reading the log must not keep the process alive
 setTimeout(() => process.stdout.writableLength === 0 && process.exit(), 1000).unref()
 
 function endUnsettled(): void {

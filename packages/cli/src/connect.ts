@@ -46,7 +46,7 @@ export function addTargetOptions(
         new Option('--key-file <file>', 'read the ingestion key from a file, not from INGEST_KEY').argParser(nonEmpty),
       )
       .addOption(new Option('--key [key]').hideHelp())
-      // the value is not repeated: this line may be logged
+      // the value is not repeated, because this line may be logged
       .on('option:key', () => command.error(keyRefusal))
       .addOption(
         new Option('--retries <n>', 'maximum number of retries after a temporary failure')
@@ -80,14 +80,14 @@ export function parseTarget(command: Command): Target {
   return { ...rest, ...chooseTarget(command) }
 }
 
-/** Time limit of a single attempt. */
+/** Timeout of a single attempt. */
 const tryTimeoutMsMax = 30_000
 
 /**
- * Connects to a project while `use` runs. `use` also gets the whole store where the target is one.
+ * Connects to a project while `use` runs. `use` also gets the whole store if the target is a store.
  *
- * @throws {IngestError} `unauthorized` without a key, `invalid-argument` for an invalid URL or key file, and the codes of
- *   `openStore`.
+ * @throws {IngestError} `unauthorized` without a key, `invalid-argument` for an invalid URL or key file, and the codes
+ *   of `openStore`
  */
 export async function connect<T>(
   io: Io,
@@ -109,8 +109,8 @@ export async function connect<T>(
 }
 
 /**
- * As {@link connect}, for commands that read: refuses a project of a store without events, maps and keys, which is most
- * likely a typo. A server has accepted a key, so it knows the project.
+ * Like {@link connect}, for commands that read. Refuses a project without events, maps and keys in a store, which is
+ * most likely a typo. A server knows the project, because it accepted a key.
  *
  * @throws {CommandFailure} `project-not-found`
  */
@@ -126,7 +126,7 @@ export function requireKnown(isKnown: boolean, project: string): void {
   if (!isKnown) throw refusal('project-not-found', `The project ${project} is unknown: it has no events and no keys.`)
 }
 
-/** Rewords errors of a server in terms of the command line. */
+/** Rewords errors of a server with the names of command-line options. */
 async function explainError(error: unknown, { url, project }: Target): Promise<never> {
   if (!(error instanceof IngestError)) throw error
   const { code } = error
@@ -137,7 +137,7 @@ async function explainError(error: unknown, { url, project }: Target): Promise<n
   throw new IngestError(code, message, { cause: error })
 }
 
-/** Shorter pauses are not reported. */
+/** Retries with shorter pauses are not reported. */
 const reportedPauseMsMin = 2000
 const retryReportIntervalMs = 10_000
 
@@ -147,7 +147,7 @@ function createRetryReport({ stderr }: Io): (error: Error, pauseMs: number) => v
   return ({ message }, pauseMs) => {
     if (pauseMs < reportedPauseMsMin || performance.now() - reportedAt < retryReportIntervalMs) return
     reportedAt = performance.now()
-    // on a terminal, the line may hold a progress bar
+    // on a terminal, clear the line, which may hold a progress bar
     stderr.write(`${stderr.isTTY ? '\r\u001b[K' : ''}ingest: retrying: ${message}\n`)
   }
 }

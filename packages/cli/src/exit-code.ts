@@ -9,7 +9,7 @@ export const exitCode = {
   bug: 1,
   /** Wrong usage. */
   usage: 2,
-  /** The stored data does not allow it. */
+  /** The stored data does not allow the operation. */
   refused: 3,
   credentials: 4,
   /** Invalid input, a damaged or incompatible store, or a sender that breaks a rule. */
@@ -20,7 +20,7 @@ export const exitCode = {
   changed: 7,
 } as const
 
-/** The error codes whose exit code does not follow from their row in the table of errors. */
+/** Error codes whose exit code does not follow from the table of errors. */
 const exceptions: Readonly<Partial<Record<ErrorCode, number>>> = {
   'chunk-undeclared': exitCode.temporary,
   'internal-error': exitCode.bug,
@@ -28,7 +28,7 @@ const exceptions: Readonly<Partial<Record<ErrorCode, number>>> = {
   'invalid-cursor': exitCode.usage,
   'consumer-quota-exceeded': exitCode.refused,
   'map-quota-exceeded': exitCode.refused,
-  // most often the URL of another service
+  // usually the URL of another service
   'not-found': exitCode.usage,
   'permission-denied': exitCode.usage,
   'range-not-satisfiable': exitCode.bug,
@@ -50,7 +50,7 @@ const exitCodeByStatus: Readonly<Record<number, number>> = {
   431: exitCode.invalid,
   // a damaged or foreign store
   500: exitCode.invalid,
-  // a response that is not from a server of Ingest
+  // a response that is not from an Ingest server
   502: exitCode.usage,
 }
 
@@ -75,7 +75,7 @@ Exit codes:
 130, 143  ended by SIGINT, SIGTERM
 `
 
-/** A failed command, as it is reported to the shell, people and programs. */
+/** A failed command, as reported to the shell, people and programs. */
 export interface Failure {
   exitCode: number
   /** The code of an `IngestError`, one of the command's own, `interrupted` or `internal-error`. */
@@ -83,9 +83,9 @@ export interface Failure {
   message: string
   /** Whether the same command may succeed later. */
   retryable: boolean
-  /** Further members of the object of `--json`. */
+  /** Further members of the `--json` object. */
   details?: object
-  /** Whether the object of `--json` is already on standard output. */
+  /** Whether the `--json` object is already on standard output. */
   isPrinted?: boolean
 }
 
@@ -100,12 +100,12 @@ export class CommandFailure extends Error {
   }
 }
 
-/** A failure that the stored data causes. */
+/** A failure caused by the stored data. */
 export function refusal(code: string, message: string): CommandFailure {
   return new CommandFailure({ exitCode: exitCode.refused, code, message, retryable: false })
 }
 
-/** Describes any error that a command threw. An unknown one is a bug, with its stack as the message. */
+/** Describes any error that a command threw. An unknown error is a bug; its stack becomes the message. */
 export function toFailure(thrown: unknown): Failure {
   const error = asPermissionDenied(thrown)
   if (error instanceof CommanderError) {
@@ -117,7 +117,7 @@ export function toFailure(thrown: unknown): Failure {
   if (error instanceof IngestError) {
     const { code, message, retryable, cause } = error
     if (code !== 'internal-error') return { exitCode: exitCodeOf(code), code, message, retryable }
-    // an error of a thread has its stack as the cause
+    // an error from a thread has its stack in the cause
     const stack = cause === undefined ? '' : ` ${(cause as Error).stack ?? cause}`
     return { exitCode: exitCode.bug, code, message: `${message}${stack}`, retryable: false }
   }

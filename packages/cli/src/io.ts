@@ -3,7 +3,7 @@ import type { WriteStream } from 'node:tty'
 import { IngestError } from '@ingest/core'
 import { isDiskFull } from '@ingest/core/internal'
 
-/** The streams, environment and signals of a command, so that it can run outside a process of its own. */
+/** The streams, environment and signals of a command, so that it can run inside of another process. */
 export interface Io {
   readonly stdin: Input
   readonly stdout: Output
@@ -20,7 +20,7 @@ export interface Io {
 /** A readable stream, with a file descriptor if it has one. */
 export type Input = Readable & { readonly fd?: number; readonly isTTY?: boolean }
 
-/** A writable stream, with its backlog, and the properties of a terminal if it is one. */
+/** A writable stream with its backlog, and the properties of a terminal if it is one. */
 export type Output = NodeJS.WritableStream &
   Partial<Pick<WriteStream, 'isTTY' | 'columns' | 'hasColors' | 'writableLength'>>
 
@@ -57,7 +57,7 @@ export function processIo(): Io {
     end(how) {
       if (typeof how === 'number') process.exit(how)
       process.kill(process.pid, how)
-      // process 1 of a container does not receive its own SIGKILL
+      // the init process of a container does not receive its own SIGKILL
       process.abort()
     },
   }
@@ -69,8 +69,8 @@ export function hasColors({ isTTY, hasColors }: Output, env: Io['env']): boolean
 }
 
 /**
- * Writes to standard output. Resolves when the write is done: to true, or to false if the reader closed the pipe, such as
- * `| head`.
+ * Writes to standard output. Resolves when the write is done: to true, or to false if the reader has closed the pipe,
+ * as `| head` does.
  *
  * @throws {IngestError} `disk-full`
  */
@@ -85,7 +85,7 @@ export function writeStdout({ stdout }: Pick<Io, 'stdout'>, data: string | Uint8
   })
 }
 
-/** Writes the object of `--json` to standard output. */
+/** Writes the `--json` object to standard output. */
 export function writeJson(io: Pick<Io, 'stdout'>, object: object): Promise<boolean> {
   return writeStdout(io, `${JSON.stringify(object)}\n`)
 }

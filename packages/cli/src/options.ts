@@ -28,7 +28,7 @@ export function buildOption(): Option {
   return new Option('--build <id>', 'buildId of the map').argParser(nonEmpty)
 }
 
-/** Adds an option for each member by which events are selected: `--type <type>`, `--build <id>`, … */
+/** Adds an option for each member that filters events: `--type <type>`, `--build <id>`, … */
 export function addFilterOptions(command: Command): Command {
   for (const name of filterNames) {
     const flag = flagOf(name)
@@ -67,7 +67,8 @@ export function parseProjectId(text: string): string {
 }
 
 /**
- * Parses any non-empty text. An empty path or address would silently mean another one, such as the current directory.
+ * Parses any non-empty text. An empty path or address would silently mean something else, such as the current
+ * directory.
  *
  * @throws {InvalidArgumentError}
  */
@@ -76,10 +77,10 @@ export function nonEmpty(text: string): string {
   throw new InvalidArgumentError('Expected a non-empty value.')
 }
 
-/** The scheme of a URL. One letter is a drive of Windows. */
+/** The scheme of a URL. A single letter is a Windows drive. */
 const urlPattern = /^[a-z][a-z\d+.:-]+:\/\//i
 
-/** Whether text is a URL, of which a path would be a directory of that name. */
+/** Whether text is a URL, which as a path would create a directory of that name. */
 export function isUrl(text: string): boolean {
   return urlPattern.test(text)
 }
@@ -137,7 +138,7 @@ export function parseDuration(text: string): number {
 }
 
 /**
- * Parses a duration of more than 0: a script means 0 by mistake, which would erase everything, or wait for nothing.
+ * Parses a duration greater than 0. A 0 from a script is a mistake: it would erase everything, or not wait at all.
  *
  * @throws {InvalidArgumentError}
  */
@@ -156,10 +157,13 @@ export function durationUpTo(max: string): Parser<number> {
   }
 }
 
-/** Milliseconds before this are fewer than 12 digits: seconds, or a duration without its unit. It is in 1973. */
+/**
+ * Smaller numbers are not accepted as milliseconds: with fewer than 12 digits, they are likely seconds, or a duration
+ * without its unit. This is a time in 1973.
+ */
 const numericTimeMin = 100_000_000_000
 
-/** Parses a time of RFC 3339 or milliseconds since 1970; undefined for other text, and for a number that is no such time. */
+/** Parses an RFC 3339 time or milliseconds since 1970; undefined for other text and for numbers that are too small. */
 export function parseTimeText(text: string): number | undefined {
   const time = parseTime(text)
   return time !== undefined && /^\d+$/.test(text) && time < numericTimeMin ? undefined : time

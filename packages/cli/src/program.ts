@@ -23,7 +23,7 @@ import { exitCodeHelp } from './exit-code.ts'
 import { hasColors, type Io } from './io.ts'
 import { version } from './version.ts'
 
-/** The program with all its commands. They throw failures; the caller reports them. */
+/** The program with all its commands. Commands throw failures; the caller reports them. */
 export function createProgram(io: Io): Command {
   const program = new Command('ingest')
     .description('Stores batches of game events durably and exactly once, and publishes the maps of game builds.')
@@ -75,7 +75,7 @@ Start here:
   ingest serve --store data/games
 ${exitCodeHelp}`
 
-/** Copies the settings of the parent: commands that are created separately do not inherit them. */
+/** Copies the settings of the parent, which commands that are created separately do not inherit. */
 function adopt(command: Command, parent: Command): Command {
   command.copyInheritedSettings(parent).exitOverride()
   reportUnknownOptionsFirst(command)
@@ -84,7 +84,7 @@ function adopt(command: Command, parent: Command): Command {
   return command
 }
 
-/** Commander reports a missing option before an unknown one, which may be the missing one misspelt. */
+/** Commander reports a missing option before an unknown one, which may be a misspelling of it. */
 function reportUnknownOptionsFirst(command: Command): void {
   const report = command.error.bind(command)
   command.error = (message, options) => {
@@ -92,7 +92,7 @@ function reportUnknownOptionsFirst(command: Command): void {
     // without its value, which may be secret
     const unknown = command.args.find((each) => /^--?\w/.test(each))?.replace(/=.*/s, '')
     if (!isMissing || unknown === undefined) return report(message, options)
-    // the types of commander lack it; it adds a similar option
+    // commander's types lack this method; it suggests a similar option
     return (command as Command & { unknownOption(flag: string): never }).unknownOption(unknown)
   }
 }
@@ -113,8 +113,8 @@ function argumentTerms(command: Command): string[] {
 }
 
 /**
- * Parses a command line and runs its action, with the variables of `env` in place of those of the process, which
- * commander reads while it parses. An empty variable counts as unset, and a switch is `true` or `false`.
+ * Parses a command line and runs its action. Commander reads `env` instead of the variables of the process. An empty
+ * variable counts as unset, and a switch must be `true` or `false`.
  */
 export function parseCommandLine(program: Command, args: readonly string[], env: Io['env']): Promise<Command> {
   const variables = process.env

@@ -4,8 +4,8 @@ import { type Io, printMessage, writeJson } from './io.ts'
 import { createProgram, parseCommandLine } from './program.ts'
 
 /**
- * Runs one command line, without the program name, and resolves to its exit code. It never rejects for a failed command:
- * a failure is one line on standard error and, with `--json`, an object on standard output.
+ * Runs one command line, without the program name, and resolves to its exit code. A failed command does not reject: it
+ * prints one line on standard error and, with `--json`, an object on standard output.
  */
 export async function run(args: readonly string[], io: Io): Promise<number> {
   try {
@@ -18,13 +18,13 @@ export async function run(args: readonly string[], io: Io): Promise<number> {
     // interrupted by the user, with nothing to explain
     if (failure.message === '') return code
     printMessage(io, failure.message)
-    // if standard output cannot be written, standard error has the failure
+    // if standard output fails, standard error still has the failure
     if (wantsJson(args) && !isPrinted) await writeJson(io, { ok: false, ...details, error: failure }).catch(() => {})
     return code
   }
 }
 
-/** Whether `--json` is on the command line; works for invalid command lines too. */
+/** Whether `--json` is on the command line, even an invalid one. */
 function wantsJson(args: readonly string[]): boolean {
   const end = args.indexOf('--')
   return args.slice(0, end === -1 ? undefined : end).includes('--json')

@@ -11,16 +11,20 @@ export function storeOption(): Option {
     .argParser(parseStoreName)
 }
 
-/** Any other URL would become a directory of that name. The message does not repeat a URL, which may hold a password. */
+/**
+ * Parses a store; a URL of another scheme is refused, because it would become a directory of that name. The message
+ * does not repeat a URL, which may hold a password.
+ */
 export function parseStoreName(text: string): string {
   if (isDatabase(text) || !isUrl(text)) return nonEmpty(text)
   throw new CommanderError(1, 'ingest.store', 'a store is a directory or postgres://user@host/database')
 }
 
 /**
- * The server or the store that a command works on: an option on the command line overrides the variable of the other one.
+ * The server or the store that a command works on. An option on the command line overrides the environment variable of
+ * the other.
  *
- * @throws {CommanderError} for none and for both, and for a password on the command line
+ * @throws {CommanderError} if neither or both are given, and for a password on the command line
  */
 export function chooseTarget(command: Command): { url: string } | { store: string } {
   const { url, store } = command.opts<{ url?: string; store?: string }>()
@@ -46,7 +50,7 @@ export function parseStore(command: Command): string {
 }
 
 /**
- * Refuses a password in the option `name` if it was given on the command line, which other users of the machine can read.
+ * Refuses a password in the option `name` on the command line, which other users of the machine can read.
  *
  * @throws {CommanderError} without the value
  */
@@ -70,29 +74,29 @@ function hasPassword(store: string): boolean {
   return /^[^:]*:\/\/[^@]*:[^@]+@/s.test(store) || new URLSearchParams(query).has('password')
 }
 
-/** Scheme, user, hosts and database; no `@` elsewhere, as it may be part of an unescaped password. */
+/** Scheme, user, hosts and database. Any other `@` is refused: it may be part of an unescaped password. */
 const urlPattern =
   /^(postgres(?:ql)?:\/\/)(?:([^:@/?#]*)(?::[^@/?#]*)?@)?((?:\[[\da-fA-F:.]*\]|[^:@/?#,[\]]*)(?::\d*)?(?:,(?:\[[\da-fA-F:.]*\]|[^:@/?#,[\]]*)(?::\d*)?)*)(\/[^@?#]*)?(?:[?#][^@]*)?$/s
 
-/** A store as it may be printed and logged: the URL of a database without its password and parameters. */
+/** A store for output and logs: the URL of a database without its password and parameters. */
 export function describeStore(store: string): string {
   if (!isDatabase(store)) return store
   const [, scheme = 'postgres://', user, hosts = '…', path = ''] = urlPattern.exec(store) ?? []
   return `${scheme}${user ? `${user}@` : ''}${hosts}${path}`
 }
 
-/** The option that names a store, for a command line that is printed. */
+/** The `--store` option with a store, for printed command lines. */
 export function toStoreArgument(store: string): string {
   const text = describeStore(store)
   return `--store ${/^[\w./:@,-]+$/.test(text) ? text : `'${text}'`}`
 }
 
 export interface OpenStoreOptions {
-  /** Default: false. Creates a missing store, and upgrades the schema of a database. */
+  /** Whether to create a missing store and upgrade the schema of a database. Default: false. */
   create?: boolean
-  /** As that of `openLmdbStore`, true by default: commands read on where they began. */
+  /** As in `openLmdbStore`. Default: true, because commands read sequentially. */
   readAhead?: boolean
-  /** As `onFatal` of `openLmdbStore`; not called for a database. */
+  /** As in `openLmdbStore`; not called for a database. */
   onFatal?: (error: IngestError) => void
   /** Called at most once a second while the id index of a directory is rebuilt. Default: a line on standard error. */
   onRebuild?: (percent: number) => void
@@ -104,11 +108,11 @@ export interface OpenStoreOptions {
 
 const rebuildReportIntervalMs = 1000
 
-/** The end of a message about a schema upgrade. */
+/** The end of messages about a schema upgrade. */
 export const migrateHint = 'it may take minutes, and `ingest migrate` does it before servers start'
 
 /**
- * Opens a store: a directory, or a database by its URL. Only its adapter is loaded.
+ * Opens a store: a directory, or a database by its URL. Loads only the adapter that it needs.
  *
  * @throws {IngestError} the codes of `openLmdbStore` or `openPostgresStore`
  */

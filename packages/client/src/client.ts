@@ -16,21 +16,24 @@ import { createConnection } from './http/connection.ts'
 import { type CallOptions, createRetry, type RetryEffects, type RetryOptions } from './http/retry.ts'
 import { type SourcePublication, type UploadedMap, type UploadOptions, uploadMap } from './upload/upload-map.ts'
 
-/** Options may be undefined, as environment variables may be; `url`, `projectId` and `key` are required. */
+/**
+ * Options of a client. Their types allow undefined so that environment variables can be passed; `url`, `projectId` and
+ * `key` are required.
+ */
 export interface ClientOptions extends RetryOptions {
-  /** The address of the server: `https://ingest.example`, or with a path in front of `/v1`. Required. */
+  /** The address of the server: `https://ingest.example`, or with a path before `/v1`. Required. */
   url: string | undefined
   /** Required. */
   projectId: string | undefined
-  /** An ingestion key of the project: `ik_…`. Never part of an error message. Required. */
+  /** An ingestion key of the project: `ik_…`. It never appears in error messages. Required. */
   key: string | undefined
 }
 
 /**
- * An Ingest over HTTP. Besides the errors of an embedded Ingest, a call rejects with errors of the server such as
- * `unauthorized`, `rate-limited` and `overloaded`, with `connection-failed` and `request-timeout` after the last retry,
- * with `unexpected-response` for a response that is not from an Ingest server, such as a redirect, and with the reason of
- * its signal.
+ * An Ingest over HTTP. In addition to the errors of an embedded Ingest, a call rejects with errors of the server such
+ * as `unauthorized`, `rate-limited` and `overloaded`, with `connection-failed` and `request-timeout` after the last
+ * retry, with `unexpected-response` for a response that is not from an Ingest server, such as a redirect, and with the
+ * reason of its signal.
  */
 export interface Client<E = IngestEvent>
   extends Omit<Ingest<E>, keyof ConsumerCalls | keyof EventCalls | keyof MapCalls | keyof StatsCalls>,
@@ -41,7 +44,7 @@ export interface Client<E = IngestEvent>
   /** Uploads a map of any size, as {@link uploadMap} does. */
   publishMap(publication: SourcePublication, options?: UploadOptions): Promise<UploadedMap>
   publishMap(publication: Publication, options?: PublishOptions & CallOptions): Promise<PublishedMap>
-  /** Waits for the attempts in flight without further retries, and ends streams. */
+  /** Waits for the attempts in flight, starts no retries, and ends streams. */
   close(): Promise<void>
 }
 
@@ -98,7 +101,7 @@ export function createClientWith<E = IngestEvent>(options: ClientOptions, effect
   return client
 }
 
-/** What is wrong with a key, without the key itself: messages are logged. */
+/** The fault of a key; undefined for a valid one. Does not contain the key, because messages are logged. */
 function keyFault(key: unknown): string | undefined {
   if (typeof key !== 'string') return 'is not a string'
   if (key.trim() !== key) return 'starts or ends with a space or a line break'

@@ -4,12 +4,14 @@ import type { Database } from './connection/database.ts'
 import type { AppendQueue } from './events/append-queue.ts'
 import type { Servers } from './servers.ts'
 
-/** How long the size and the oldest snapshot of the database are kept. */
+/** How long the database's size and oldest snapshot are cached. */
 const sizeAgeMs = 60_000
-/** A database that does not respond must not delay a scrape. */
+/** An unresponsive database must not delay a scrape. */
 const sizeTimeoutMs = 500
 
-/** Returns a function that measures the store: from the memory of this process, but for the size of the database. */
+/**
+ * Returns a function that measures the store. Everything but the size of the database comes from this process's memory.
+ */
 export function createMeasure(
   database: Database,
   { queue, servers, survivesPrimaryLoss }: { queue: AppendQueue; servers: Servers; survivesPrimaryLoss: boolean },
@@ -40,7 +42,7 @@ export function createMeasure(
 
 interface Size {
   bytes: number
-  /** When this process first saw the snapshot that is the oldest now. */
+  /** When this process first saw the current oldest snapshot. */
   snapshotSince: number | undefined
 }
 
@@ -52,7 +54,7 @@ function sizeGauges({ bytes, snapshotSince }: Size): StoreMetric[] {
   ]
 }
 
-/** The size of the tables, read once a minute at most, and as it was while it cannot be read. */
+/** Reads the size of the tables at most once a minute; returns the last one while it cannot be read. */
 function createSizeReader(database: Database): () => Promise<Size | undefined> {
   let size: Size | undefined
   let oldest: string | null = null
@@ -68,7 +70,7 @@ function createSizeReader(database: Database): () => Promise<Size | undefined> {
         size = { bytes: row.bytes, snapshotSince: oldest === null ? undefined : since }
       }
     } catch {
-      // the next reading is due in a minute
+      // retried in a minute
     }
     return size
   }

@@ -16,13 +16,13 @@ import { createProjectStore } from './projects/project-store.ts'
 import { checkCompatible, migratePostgres, readSchema, type SchemaState, schemaVersion } from './schema/migrate.ts'
 import { createServers } from './servers.ts'
 
-/** What the database promises about acknowledged events. */
+/** The durability of acknowledged events in this database. */
 export interface DurabilityReport {
-  /** Of PostgreSQL: `18.4`. */
+  /** Version of PostgreSQL: `18.4`. */
   version: string
   /** The version of the schema. */
   schema: number
-  /** Whether a commit waits for a synchronous standby, so that acknowledged events survive the loss of the primary. */
+  /** Whether a commit waits for a synchronous standby: acknowledged events then survive the loss of the primary. */
   survivesPrimaryLoss: boolean
   synchronousCommit: string
   synchronousStandbyNames: string
@@ -30,22 +30,22 @@ export interface DurabilityReport {
 
 export interface PostgresStoreOptions {
   /**
-   * Whether to create or upgrade the schema, which needs its owner. Default: true. False for an application role:
-   * a missing schema is refused with `store-missing`, an older one with `store-incompatible`.
+   * Whether to create or upgrade the schema, which requires its owner. Default: true. With false, for an application
+   * role, a missing schema is refused with `store-missing`, an older one with `store-incompatible`.
    */
   migrate?: boolean
   /**
-   * The most connections of this process: with fewer than 20, ids that are read from disk are slower. Default:
-   * `pool_max_conns` of the URL, as in pgx, else 20.
+   * Maximum number of connections of this process. With fewer than 20, appends are slower while ids are read from disk.
+   * Default: `pool_max_conns` of the URL, as in pgx, or else 20.
    */
   connectionsMax?: number
-  /** How long keys are cached, in milliseconds: a revoked key ends within it. Default: 1,000. */
+  /** How long keys are cached, in milliseconds; a revoked key stays valid for at most this time. Default: 1,000. */
   projectAgeMs?: number
-  /** How long one statement may take, in milliseconds. Default: 10,000. */
+  /** Timeout of one statement, in milliseconds. Default: 10,000. */
   statementTimeoutMs?: number
-  /** Called before the schema is upgraded, which may take minutes: `migratePostgres` does it while servers run. */
+  /** Called before the schema is upgraded, which may take minutes. `migratePostgres` upgrades it while servers run. */
   onMigrate?: (versions: { from: number; to: number }) => void
-  /** Called once the store is open. */
+  /** Called when the store is open. */
   onOpen?: (report: DurabilityReport) => void
 }
 
@@ -56,9 +56,9 @@ const checkTimeoutMs = 1500
  * number of processes may have it open.
  *
  * @param target a connection URL, which may name several hosts, or options of a pool of `pg`
- * @throws {IngestError} `store-unavailable`, which is temporary; `store-incompatible` for a database that is not durable
- *   (`fsync` or `full_page_writes` off), not UTF8, has a setting that the store cannot work with, or the schema of a newer
- *   version; `store-missing` and `invalid-argument`
+ * @throws {IngestError} `store-unavailable`, which is temporary; `store-incompatible` for a database that is not
+ *   durable (`fsync` or `full_page_writes` off), is not UTF8, has an unsupported setting, or has the schema of a newer
+ *   version; `store-missing`; `invalid-argument`
  */
 export async function openPostgresStore(
   target: string | PoolConfig,
@@ -100,8 +100,8 @@ function connectionsMaxOf(target: string | PoolConfig): number {
 }
 
 /**
- * Creates or upgrades the schema if it must be and may be, with the time limits of `migratePostgres`. Returns what was
- * found if nothing was to do.
+ * Creates or upgrades the schema if necessary and allowed, with the time limits of `migratePostgres`. Returns the
+ * schema that was found if there was nothing to do.
  */
 async function prepareSchema(
   target: string | PoolConfig,
@@ -123,7 +123,11 @@ async function prepareSchema(
   return undefined
 }
 
-/** @throws {IngestError} `store-incompatible` if another cluster has another store, schema or epoch of cursors */
+/**
+ * Checks that another cluster has the same store, schema and epoch of cursors.
+ *
+ * @throws {IngestError} `store-incompatible`
+ */
 function checkSameStore(opened: SchemaState, found: SchemaState | undefined): void {
   const refuse = (difference: string, remedy: string) => {
     throw new IngestError('store-incompatible', `the database there ${difference}: ${remedy}`)
@@ -137,7 +141,11 @@ function checkSameStore(opened: SchemaState, found: SchemaState | undefined): vo
   checkCompatible(found)
 }
 
-/** @throws {IngestError} `store-incompatible` for a database that may lose or change what it acknowledged */
+/**
+ * Refuses a database that may lose or change acknowledged data.
+ *
+ * @throws {IngestError} `store-incompatible`
+ */
 async function inspect(
   client: PoolClient,
 ): Promise<{ schema: SchemaState | undefined; report: Omit<DurabilityReport, 'schema'> }> {
@@ -152,7 +160,7 @@ async function inspect(
     schema: await readSchema(client),
     report: {
       version: settings.version.split(' ')[0],
-      // a weaker setting is raised to `on` by every function that writes
+      // every function that writes raises a weaker `synchronous_commit` to `on`
       survivesPrimaryLoss: synchronousStandbyNames !== '',
       synchronousCommit,
       synchronousStandbyNames,
@@ -160,10 +168,10 @@ async function inspect(
   }
 }
 
-/** How far the clock of this machine may be ahead of that of the database without a doubt. */
+/** How far this machine's clock may be ahead of the database's without being doubted, in milliseconds. */
 const clockAheadMsMax = 60_000
 
-/** Compares the clock of this machine with that of the database, which bounds the times of receipt. */
+/** Compares this machine's clock with the database's, which limits the times of receipt. */
 async function findClockDoubt(database: Database, now: number): Promise<ClockDoubt | undefined> {
   const [row] = await database.query<{ now: number }>('clock', [])
   if (!row || now - row.now <= clockAheadMsMax) return undefined
@@ -209,7 +217,7 @@ function createStore(
   async function closeAll(): Promise<void> {
     watch.close()
     await operations.drain()
-    // a database that cannot be reached must not keep a process from ending
+    // an unreachable database must not keep the process alive
     await Promise.race([servers.close(), sleep(checkTimeoutMs, undefined, { ref: false })])
     await database.close()
   }

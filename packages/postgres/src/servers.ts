@@ -2,16 +2,16 @@ import { randomUUID } from 'node:crypto'
 import type { Database } from './connection/database.ts'
 
 const heartbeatMs = 2000
-/** A server without a heartbeat for this long is not counted. */
+/** A server whose last heartbeat is older than this is not counted. */
 const expiresAfterMs = 7000
 
-/** Heartbeats of this process as a server of the store. */
+/** Sends heartbeats that announce this process as a server of the store. */
 export interface Servers {
-  /** Begins the heartbeats; returns a function that returns the number of live servers as of the last one. */
+  /** Starts the heartbeats; returns a function that returns the number of live servers as of the last one. */
   register(): () => number
   /** Live servers as of the last heartbeat. */
   count(): number
-  /** Ends the heartbeats and withdraws this server. */
+  /** Stops the heartbeats and withdraws this server. */
   close(): Promise<void>
 }
 
@@ -25,10 +25,10 @@ export function createServers(database: Database): Servers {
   async function beat(): Promise<void> {
     try {
       const [row] = await database.query<{ servers: number }>('register-server', [id, expiresAfterMs])
-      // a heartbeat of its own that took too long counts nothing
+      // if its own heartbeat took too long, this server is not in the row: it still counts itself
       count = Math.max(1, row?.servers ?? 1)
     } catch {
-      // while the database cannot be reached, the number stays
+      // while the database is unreachable, the count stays
     }
     if (isClosed) return
     timer = setTimeout(() => {

@@ -13,17 +13,17 @@ export const queries: ReadonlyMap<string, string> = new Map(
   ),
 )
 
-/** A statement that waits for the synchronous standby if it returns rows. `$1` is the number of the project. */
+/** A statement that waits for the synchronous standby if it returns rows. `$1` is the project's number. */
 export function confirmed(statement: string): string {
   return `SELECT q.* FROM (${statement}) q, ingest.await_project_1($1::int)`
 }
 
-/** The numbered steps of `sql/migrations`, in their order. */
+/** The numbered steps of `sql/migrations`, in order. */
 export const migrations: readonly { version: number; name: string; sql: string }[] = readFolder('migrations').map(
   ({ file, text }) => ({ version: Number.parseInt(file, 10), name: file, sql: text }),
 )
 
-/** The files of a folder of `sql`, which stands beside `src` and `dist`. */
+/** The files of a folder of `sql`, which is next to `src` and `dist`. */
 function readFolder(folder: string): { file: string; text: string }[] {
   const url = new URL(`../sql/${folder}/`, import.meta.url)
   return readdirSync(url)

@@ -39,7 +39,7 @@ Example:
 `
 
 /**
- * The directory that a command works on.
+ * Parses the directory that a command works on.
  *
  * @throws {CommanderError} for a database
  */
@@ -53,7 +53,7 @@ export function parseDirectoryOnly(command: Command, verb: string, tools = 'pg_d
   return store
 }
 
-/** Runs a job with its progress on standard error; a signal stops it. */
+/** Runs a job, shows its progress on standard error, and stops it on a signal. */
 export function runJob<T>(
   io: Io,
   advice: string,

@@ -20,7 +20,7 @@ interface EraseOptions extends PrintOptions {
   dryRun: boolean
 }
 
-/** A duration before now, or a time that does not depend on the clock; both as milliseconds since 1970. */
+/** A duration before now, or an absolute time; both as milliseconds since 1970. */
 interface Age {
   before: number
   isByClock: boolean
@@ -91,7 +91,11 @@ Examples:
   ingest erase --older-than 90d --store data/games --yes
 `
 
-/** @throws {CommanderError} for no selection, or one that needs a project */
+/**
+ * Chooses the erasure that the options select.
+ *
+ * @throws {CommanderError} without a selection, or if it needs a project
+ */
 function chooseErasure(io: Io, command: Command, options: EraseOptions): Erase {
   const { project, olderThan } = options
   if (olderThan !== undefined) {
@@ -109,8 +113,8 @@ function chooseErasure(io: Io, command: Command, options: EraseOptions): Erase {
 }
 
 /**
- * Checks that the clock is not ahead, which would make all events old. Resolves to whether the age is refused, except
- * in a dry run.
+ * Checks that the clock is not ahead, which would make all events seem old. Resolves to whether the erasure would be
+ * refused if it were not a dry run.
  *
  * @throws {CommandFailure} `clock-doubted` for a duration before now
  */
@@ -123,7 +127,7 @@ async function checkClock(io: Io, ingest: EmbeddedIngest, { olderThan, dryRun }:
   return isRefused
 }
 
-/** What events are compared with; undefined for their age. */
+/** The value that events are compared with; undefined for an erasure by age. */
 function selectionOf({ player, where }: EraseOptions): EraseSelection | undefined {
   return player === undefined ? where : { path: '/playerId', value: player }
 }
@@ -160,7 +164,11 @@ function formatTotals(projects: readonly ProjectTotals[], heading: string): stri
   return formatTable([['PROJECT', heading, 'BYTES'], ...cells], [1, 2])
 }
 
-/** @throws {InvalidArgumentError} also for a duration of 0 or a future time, which would erase everything */
+/**
+ * Parses an age. A duration of 0 or a future time is refused: it would erase everything.
+ *
+ * @throws {InvalidArgumentError}
+ */
 function parseAge(text: string): Age {
   if (!Number.isNaN(durationMs(text))) return { before: Date.now() - parsePositiveDuration(text), isByClock: true }
   const before = parseTimeText(text)
@@ -179,7 +187,7 @@ function parseSelection(text: string): EraseSelection {
 function parseValue(text: string): unknown {
   try {
     const value: unknown = JSON.parse(text)
-    // as text, since a number keeps only 16 digits
+    // as text, because a number keeps only 16 digits
     return typeof value === 'number' ? text.trim() : value
   } catch {
     return text
@@ -189,7 +197,7 @@ function parseValue(text: string): unknown {
 async function confirm({ stdin, stderr }: Io, question: string, signal: AbortSignal): Promise<void> {
   const terminal = createInterface({ input: stdin, output: stderr })
   try {
-    // at the end of the input the question is never answered
+    // if the input ends, the question is never answered
     const ended = once(terminal, 'close').then(() => '')
     const asked = terminal.question(question, { signal }).catch((error) => {
       signal.throwIfAborted()

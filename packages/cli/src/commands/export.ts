@@ -125,7 +125,7 @@ Examples:
   INGEST_KEY=… ingest export --url http://127.0.0.1:8787 --project demo --type round.end --from 10m
 `
 
-/** Parses a column, and adds it to those before it. @throws {InvalidArgumentError} */
+/** Parses a column and appends it to the previous ones. @throws {InvalidArgumentError} */
 function addColumn(text: string, columns: readonly ParquetColumn[] = []): ParquetColumn[] {
   const [, name, pointer, type] = /^([^=]+)=(\/.*):([^:]+)$/.exec(text) ?? []
   if (name === undefined || pointer === undefined || type === undefined) {
@@ -187,7 +187,11 @@ async function exportToFiles(io: Io, options: FileOptions, target: Target): Prom
   await printResult(io, options, toJsonResult(result, options), formatSummary(result, options))
 }
 
-/** @throws {IngestError} `invalid-argument` for a path in the directory of the store, which holds nothing else */
+/**
+ * Refuses paths inside of the store's directory, which must hold nothing else.
+ *
+ * @throws {IngestError} `invalid-argument`
+ */
 function checkOutside(store: string | undefined, paths: readonly string[]): void {
   if (store === undefined || isDatabase(store)) return
   const path = paths.find((each) => isInside(store, each))

@@ -30,13 +30,13 @@ export function findCommand(io: Io): Command {
       const output = json
         ? toJsonLine({ ok: true, cursor, receivedAt }, event)
         : Buffer.concat([Buffer.from(`${head}\n\n`), event.bytes, Buffer.from('\n')])
-      // whitespace between JSON tokens is kept
+      // keep whitespace between JSON tokens
       const escaped = () => output.toString().replaceAll(/[^\t\r\n]+/g, escapeControlCharacters)
       await writeStdout(io, io.stdout.isTTY ? escaped() : output)
     })
 }
 
-/** An object with the member `event`: the bytes of the event as it was sent, on one line. */
+/** Adds the member `event` to an object: the bytes of the event as it was sent, on one line. */
 function toJsonLine(object: object, event: StoredEvent): Buffer {
   const line = eventLine(event)
   const head = JSON.stringify(object).replace(/}$/, ',')

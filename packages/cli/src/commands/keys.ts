@@ -16,7 +16,7 @@ interface CreateOptions extends KeysOptions {
   expires?: number
 }
 
-/** `ingest keys create | list | revoke | rotate`; they work while servers have the store open. */
+/** `ingest keys create | list | revoke | rotate`. They work while servers have the store open. */
 export function keysCommand(io: Io): Command {
   const keys = new Command('keys')
     .description('create, list, revoke and rotate the ingestion keys of a project')

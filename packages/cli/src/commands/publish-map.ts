@@ -100,7 +100,7 @@ interface Upload {
 
 async function upload(io: Io, { file, options, target, signal }: Upload): Promise<UploadedMap> {
   const { uploadMap } = await import('@ingest/client')
-  // a writer may never close the pipe
+  // the writer may never close the pipe
   if (file === '-') signal.addEventListener('abort', () => io.stdin.destroy(signal.reason))
   try {
     return await withProgress(io, options.quiet, (show) => {

@@ -6,7 +6,7 @@ import { type Io, printResult } from '../io.ts'
 import { jsonOption, parseTimeOption } from '../options.ts'
 import { formatCount, formatTable, toIsoTime } from '../terminal/format.ts'
 
-/** The most characters of a text that a row shows. */
+/** Maximum number of characters of a text in a row. */
 const textShownMax = 80
 
 /** `ingest rejected`. */
@@ -53,7 +53,7 @@ function formatGroups(groups: readonly RejectionGroup[]): string[] {
   return formatTable([heading, ...rows], [0])
 }
 
-/** A long text would widen every row of its column; the path of the whole event is empty. */
+/** Shortens a text, because a long one would widen its column. The path of the whole event is empty. */
 function shown(text: string | null): string {
   if (text === null || text === '') return '-'
   return text.length > textShownMax ? `${text.slice(0, textShownMax)}…` : text

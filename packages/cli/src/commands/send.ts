@@ -30,7 +30,7 @@ interface SendOptions extends PrintOptions {
   concurrency: number
 }
 
-/** Enough retries to outlast the restart of a server, which takes up to a minute. */
+/** Enough retries to outlast the restart of a server, which may take a minute. */
 const retriesDefault = 10
 
 /** `ingest send`. */
@@ -65,17 +65,17 @@ export function sendCommand(io: Io): Command {
     })
 }
 
-/** Calls `use` with the project that events are sent to. */
+/** Calls `use` with the project that receives the events. */
 type WithTarget = (use: (ingest: Ingest) => Promise<void>) => Promise<void>
 
-/** An empty project that remembers ids alone. */
+/** Opens a project for a dry run: it is empty and remembers only ids. */
 async function dryRunOn(project: string, schemasFile: string | undefined): Promise<WithTarget> {
   const schemas: EventSchemas = schemasFile === undefined ? {} : await readSchemas(schemasFile)
   const ingest = createIngest({ store: idStore(), schemas })
   return (use) => use(ingest.project(project)).finally(ingest.close)
 }
 
-/** As many as a Set holds in V8. */
+/** Maximum size of a Set in V8. */
 const idsMax = 2 ** 24 - 1
 
 function idStore(): Store {
@@ -119,7 +119,7 @@ async function send(io: Io, file: string, options: SendOptions, withTarget: With
   }
   const result = { ...sent, durationMs: elapsed() }
   const isRejected = sent.rejected > 0
-  // a failure has an object of its own
+  // a failure prints its own object
   if (!isRejected || !options.json) await printResult(io, options, result, formatSummary(result, options))
   if (sent.madeIds > 0 && !options.quiet) {
     printMessage(io, `generated ids for ${formatCount(sent.madeIds, 'event')}: another run stores them again`)
@@ -146,7 +146,7 @@ async function submit(io: Io, { file, options, withTarget }: SendRequest, sendin
   const { submitEvents } = await import('@ingest/client')
   const input = await openInput(io, file, rejected)
   try {
-    // connects first: a failure keeps the --rejected file of an earlier run
+    // connect first, so that a failure keeps the --rejected file of an earlier run
     await withTarget((ingest) =>
       withRejectedReport(io, options, (report) =>
         withProgress(io, quiet, async (show) => {
@@ -171,7 +171,7 @@ async function submit(io: Io, { file, options, withTarget }: SendRequest, sendin
   }
 }
 
-/** `size` is that of the file in bytes, null for a stream. */
+/** `size` is the size of the file in bytes; null for a stream. */
 function toProgress({ bytes, events, rejected }: SubmittedEvents, size: number | null): Progress {
   const read = size === null ? formatBytes(bytes) : `${formatBytes(bytes)} of ${formatBytes(size)}`
   const text = `${read}, ${formatCount(events, 'event')}${rejected > 0 ? `, ${rejected} rejected` : ''}`
@@ -194,7 +194,7 @@ function formatSummary(
 
 const unsent = 'events are left unsent'
 
-/** What is left to do, and what another run would do. */
+/** Advice on what another run would do. */
 function rerunAdvice({ makeIds }: SendOptions): string {
   return makeIds
     ? `${unsent}; another run stores events without an eventId again`

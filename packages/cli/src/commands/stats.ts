@@ -38,7 +38,7 @@ export function statsCommand(io: Io): Command {
     })
 }
 
-/** Without a project, all projects of the store. */
+/** If `project` is undefined, all projects of the store. */
 type StatsTarget = Omit<Target, 'project'> & Partial<Pick<Target, 'project'>>
 
 const statsHelp = `

@@ -24,7 +24,7 @@ interface TailOptions {
   json?: true
 }
 
-/** Longest pause between attempts to reach a server. */
+/** Maximum pause between attempts to reach a server, in milliseconds. */
 const pauseMsMax = 5000
 
 /** `ingest tail`. */
@@ -42,7 +42,7 @@ export function tailCommand(io: Io): Command {
       .option('--json', 'print NDJSON on a terminal too: { "cursor", "receivedAt", "event" }; an object on failure'),
   )
   return command.addHelpText('after', tailHelp).action(async (options: TailOptions) => {
-    // follow() retries itself, to report it
+    // follow() does its own retries, to report them
     const target = { ...parseTarget(command), retries: 0 }
     const start = parseStart(options)
     const write = createEventWriter(io, options.json ?? false)
@@ -74,13 +74,13 @@ function parseStart({ after, since, ...filter }: TailOptions): FollowOptions {
   }
 }
 
-/** Writes one event; resolves to false when the reader has closed the pipe. */
+/** Writes one event; resolves to false once the reader has closed the pipe. */
 type Write = (event: StoredEvent) => Promise<boolean>
 
 function createEventWriter(io: Io, isJson: boolean): Write {
   const { stdout } = io
   if (!stdout.isTTY) return (event) => writeStdout(io, eventLine(event))
-  // a tab between JSON tokens would be escaped
+  // escaping would change tabs between JSON tokens
   if (isJson)
     return (event) =>
       writeStdout(io, `${escapeControlCharacters(eventLine(event).toString().trimEnd().replaceAll('\t', ' '))}\n`)
@@ -108,7 +108,7 @@ interface Following {
   limit: number | undefined
 }
 
-/** Resolves after `limit` events, or when the reader has closed the pipe. */
+/** Resolves after `limit` events, or once the reader has closed the pipe. */
 async function follow(io: Io, ingest: Ingest, { target, start, signal, write, limit }: Following): Promise<void> {
   let left = limit ?? Number.POSITIVE_INFINITY
   const cursors: CursorSource = ingest
@@ -119,7 +119,7 @@ async function follow(io: Io, ingest: Ingest, { target, start, signal, write, li
   let isUnreachable = false
   for (;;) {
     try {
-      // first, because following from a time or a cursor may wait before it notices an unreachable server
+      // first, because following from a time or a cursor may notice an unreachable server late
       const end = await cursors.lastCursor({ signal })
       if (after === undefined && start.from === undefined) after = end
       if (isUnreachable) printMessage(io, `the ${source} is reachable again`)
@@ -148,6 +148,6 @@ async function follow(io: Io, ingest: Ingest, { target, start, signal, write, li
 
 function isTransient({ code, retryable }: IngestError, { url }: Target): boolean {
   if (url === undefined) return code === 'store-unavailable'
-  // the operator of the server may repair its store
+  // the operator of the server may repair the store
   return retryable || code.startsWith('store-')
 }

@@ -23,7 +23,7 @@ export function verifyCommand(io: Io): Command {
       const details = { store, ...report, durationMs: elapsed() }
       const { problems, problemCount, warnings } = report
       const isFine = problemCount + warnings.length === 0
-      // a failure has an object of its own
+      // a failure prints its own object
       if (problemCount === 0 || !json) {
         await printResult(io, { json, quiet: isFine ? quiet : undefined }, details, formatReport(details))
       }

@@ -4,9 +4,10 @@ import { IngestError, type MapContent } from '@ingest/core'
 import type { Write } from '@ingest/core/internal'
 
 /**
- * Reads a map, writes its bytes, and checks their digest and size. It stops without a check when `write` wants no more.
+ * Reads a map, writes its bytes, and checks their digest and size. If `write` resolves to false, it stops without a
+ * check.
  *
- * @throws {IngestError} `digest-mismatch`, and the codes of reading; or the reason of the signal.
+ * @throws {IngestError} `digest-mismatch` and the codes of reading; also the reason of the signal
  */
 export function checkContent(content: MapContent, signal: AbortSignal, write?: Write): Promise<void> {
   return check(content, 'The content', content.bytes(), signal, write)

@@ -15,8 +15,8 @@ export interface Input {
 const chunkBytes = 256 * 1024
 
 /**
- * Always called with `bigint: true`: after a plain `fstat` of a pipe, Node no longer resolves symbolic links to modules
- * (https://github.com/nodejs/node/issues/51142).
+ * Must be called with `bigint: true`: after a plain `fstat` of a pipe, Node no longer resolves symbolic links to
+ * modules (https://github.com/nodejs/node/issues/51142).
  */
 const statDescriptor = promisify(fstat)
 

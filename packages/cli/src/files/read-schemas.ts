@@ -14,10 +14,10 @@ export function schemasOption(): Option {
 /**
  * Reads and checks the event schemas of a file.
  *
- * @throws {IngestError} `invalid-argument`, with the name of the file, if it cannot be read or has a mistake
+ * @throws {IngestError} `invalid-argument`, with the name of the file, for an unreadable file or an invalid schema
  */
 export async function readSchemas(file: string): Promise<EventSchemas> {
-  // without the cause, whose text a log would print again
+  // without a cause: a log would print the message twice
   const bytes = await readFile(file).catch(({ message }) => {
     throw new IngestError('invalid-argument', `The event schemas cannot be read: ${message}.`)
   })

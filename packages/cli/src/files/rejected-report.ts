@@ -3,7 +3,7 @@ import { type Write, writeFile } from '@ingest/core/internal'
 import { type Io, type PrintOptions, printMessage } from '../io.ts'
 import { escapeControlCharacters } from '../terminal/format.ts'
 
-/** Collects the events of the input that are not stored. */
+/** Collects the input events that were not stored. */
 export interface RejectedReport {
   note(rejected: readonly RejectedInput[], form: ValueForm | undefined): Promise<void>
 }
@@ -13,15 +13,15 @@ export interface RejectedOptions extends PrintOptions {
   rejected?: string
 }
 
-/** Without a file, only so many are printed. */
+/** Without a file, at most this many are printed. */
 const shownMax = 5
 const shownCharactersMax = 120
 
 /**
- * Writes the rejected events that `use` reports to the file, or prints the first of them to standard error; also when
- * `use` fails.
+ * Writes the rejected events that `use` reports to the file, or prints the first ones on standard error, even if `use`
+ * fails.
  *
- * @throws {IngestError} the codes of `writeFile`, and everything that `use` throws.
+ * @throws {IngestError} the codes of `writeFile`, and everything that `use` throws
  */
 export async function withRejectedReport<T>(
   io: Pick<Io, 'stderr'>,
@@ -54,7 +54,7 @@ export async function withRejectedReport<T>(
           throw error
         })
       outcome = use(createReport(writeOrFail))
-      // another failure keeps the file
+      // a failure of `use` keeps the file
       await outcome.catch(() => {})
       if (writeError) throw writeError
     })
@@ -87,7 +87,7 @@ function describeIssues(issues: RejectedInput['issues']): string {
   return issues.map(({ path, message }) => (path === '' ? message : `${truncate(path)}: ${message}`)).join(' ')
 }
 
-/** A text from the input as it can be printed in one line. */
+/** Shortens a text from the input and makes it printable on one line. */
 function truncate(text: string): string {
   return escapeControlCharacters(text.length > shownCharactersMax ? `${text.slice(0, shownCharactersMax)}…` : text)
 }

@@ -12,14 +12,14 @@ interface Announced {
   log: Log
 }
 
-/** Prints where the server listens, logs what is in force, and warns of plaintext and of a store without keys. */
+/** Prints where the server listens, logs the settings in force, and warns of plaintext and of a store without keys. */
 export async function announce(io: Io, settings: ServeSettings, { ingest, served, log }: Announced): Promise<void> {
   const { url, port, admin } = served
   const isSocket = url.startsWith('unix:')
   const addresses = {
     url,
     admin: admin?.url ?? null,
-    // no browser reaches a socket by itself
+    // browsers cannot connect to a Unix socket
     console: settings.console ? `${isSocket ? '' : url}/console/` : null,
   }
   const common = { ...addresses, store: describeStore(settings.store), version: version(), pid: process.pid }
@@ -38,7 +38,7 @@ export async function announce(io: Io, settings: ServeSettings, { ingest, served
       'the console has no TLS: keys typed into it cross the network in the clear',
     )
   }
-  // a hint must not end a server that listens
+  // a failed hint must not end the server
   await warnIfNoKeys(ingest, settings.store, log).catch((error) => {
     log.warn({ err: error }, 'whether the store has a key cannot be read')
   })
@@ -49,7 +49,7 @@ function isReachable(host: string | undefined): boolean {
   return host !== undefined && host !== 'localhost' && host !== '::1' && !host.startsWith('127.')
 }
 
-/** Without a key, every request is refused, which clients cannot tell from a wrong key. */
+/** Warns if there are no keys: every request is then refused, which clients cannot distinguish from a wrong key. */
 async function warnIfNoKeys({ listProjects, keys }: EmbeddedIngest, store: string, log: Log): Promise<void> {
   for (const projectId of await listProjects()) if ((await keys.list(projectId)).length > 0) return
   const command = `ingest keys create ${toStoreArgument(store)} --project <id>`

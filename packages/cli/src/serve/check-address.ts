@@ -29,7 +29,7 @@ export async function checkAddresses({ listen, admin }: ServeSettings): Promise<
   }
 }
 
-/** The file of a server that has ended is replaced by the next one: only one that responds is in use. */
+/** The next server replaces the socket file of one that has ended: only a socket that responds is in use. */
 async function checkSocket(path: string): Promise<void> {
   const connection = connect(path)
   const isInUse = await once(connection, 'connect').then(
@@ -42,9 +42,9 @@ async function checkSocket(path: string): Promise<void> {
 
 type SystemError = NodeJS.ErrnoException & { address?: string; port?: number; hostname?: string }
 
-/** Rewords an error of a listening server in terms of the options. */
+/** Rewords an error of listening with the names of command-line options. */
 export function toListenError(error: SystemError): Error {
-  // only errors of system calls have a syscall
+  // only errors of system calls have a `syscall`
   if (error.syscall === undefined) return error
   const { code = '', address = error.hostname, port } = error
   const where = port === undefined || port < 0 ? `${address}` : `port ${port} on ${address}`
@@ -54,7 +54,7 @@ export function toListenError(error: SystemError): Error {
     return new CommandFailure({ exitCode: exitCode.temporary, code: 'address-in-use', message, retryable: true })
   }
   const reasons: Record<string, string> = {
-    // Node reports a missing directory of a socket as this too
+    // Node reports this for a missing directory of a socket too
     EACCES: `no permission to listen on ${where}, or its directory is missing`,
     EADDRNOTAVAIL: `${address} is not an address of this machine`,
     ENOTFOUND: `${address} is an unknown host`,

@@ -14,15 +14,16 @@ import { createLog, type Log } from './serve-log.ts'
 import type { ServeSettings } from './serve-options.ts'
 
 /**
- * Opens the store, serves until `io` has a SIGTERM or SIGINT, and drains. Resolves when all is closed. SIGHUP reloads the
- * files of the settings while it serves; before and after it is ignored, as it ends a process by default.
+ * Opens the store, serves until `io` receives SIGTERM or SIGINT, and drains. Resolves when everything is closed. While
+ * it serves, SIGHUP reloads the files of the settings; before and after, SIGHUP is ignored, because it would end the
+ * process.
  *
  * @throws {IngestError} the codes of `withIngest`; `invalid-argument` for an address or a file that cannot be used
  * @throws {CommandFailure} `address-in-use`
  */
 export async function runServer(io: Io, settings: ServeSettings): Promise<void> {
   const log = await createLog(io, { level: settings.logLevel, format: settings.logFormat })
-  // a wrong file, and an address in use, create no store
+  // check these first, so that an invalid file or an address in use creates no store
   const files = await readFiles(settings)
   await checkAddresses(settings)
   const ignoreHangups = io.onReload(() => {})
@@ -109,8 +110,8 @@ function readPem(flag: string, path: string): Promise<string> {
 }
 
 /**
- * After each SIGHUP, applies the event schemas and the TLS certificate of their files, until the returned function is
- * called. An invalid file is logged, and changes nothing.
+ * After each SIGHUP, applies the event schemas and the TLS certificate from their files, until the returned function is
+ * called. An invalid file is logged and changes nothing.
  */
 function reloadOnSignal(
   io: Io,
@@ -169,7 +170,7 @@ function toOpenOptions(io: Io, settings: ServeSettings, log: Log): OpenOptions {
     log.info({ store: describeStore(store), postgres: version, ...report }, `the database is open, ${durability}`)
   }
 
-  /** A graceful exit would wait for the disk. */
+  /** Kills the process: a graceful exit would wait for the disk. */
   function killProcess(error: IngestError): void {
     const reason = error.code === 'store-locked' ? 'the store cannot be closed' : 'the store has failed'
     log.fatal({ code: error.code, err: error }, `${reason}: the process ends immediately`)

@@ -3,12 +3,12 @@ import { hasColors, type Io } from '../io.ts'
 
 export type Log = Logger
 
-/** Further lines are dropped while this much waits for the reader of the log. */
+/** While this many bytes wait for the reader of the log, further lines are dropped. */
 const backlogBytesMax = 4 * 2 ** 20
 
 export const logFormats = ['text', 'json', 'pino'] as const
 
-/** `json` has names of levels and ISO times, which log stores parse by themselves; `pino` has its numbers for both. */
+/** `json` has level names and ISO times, which log stores parse without configuration; `pino` has numbers for both. */
 export type LogFormat = (typeof logFormats)[number]
 
 export interface LogOptions {

@@ -10,7 +10,7 @@ import { type LogFormat, logFormats } from './serve-log.ts'
 export interface ServeSettings {
   /** A directory, or the URL of a database, which may hold a password. */
   store: string
-  /** Whether a missing store is created, and an older schema upgraded. */
+  /** Whether a missing store is created and an older schema upgraded. */
   migrate: boolean
   listen: Address
   /** Default: none. */
@@ -26,7 +26,7 @@ export interface ServeSettings {
   schemas?: string
   /** Default: all events are stored permanently. */
   retain: RetentionRule[]
-  /** Whether `retain` keeps what a consumer has not read. */
+  /** Whether `retain` keeps events that a consumer has not read. */
   keepUnread?: true
   /** In milliseconds. */
   keepActivity: number
@@ -100,7 +100,7 @@ export function serveOptions(): Option[] {
       new Option('--drain-timeout <duration>', 'how long SIGTERM waits for requests in flight')
         .env('INGEST_DRAIN_TIMEOUT')
         .default(10_000, '10s')
-        // a timer of more than 24.8 days would end at once
+        // a timer of more than 24.8 days would fire at once
         .argParser(durationUpTo('24h')),
       new Option('--log-level <level>', 'minimum level of the log on stderr')
         .env('INGEST_LOG_LEVEL')
@@ -130,7 +130,7 @@ export function parseServeSettings(command: Command): ServeSettings {
 
 const addressPattern = /^(\[[\da-f:.]+\]|[^:[\]/]+):(\d{1,5})$/i
 
-/** Without a default host: with `:8787`, some programs listen on every address of the machine, and some on one. */
+/** There is no default host: with `:8787`, some programs listen on every address of the machine, others on one. */
 function parseAddress(text: string): Address {
   if (text.startsWith('unix:')) return { socket: nonEmpty(text.slice('unix:'.length)) }
   const [, host = '', digits] = addressPattern.exec(text) ?? []
@@ -139,7 +139,7 @@ function parseAddress(text: string): Address {
   throw new InvalidArgumentError('Expected an address such as 127.0.0.1:8787, 0.0.0.0:8787, [::1]:8787 or unix:/path.')
 }
 
-/** `90d` is `*=90d`. */
+/** `90d` means `*=90d`. */
 function parseRetention(text: string): RetentionRule[] {
   if (text === 'off') return []
   const rules = text.split(',').map((word): RetentionRule => {
@@ -174,7 +174,7 @@ function isOrigin(text: string): boolean {
   return /^https?:/.test(text) && URL.canParse(text) && new URL(text).origin === text
 }
 
-/** The parser of each limit, its default per second, and how many times that may come at once. */
+/** The parser of each limit, its default per second, and its burst as a multiple of that. */
 const rateLimits = {
   requests: { parse: wholeNumber(1, 999_999_999), perSecond: 100, bursts: 2 },
   events: { parse: wholeNumber(1, 999_999_999), perSecond: 20_000, bursts: 5 },

@@ -1,6 +1,6 @@
 /**
- * Escapes control, format and surrogate characters, which could move the cursor, change colors or the direction of
- * writing. The escapes are those of JSON, so JSON keeps its meaning.
+ * Escapes control, format and surrogate characters, which could move the cursor, or change colors or the writing
+ * direction. The escapes are those of JSON, so JSON keeps its meaning.
  */
 export function escapeControlCharacters(text: string): string {
   return text.replaceAll(/[\p{Cc}\p{Cf}\p{Cs}\u2028\u2029]/gu, (character) =>
@@ -58,7 +58,7 @@ export function formatTable(table: readonly (readonly string[])[], numbers: read
   )
 }
 
-/** RFC 3339 in UTC of a time in milliseconds since 1970; null for none. */
+/** Formats a time in milliseconds since 1970 as RFC 3339 in UTC; null stays null. */
 export function toIsoTime(at: number): string
 export function toIsoTime(at: number | null | undefined): string | null
 export function toIsoTime(at: number | null | undefined): string | null {

@@ -2,8 +2,8 @@ import { CommandFailure } from '../exit-code.ts'
 import { type Io, printMessage, signalExitCodes } from '../io.ts'
 
 /**
- * Runs `work`. SIGINT and SIGTERM abort its signal with the failure `interrupted`, whose message has the `advice`; it is
- * empty without one. A second signal ends the process immediately.
+ * Runs `work`. SIGINT and SIGTERM abort its signal with the failure `interrupted`, whose message is `advice`, or empty.
+ * A second signal ends the process immediately.
  */
 export async function abortOnSignal<T>(
   io: Pick<Io, 'onSignal' | 'stderr' | 'end'>,

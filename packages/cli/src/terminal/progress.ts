@@ -7,7 +7,7 @@ export interface Progress {
   done: number
   /** Null if unknown, as with a stream. */
   total: number | null
-  /** The amounts, for people. */
+  /** The amounts, in words. */
   text: string
   /** Whether the start of the phase is logged. */
   isAnnounced: boolean
@@ -22,8 +22,8 @@ interface ProgressDisplay {
 const lineIntervalMs = 5000
 
 /**
- * Shows the progress of `work` on standard error, unless `quiet`: a bar on a terminal; elsewhere a line at the start of
- * each announced phase, and then one every 5 seconds.
+ * Shows the progress of `work` on standard error, unless `quiet`: as a bar on a terminal, otherwise as a line at the
+ * start of each announced phase and one every 5 seconds.
  */
 export async function withProgress<T>(
   { stderr }: Pick<Io, 'stderr'>,
@@ -64,7 +64,7 @@ async function createProgressBar(stream: Output): Promise<ProgressDisplay> {
   }
 }
 
-/** Progress as lines of text; `now` is a clock in milliseconds. */
+/** Shows progress as lines of text; `now` is a clock in milliseconds. */
 export function createProgressLines(stream: Pick<Output, 'write'>, now: () => number): ProgressDisplay {
   let announced: string | undefined
   let writtenAt = now()

@@ -1,7 +1,7 @@
 import { randomFillSync } from 'node:crypto'
 
 const counterMax = 0xfff
-/** The counter starts in its lower half, to have values left. */
+/** The counter starts in the lower half of its range, so that it does not overflow at once. */
 const counterStartMax = 0x7ff
 
 /**

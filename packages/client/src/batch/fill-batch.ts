@@ -5,7 +5,7 @@ export const envelopeStart = Buffer.from('{"events":[')
 export const separator = Buffer.from(',')
 export const envelopeEnd = Buffer.from(']}')
 
-/** The longest event that fits into a batch of its own, in bytes. */
+/** Maximum bytes of an event that fits into a batch of its own. */
 export const eventBytesMax = batchBytesMax - envelopeStart.length - envelopeEnd.length
 
 /** The body of a request, and the number of events in it. */
@@ -14,7 +14,7 @@ export interface FilledBatch {
   count: number
 }
 
-/** Puts the first events into a batch, in their order, up to 100 events and 262,144 bytes of body. */
+/** Fills a batch with the first events, in order, up to 100 events and 262,144 bytes of body. */
 export function fillBatch(events: readonly { bytes: Uint8Array }[]): FilledBatch {
   const parts: Uint8Array[] = [envelopeStart]
   let size = envelopeStart.length + envelopeEnd.length
@@ -30,12 +30,16 @@ export function fillBatch(events: readonly { bytes: Uint8Array }[]): FilledBatch
   return { body: Buffer.concat([...parts, envelopeEnd]), count }
 }
 
-/** Whether that many events, with that many bytes together, fill a batch. */
+/** Whether `count` events of `bytes` bytes in total fill a batch. */
 export function isBatchFull(count: number, bytes: number): boolean {
   return count >= batchEventsMax || bytes + count * separator.length >= eventBytesMax
 }
 
-/** @throws {IngestError} `unexpected-response` for a result that does not have one outcome for each of `count` events */
+/**
+ * Checks that a result has one outcome for each of `count` events.
+ *
+ * @throws {IngestError} `unexpected-response`
+ */
 export function checkResult(result: BatchResult, count: number): BatchResult {
   const { accepted, duplicates, rejected } = result
   const indexes = new Set(rejected.map(({ index }) => index))

@@ -2,7 +2,7 @@ import { isAnyArrayBuffer, isUint8Array } from 'node:util/types'
 import { IngestError } from '@ingest/core'
 import { eventIdIssue, type JsonObject, parseJson, stripByteOrderMark } from '@ingest/core/internal'
 
-/** Prepends the members that `given`, the parsed `text`, does not have. The rest of the text is kept byte for byte. */
+/** Prepends the `members` that `given`, the parsed `text`, lacks. The rest of the text is kept byte for byte. */
 export function addMissingMembers(text: Buffer, given: JsonObject, members: JsonObject): Buffer {
   const missing = Object.entries(members).filter(([name]) => !Object.hasOwn(given, name))
   if (missing.length === 0) return text
@@ -15,7 +15,7 @@ const lineFeed = 0x0a
 const carriageReturn = 0x0d
 const space = 0x20
 
-/** Copies JSON, with a space for each line break: line breaks only occur between tokens. */
+/** Copies JSON, with spaces in place of line breaks, which only occur between tokens. */
 export function toSingleLine(text: Uint8Array): Buffer {
   const line = Buffer.from(text)
   for (let at = 0; at < line.length; at++) {
@@ -30,10 +30,10 @@ export interface SerializedEvent {
   bytes: Buffer
 }
 
-/** The depth of the search for an invalid member: the limit of the service. */
+/** Depth limit of the search for an invalid member: the limit of the server. */
 const searchDepthMax = 32
 
-/** The members of an event that has none of its own; `timestamp` only if it is given. */
+/** Members added to an event that lacks them; `timestamp` only if given. */
 export interface EventDefaults {
   projectId: string
   makeEventId: () => string
@@ -41,15 +41,15 @@ export interface EventDefaults {
 }
 
 /**
- * Serializes an event, with its missing members in front. Objects are serialized by `JSON.stringify`.
- * Bytes, also of another realm, are kept, including numbers beyond 2^53; only line breaks between tokens become spaces.
+ * Serializes an event and prepends its missing members. Objects are serialized by `JSON.stringify`. Bytes are kept,
+ * even those of another realm, and so are numbers beyond 2^53; only line breaks between tokens become spaces.
  *
- * @throws {IngestError} `invalid-argument` for anything but an object, an object that cannot be serialized (`issues` name
- *   the member), and an invalid `eventId` (with `issues`); `malformed-body` for bytes that are not JSON in UTF-8.
+ * @throws {IngestError} `invalid-argument` for anything but an object, an object that cannot be serialized (`issues`
+ *   name the member), and an invalid `eventId` (with `issues`); `malformed-body` for bytes that are not JSON in UTF-8.
  */
 export function serializeEvent(event: object, { projectId, makeEventId, timestamp }: EventDefaults): SerializedEvent {
   const text = isUint8Array(event) ? toSingleLine(stripByteOrderMark(event)) : Buffer.from(stringify(event))
-  // check the text, not the object: toJSON, getters and proxies may return another value the next time
+  // check the text, not the object: toJSON, getters and proxies may return a different value on a second read
   const given = parseJson(text)
   if (typeof given !== 'object' || given === null || Array.isArray(given)) throw notAnObject()
   const { eventId = makeEventId() } = given as JsonObject
@@ -63,7 +63,7 @@ function stringify(event: object): string {
   let text: string | undefined
   let kind: string | undefined
   if (typeof event !== 'object') throw notAnObject()
-  // JSON.stringify would number the elements of a typed array
+  // JSON.stringify would serialize a typed array as an object with numeric members
   if (ArrayBuffer.isView(event) || isAnyArrayBuffer(event)) throw notPlain(className(event))
   try {
     text = JSON.stringify(event)
@@ -79,7 +79,7 @@ function stringify(event: object): string {
 /** The class of an object; undefined for a plain object. */
 function className(event: object): string | undefined {
   const prototype = Object.getPrototypeOf(event)
-  // the prototype of a plain object has no prototype, also in another realm
+  // the prototype of a plain object has no prototype, even in another realm
   if (prototype === null || Object.getPrototypeOf(prototype) === null) return undefined
   return String(prototype.constructor?.name)
 }

@@ -4,7 +4,7 @@ import { type ApiRequest, type Connection, type HttpResponse, readBody } from '.
 import { unexpectedResponse } from '../http/error-from-response.ts'
 import type { CallOptions, Retry } from '../http/retry.ts'
 
-/** Requests with retries. */
+/** Sends requests, with retries. */
 export interface Api {
   /** Resolves with the body of the response. */
   bytes(request: ApiRequest, options?: CallOptions): Promise<Buffer>
@@ -15,8 +15,8 @@ export interface Api {
    */
   json<T>(schema: wire.WireSchema, request: ApiRequest, options?: CallOptions): Promise<T>
   /**
-   * Yields what `read` yields for the responses, with backpressure. `next` is called for the first request and after each
-   * failure, and has to continue after the last item.
+   * Yields the items that `read` yields for each response, with backpressure. `next` is called for the first request
+   * and after each failure; it must continue after the last item.
    */
   stream<T>(
     next: () => ApiRequest,
@@ -25,7 +25,7 @@ export interface Api {
   ): AsyncGenerator<T>
 }
 
-/** The longest response that is buffered. */
+/** Maximum bytes of a response that is buffered. */
 const bodyBytesMax = 64 * 1024 * 1024
 
 export function createApi(connection: Connection, retry: Retry): Api {
@@ -67,7 +67,7 @@ function parseBody<T>(schema: wire.WireSchema, { method = 'GET', path }: ApiRequ
   return wire.fromWire(schema, value as object)
 }
 
-/** Undefined in place of this error. The 404 of a wrong url still throws. */
+/** Undefined in place of an error with this code. A 404 caused by a wrong url is still thrown. */
 export async function undefinedOn<T>(code: ErrorCode, call: Promise<T>): Promise<T | undefined> {
   try {
     return await call

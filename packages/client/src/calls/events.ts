@@ -30,12 +30,12 @@ import type { CallOptions } from '../http/retry.ts'
 import type { Api } from './api.ts'
 
 export interface EventCalls<E = unknown> {
-  /** Retries send the same bytes, compressed from 1 KiB on unless the server is on a loopback address. */
+  /** Retries send the same bytes, compressed if they are at least 1 KiB and the server is not on a loopback address. */
   submitBatch(body: Uint8Array | BatchInput<E>, options?: SubmitOptions & CallOptions): Promise<BatchResult>
   /**
-   * Reads page by page, with backpressure. A line break between the tokens of an event becomes a space. A long poll lasts
-   * whole seconds, rounded up. A server that sends no complete event within `tryTimeoutMs` is a `request-timeout`, even
-   * if bytes keep coming.
+   * Reads page by page, with backpressure. A line break between the tokens of an event becomes a space. A long poll
+   * lasts whole seconds, rounded up. If the server sends no complete event within `tryTimeoutMs`, that is a
+   * `request-timeout`, even if it keeps sending bytes.
    */
   readEvents(options?: ReadEventsOptions & CallOptions): AsyncIterable<StoredEvent>
   readBatches(options?: ReadBatchesOptions & CallOptions): AsyncIterable<EventBatch>
@@ -43,11 +43,11 @@ export interface EventCalls<E = unknown> {
   findEvent(eventId: string, options?: CallOptions): Promise<StoredEvent | undefined>
 }
 
-/** Bodies from this size on are compressed; compressing a smaller one saves no packet. */
+/** Bodies of at least this size are compressed; compressing a smaller one saves no packet. */
 export const gzipBytesMin = 1024
-/** The most events of one request. */
+/** Maximum number of events of one request. */
 export const pageEventsMax = 1000
-/** The longest long poll of one request, in seconds: proxies close idle requests after a minute. */
+/** Maximum duration of one long poll, in seconds: proxies close idle requests after a minute. */
 export const pageWaitSecondsMax = 30
 
 const compress = promisify(gzip)
@@ -57,7 +57,7 @@ export function eventCalls(api: Api, isCompressing: boolean): EventCalls {
     async submitBatch(input, { admit, ...options } = {}) {
       const bytes = await encodeBatch(input, admit)
       const isCompressed = isCompressing && bytes.length >= gzipBytesMin
-      // half the time of the default level, for a tenth more bytes
+      // half the time of the default level, for about 10 % more bytes
       const body = isCompressed ? await compress(bytes, { level: constants.Z_BEST_SPEED }) : bytes
       const headers = { 'content-type': 'application/json', ...(isCompressed && { 'content-encoding': 'gzip' }) }
       const request = { method: 'POST', path: '/v1/events/batch', headers, body, expect: [202] } as const
@@ -94,7 +94,7 @@ async function* readEvents(api: Api, options: ReadEventsOptions & CallOptions): 
   const waitUntil = performance.now() + waitMs
   let { after } = options
   let count = 0
-  /** When the server would end the long poll of the last request. */
+  /** When the server is expected to end the long poll of the last request. */
   let pollEndsAt = 0
   while (count < limit) {
     const before = after
@@ -109,9 +109,9 @@ async function* readEvents(api: Api, options: ReadEventsOptions & CallOptions): 
       if (count === limit) return
     }
     const now = performance.now()
-    // the server ends a long poll early when no event can come any more; `to` is compared with its clock
+    // the server ends a long poll early if no event can match any more; it compares `to` with its own clock
     const isRangeOver = to !== undefined && now < pollEndsAt
-    // a page may be shorter than its limit, so only a page that makes no progress is the end
+    // a page may be shorter than its limit, so only a page without progress is the end
     if (after === before && (count > 0 || isRangeOver || now >= waitUntil)) return
   }
 
@@ -127,7 +127,7 @@ async function* readEvents(api: Api, options: ReadEventsOptions & CallOptions): 
   }
 }
 
-/** Bytes are sent as they are, for the server to check, unless `admit` needs the number of events. */
+/** Bytes are sent unchanged for the server to check, unless `admit` needs the number of events. */
 async function encodeBatch(
   input: Uint8Array | BatchInput<unknown>,
   admit: SubmitOptions['admit'],

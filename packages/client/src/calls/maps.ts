@@ -21,16 +21,16 @@ import { unexpectedResponse } from '../http/error-from-response.ts'
 import type { CallOptions } from '../http/retry.ts'
 import { type Api, undefinedOn } from './api.ts'
 
-/** The most bytes of chunks in one request: in base64 and with their digests, they fit into 4 MiB. */
+/** Maximum bytes of the chunks in one request: in base64 and with their digests, they fit into 4 MiB. */
 export const groupBytesMax = 3_000_000
 
-/** The chunks of one request, and the index of the first one in the input. */
+/** The chunks of one request, and the input index of the first one. */
 export interface ChunkGroup {
   first: number
   group: ChunkUpload[]
 }
 
-/** Splits chunks into requests, in their order. */
+/** Splits chunks into requests, in order. */
 export function groupChunks(chunks: readonly ChunkUpload[]): ChunkGroup[] {
   const groups: ChunkGroup[] = []
   let current: ChunkGroup | undefined
@@ -78,7 +78,7 @@ export function mapCalls(api: Api): MapCalls {
     },
 
     async listMaps({ placeId, buildId, cursor, limit, ...options } = {}) {
-      // the server returns a single map for both, not a list
+      // for both, the server returns a single map instead of a list
       if (placeId !== undefined && buildId !== undefined) {
         const map = await getMap({ placeId, buildId }, options)
         return { maps: map ? [map] : [], next: null }
@@ -155,7 +155,7 @@ function mapQuery({ placeId, buildId }: MapId): Record<string, string> {
   throw new IngestError('invalid-argument', 'The id of a map needs a placeId and a buildId.')
 }
 
-/** An integer means its decimal string. */
+/** An integer `placeId` becomes its decimal string. */
 function isMapIdPart(value: unknown): boolean {
   return typeof value === 'string' || Number.isSafeInteger(value)
 }
@@ -182,13 +182,13 @@ function base64(bytes: Uint8Array): string {
 interface ContentRange {
   map: MapStatus
   start: number
-  /** After the last byte. */
+  /** Exclusive. */
   end: number
 }
 
 /**
- * Streams a range of a map. After a broken connection it continues at the first missing byte. The ETag of a map is its
- * digest, so a map that was replaced in between is detected.
+ * Streams a range of a map. If the connection breaks, it continues at the first missing byte. The ETag of a map is its
+ * digest, so a replacement in between is detected.
  *
  * @throws {IngestError} `invalid-argument` for a range outside of the map, `map-replaced`
  */
@@ -242,7 +242,7 @@ async function* readContent(
   }
 }
 
-/** `bytes 5-9/10` (RFC 9110 section 14.4) */
+/** Parses the start of `bytes 5-9/10` (RFC 9110 section 14.4). */
 function rangeStart(contentRange = ''): number {
   const [, first] = /^bytes (\d+)-/.exec(contentRange) ?? []
   if (first === undefined) throw unexpectedResponse('it does not say which range of the map it holds')

@@ -4,7 +4,7 @@ import { errorFromResponse, unexpectedResponse } from './error-from-response.ts'
 import { openTransport, type TransportRequest } from './transport.ts'
 
 export interface ApiRequest {
-  /** Default GET. */
+  /** Default: GET. */
   method?: TransportRequest['method']
   /** `/v1/maps` */
   path: string
@@ -12,31 +12,34 @@ export interface ApiRequest {
   query?: Readonly<Record<string, string | number | boolean | undefined>>
   headers?: Readonly<Record<string, string>>
   body?: Uint8Array
-  /** How long the server may hold the response back (long poll), in milliseconds, added to the time-out. */
+  /** How long the server may hold back the response (long poll), in milliseconds. Added to the timeout. */
   waitMs?: number
-  /** The statuses of success. Default 200. */
+  /** The expected statuses. Default: 200. */
   expect?: readonly number[]
 }
 
 export interface SendOptions {
   /**
-   * How long the whole response may take, from when the request has a connection; of a stream, how long until its first
-   * item, and from one item to the next.
+   * How long the whole response may take after the request has a connection, in milliseconds. For a stream: until its
+   * first item, and between two items.
    */
   timeoutMs: number
-  /** How long that may take together with the wait for a connection. */
+  /** The same including the wait for a connection, in milliseconds. */
   totalMs: number
   signal?: AbortSignal | undefined
 }
 
-/** A response with a status of 2xx. */
+/** A response with a 2xx status. */
 export interface HttpResponse {
   status: number
   /** By lower-case name. */
   headers: Readonly<Record<string, string | undefined>>
   /** Holds a connection until it is read to its end or discarded. */
   body: AsyncIterable<Uint8Array>
-  /** Restarts the time-out: an item of the stream is complete. Bytes alone are no progress, as a server may drip them. */
+  /**
+   * Restarts the timeout, because an item of the stream is complete. Bytes alone do not count as progress: a server may
+   * send them slowly.
+   */
   restartTimeout(): void
   /** Releases the connection without reading the rest of the body. */
   discard(): void
@@ -47,10 +50,10 @@ export interface Connection {
   /** Whether the server is on this machine, where compressing bodies only takes time. */
   isLoopback: boolean
   /**
-   * Sends a request, once. The time in which a reader of the body works does not count towards the time-out.
+   * Sends a request once. Time that a reader of the body spends between reads does not count towards the timeout.
    *
-   * @throws {IngestError} the error of the response, `connection-failed`, `request-timeout`, `unexpected-response`; also
-   *   the reason of the signal. Reading the body may throw the same.
+   * @throws {IngestError} the error of the response, `connection-failed`, `request-timeout`, `unexpected-response`;
+   *   also the reason of the signal. Reading the body may throw the same errors.
    */
   send(request: ApiRequest, options: SendOptions): Promise<HttpResponse>
   /** Aborts requests in flight. */
@@ -58,7 +61,7 @@ export interface Connection {
 }
 
 export interface ConnectionOptions {
-  /** `https://ingest.example`, or with a path in front of `/v1`. */
+  /** `https://ingest.example`, or with a path before `/v1`. */
   url: string
   /** Sent with every request. */
   headers: Readonly<Record<string, string>>
@@ -70,7 +73,7 @@ export function createConnection({ url, headers, now = Date.now }: ConnectionOpt
   const { origin, hostname, prefix } = parseUrl(url)
   const transport = openTransport(origin)
   const key = headers['x-ingestion-key']
-  /** Messages of errors are logged, and a response may repeat the key. */
+  /** Error messages are logged, and a response may echo the key. */
   const hideKey = (text: string) => (key ? text.replaceAll(key, '[key]') : text)
 
   async function open(request: ApiRequest, watchdog: Watchdog): Promise<HttpResponse> {
@@ -110,10 +113,10 @@ export function createConnection({ url, headers, now = Date.now }: ConnectionOpt
   }
 }
 
-/** How much of the body of an error is read. */
+/** Maximum bytes of an error's body that are read. */
 const errorBodyBytesMax = 64 * 1024
 
-/** Reads a body to its end, or its first bytes. */
+/** Reads a body to its end, or its first `bytesMax` bytes. */
 export async function readBody(body: AsyncIterable<Uint8Array>, bytesMax: number): Promise<Buffer> {
   const chunks: Uint8Array[] = []
   let size = 0
@@ -155,16 +158,16 @@ function openBody(
   return { body: read(), restartTimeout: watchdog.restart, discard }
 }
 
-/** Aborts a request at its time-out, or with the signal of its caller. */
+/** Aborts a request when its timeout expires or its caller's signal aborts. */
 interface Watchdog {
   signal: AbortSignal
-  /** Starts the time-out: the request has a connection. */
+  /** Starts the timeout when the request has a connection. */
   start(): void
-  /** Continues the time-out of a stream, before its next chunk is read. */
+  /** Resumes the timeout of a stream before its next chunk is read. */
   resume(): void
-  /** Pauses the time-out of a stream while its reader works. */
+  /** Pauses the timeout of a stream while its reader works. */
   pause(): void
-  /** Restarts the paused time-out of a stream. */
+  /** Restarts the paused timeout of a stream. */
   restart(): void
   stop(): void
 }
@@ -207,22 +210,22 @@ function startWatchdog({ timeoutMs, totalMs, signal }: SendOptions): Watchdog {
   }
 }
 
-/** Whether the server does not speak HTTP, or sends too many headers: errors that a retry does not cure. */
+/** Whether the server does not speak HTTP, or sends too many headers: a retry cannot help. */
 function isProtocolError({ name, code = '' }: NodeJS.ErrnoException): boolean {
   if (name === 'HTTPParserError') return code !== 'HPE_INVALID_EOF_STATE'
   return code === 'UND_ERR_HEADERS_OVERFLOW' || code === 'ERR_SSL_WRONG_VERSION_NUMBER'
 }
 
-/** The codes of OpenSSL and Node for a certificate that is not trusted, has expired or has another name. */
+/** The codes of OpenSSL and Node for a certificate that is untrusted, expired or for another name. */
 const certificateError = /CERT|^UNABLE_TO_VERIFY_LEAF_SIGNATURE$|^ERR_TLS_CERT_ALTNAME_INVALID$/
 
-/** Network errors as an IngestError. Any other error is a bug and stays as it is. */
+/** Converts a network error into an IngestError. Any other error is a bug and is returned unchanged. */
 function toIngestError(error: unknown, origin: string): unknown {
   if (error instanceof IngestError || !(error instanceof Error)) return error
   const { code } = error as NodeJS.ErrnoException
   const detail = `${origin}: ${error.message || code}.`
   if (isProtocolError(error)) {
-    // the error of the parser has the response, which may repeat the key
+    // the parser's error contains the response, which may echo the key
     const cause = 'data' in error ? {} : { cause: error }
     return new IngestError('unexpected-response', `The response is not HTTP, from ${detail}`, cause)
   }
@@ -252,12 +255,12 @@ function parseUrl(url: string): { origin: string; hostname: string; prefix: stri
   return { origin: parsed.origin, hostname: parsed.hostname, prefix: parsed.pathname.replace(/\/+$/, '') }
 }
 
-/** As `URL` normalizes it: IPv4 in four decimal numbers, IPv6 in brackets and as short as possible. */
+/** Expects the form that `URL` normalizes to: IPv4 as four decimal numbers, IPv6 in brackets and shortened. */
 function isLoopback(hostname: string): boolean {
   return hostname === 'localhost' || hostname === '[::1]' || /^127(\.\d+){3}$/.test(hostname)
 }
 
-/** A url for logs: without anything that may be a password, a token or a key. */
+/** A url for logs, without parts that may contain a password, a token or a key. */
 function redactUrl(url: string): string {
   const [address = ''] = String(url)
     .replace(/^([a-z]+:\/\/)?.*@/i, '$1…@')
@@ -270,7 +273,7 @@ function queryString(query: ApiRequest['query'] = {}): string {
   const parameters = new URLSearchParams()
   for (const [name, value] of Object.entries(query)) {
     if (value === undefined) continue
-    // URLSearchParams would replace it, and so name another thing
+    // URLSearchParams would replace the surrogate, and so request another value
     if (!String(value).isWellFormed()) throw new IngestError('invalid-argument', `${name} contains a lone surrogate.`)
     parameters.append(name, String(value))
   }

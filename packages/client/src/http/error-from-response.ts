@@ -1,11 +1,11 @@
 import { type ErrorCode, errorCodes, IngestError, type Issue } from '@ingest/core'
 
-/** The longest pause that a server may ask for: a misconfigured gateway must not silence a client for years. */
+/** Maximum pause that a server may ask for: a misconfigured gateway must not silence a client for years. */
 const retryAfterSecondsMax = 3600
 
 /**
- * `Retry-After` in whole seconds from `now`, rounded up, at most an hour: it is sent as seconds or as an HTTP date
- * (RFC 9110 section 10.2.3). Undefined for anything else.
+ * `Retry-After` in whole seconds from `now`, rounded up, at most an hour. It is sent as seconds or as an HTTP date (RFC
+ * 9110 section 10.2.3). Undefined for anything else.
  */
 export function parseRetryAfter(value: string | undefined, now: number): number | undefined {
   if (value === undefined) return undefined
@@ -21,7 +21,7 @@ function limitRetryAfter(seconds: number): number {
 /** IMF-fixdate, the only format that senders may generate (RFC 9110 section 5.6.7). */
 const datePattern = /^[A-Z][a-z]{2}, \d{2} [A-Z][a-z]{2} \d{4} \d{2}:\d{2}:\d{2} GMT$/
 
-/** A response without a status of 2xx. */
+/** A response whose status is not 2xx. */
 export interface FailedResponse {
   status: number
   /** By lower-case name. */
@@ -29,7 +29,7 @@ export interface FailedResponse {
   body: string
 }
 
-/** How much of a text from the network goes into an error message. */
+/** Maximum characters of a text from the network in an error message. */
 const foreignTextMax = 1000
 
 const codeByStatus: Readonly<Record<number, ErrorCode>> = {
@@ -51,8 +51,8 @@ const codeByStatus: Readonly<Record<number, ErrorCode>> = {
 }
 
 /**
- * The error of a response: with the code and the details of its problem document (RFC 9457) or, for a response of a proxy
- * or a newer server, with the code of the status. The `status` alone decides whether to retry.
+ * The error for a response: with the code and details of its problem document (RFC 9457), or, if a proxy or a newer
+ * server sent it, with the code for the status. Only `status` decides whether to retry.
  */
 export function errorFromResponse({ status, headers, body }: FailedResponse, now: number): IngestError {
   const headerSeconds = parseRetryAfter(headers['retry-after'], now)
@@ -79,7 +79,7 @@ export function errorFromResponse({ status, headers, body }: FailedResponse, now
   })
 }
 
-/** The error of a 2xx that breaks the contract. */
+/** The error for a 2xx response that breaks the contract. */
 export function unexpectedResponse(reason: string): IngestError {
   const message = `The response is not from an Ingest server: ${reason}. Check the url.`
   return new IngestError('unexpected-response', message)

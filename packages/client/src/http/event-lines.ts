@@ -3,20 +3,20 @@ import { unexpectedResponse } from './error-from-response.ts'
 
 const lineFeed = 0x0a
 const closingBrace = 0x7d
-/** Quotes are escaped inside JSON strings, so the first match is where the event starts. */
+/** The first match is where the event starts: inside of JSON strings, quotes are escaped. */
 const eventMark = Buffer.from(',"event":')
-/** No line is longer: an event fits into a batch, and the members before it are short. */
+/** Maximum length of a line: an event fits into a batch, and the members before it are short. */
 const lineBytesMax = 512 * 1024
 
-/** How far the server has read; it skipped events that do not match. */
+/** The position up to which the server has read, past events that do not match. */
 export interface ReadMark {
   cursor: Cursor
   bytes?: never
 }
 
 /**
- * Parses NDJSON: `{"cursor":"…","receivedAt":1795203225083,"event":{…}}` a line, `{"cursor":"…"}`, or an
- * erased event with its id in `erased`. The bytes of an event are sliced from its line, never serialized again.
+ * Parses NDJSON: each line is `{"cursor":"…","receivedAt":1795203225083,"event":{…}}`, `{"cursor":"…"}`, or an erased
+ * event with its id in `erased`. The bytes of an event are sliced from its line, never serialized again.
  *
  * @throws {IngestError} `unexpected-response`
  */

@@ -1,28 +1,30 @@
 import { setTimeout as wait } from 'node:timers/promises'
 import { IngestError } from '@ingest/core'
 
-/** The longest pause before the first retry, in milliseconds; it doubles with each retry. */
+/** Maximum pause before the first retry, in milliseconds; it doubles with each retry. */
 export const backoffMsBase = 1000
-/** The bound of the doubling. */
+/** Upper bound of the doubling, in milliseconds. */
 export const backoffMsMax = 60_000
 
 export interface BackoffOptions {
-  /** From 0 up to, not including, 1. Default `Math.random`. */
+  /** Returns a number from 0 (inclusive) to 1 (exclusive). Default: `Math.random`. */
   random?: () => number
 }
 
 /** The pauses between retries. */
 export interface Backoff {
-  /** The next pause, in milliseconds: `floorMs`, which the server asked for, plus a random share of the backoff. */
+  /**
+   * The next pause, in milliseconds: `floorMs`, the pause requested by the server, plus a random part of the backoff.
+   */
   next(floorMs?: number): number
-  /** Starts at the first pause again, after a success. */
+  /** Restarts at the first pause, after a success. */
   reset(): void
 }
 
 /**
- * Exponential backoff with full jitter, 1 s doubling to 60 s, so that clients that failed together do not retry together
- * (https://aws.amazon.com/blogs/architecture/exponential-backoff-and-jitter/). For the same reason the jitter is added to
- * `Retry-After`.
+ * Exponential backoff with full jitter, 1 s doubling to 60 s, so that clients that failed together do not retry
+ * together (https://aws.amazon.com/blogs/architecture/exponential-backoff-and-jitter/). For the same reason, the jitter
+ * is added to `Retry-After`.
  */
 export function createBackoff({ random = Math.random }: BackoffOptions = {}): Backoff {
   let rangeMs = backoffMsBase
@@ -39,20 +41,19 @@ export function createBackoff({ random = Math.random }: BackoffOptions = {}): Ba
 }
 
 export interface RetryOptions {
-  /** How often a call is retried after a 408, 429, 5xx, failed connection or time-out. Default 4. */
+  /** Maximum number of retries of a call after a 408, 429, 5xx, failed connection or timeout. Default: 4. */
   retries?: number | undefined
   /**
-   * How long one attempt may take, in milliseconds, from when it has a connection; for a stream, until its next complete
-   * event or chunk of a map. Default 30,000.
+   * Timeout of one attempt, in milliseconds, from when it has a connection. For a stream: until its next complete event
+   * or chunk of a map. Default: 30,000.
    */
   tryTimeoutMs?: number | undefined
-  /** How long a call with all its retries may take, in milliseconds; for a stream, between two items. Default 120,000. */
+  /** Timeout of a call with all its retries, in milliseconds. For a stream: between two items. Default: 120,000. */
   timeoutMs?: number | undefined
   /** Called before each retry, with the error of the last attempt. */
   onRetry?: ((error: IngestError, pauseMs: number) => void) | undefined
 }
 
-/** Clock and randomness. */
 export interface RetryEffects {
   now?: () => number
   random?: () => number
@@ -62,13 +63,13 @@ export interface RetryEffects {
 
 /** Options that every method of a client takes. */
 export interface CallOptions {
-  /** Ends the call, which rejects with the reason of the signal. */
+  /** Cancels the call, which rejects with the reason of the signal. */
   signal?: AbortSignal
-  /** In place of the `retries` of the client: 0 for a single attempt. */
+  /** Overrides `retries` of the client; 0 means a single attempt. */
   retries?: number
 }
 
-/** How long one attempt may take, in milliseconds, without and with its wait for a connection. */
+/** Timeouts of one attempt, in milliseconds, without and with its wait for a connection. */
 export interface AttemptTimes {
   timeoutMs: number
   totalMs: number
@@ -76,18 +77,20 @@ export interface AttemptTimes {
 
 /** Retries the calls of one client. */
 export interface Retry {
-  /** Resolves with the first attempt that succeeds; each gets the time that it may take. */
+  /** Resolves with the result of the first successful attempt. Each attempt gets its timeouts. */
   run<T>(attempt: (times: AttemptTimes) => Promise<T>, options?: CallOptions): Promise<T>
   /**
-   * Yields the items of all attempts; each attempt continues where the one before broke. Every item is a success, after
-   * which retries and time-out start from their full values.
+   * Yields the items of all attempts; each attempt must continue where the previous one broke off. Every item counts as
+   * a success, which resets retries and timeouts.
    */
   runStream<T>(attempt: (times: AttemptTimes) => AsyncIterable<T>, options?: CallOptions): AsyncGenerator<T, void>
-  /** Starts no further attempt, and resolves when those in flight have ended. */
+  /** Starts no further attempt; resolves when the attempts in flight have ended. */
   close(): Promise<void>
 }
 
-/** By the status of the response alone; without a response, for a failed connection and a time-out. */
+/**
+ * Depends only on the status of the response, or, without a response, on whether the connection failed or timed out.
+ */
 function isRetryable(error: unknown): error is IngestError {
   if (!(error instanceof IngestError)) return false
   const { status, code, retryable } = error
@@ -181,7 +184,7 @@ function startAttempts(
       return { timeoutMs: Math.min(limits.tryTimeoutMs, totalMs), totalMs }
     },
 
-    /** Resolves when the next attempt is due; throws the error when there is none. */
+    /** Resolves when the next attempt is due; throws the error if there is none left. */
     async pause(error: unknown): Promise<void> {
       if (!isRetryable(error) || retriesLeft-- === 0 || closing.aborted) throw error
       const ms = backoff.next((error.retryAfterSeconds ?? 0) * 1000)
@@ -195,10 +198,10 @@ function startAttempts(
   }
 }
 
-/** The longest delay of a Node timer; a longer one fires at once. */
+/** Maximum delay of a Node timer, in milliseconds; a longer one fires at once. */
 export const timerMsMax = 2 ** 31 - 1
 
-/** Rejects when the signal is aborted; without `ref` it does not keep the process alive. */
+/** Rejects when the signal aborts. With `ref` false, it does not keep the process alive. */
 export async function sleep(ms: number, signal: AbortSignal, ref = true): Promise<void> {
   for (let left = ms; left > 0; left -= timerMsMax) {
     await wait(Math.min(left, timerMsMax), undefined, { signal, ref })

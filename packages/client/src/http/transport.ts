@@ -3,7 +3,7 @@ import type { Dispatcher, Pool } from 'undici'
 
 export interface TransportRequest {
   method: 'DELETE' | 'GET' | 'POST' | 'PUT'
-  /** With the query. */
+  /** Includes the query. */
   path: string
   headers: Readonly<Record<string, string>>
   body: Uint8Array | null
@@ -22,20 +22,20 @@ export interface TransportOptions {
   onStart(): void
 }
 
-/** Sends requests to one server. It rejects with the errors of the network, and with the reason of the signal. */
+/** Sends requests to one server. Rejects with network errors, and with the reason of the signal. */
 export interface Transport {
   send(request: TransportRequest, options: TransportOptions): Promise<TransportResponse>
   /** Aborts requests in flight. */
   close(): Promise<void>
 }
 
-/** The most open connections; further requests are queued. */
+/** Maximum number of open connections; further requests are queued. */
 export const connectionsMax = 64
 
-/** Loads undici here, as `require()` and CommonJS bundles refuse a module that awaits it at the top level. */
+/** Loads undici here, because `require()` and CommonJS bundles reject modules with a top-level await. */
 export function openTransport(origin: string): Transport {
   const transport = loadTransport(origin)
-  // `send` reports it
+  // `send` reports the error
   transport.catch(() => {})
   return {
     send: async (request, options) => (await transport).send(request, options),
@@ -43,12 +43,12 @@ export function openTransport(origin: string): Transport {
   }
 }
 
-/** A pool of undici, or `fetch` where undici does not run: Bun replaces it by a part of itself. */
+/** A pool of undici, or `fetch` where undici does not run: Bun replaces undici by its own partial version. */
 async function loadTransport(origin: string): Promise<Transport> {
-  // fails in an ES module that bundles it: the modules of Node that it requires are missing there
+  // fails in an ES module that bundles undici, which requires Node's modules
   const undici = await import('undici').catch(() => undefined)
   if (undici?.Pool === undefined || !('dispatch' in undici.Pool.prototype)) return fetchTransport(origin)
-  // `startWatchdog` enforces time-outs
+  // `startWatchdog` enforces timeouts
   return poolTransport(new undici.Pool(origin, { connections: connectionsMax, headersTimeout: 0, bodyTimeout: 0 }))
 }
 
@@ -58,7 +58,7 @@ function poolTransport(pool: Pool): Transport {
       const observed = pool.compose(
         (dispatch) => (options, handler) => dispatch(options, announceStart(handler, onStart)),
       )
-      // undici rejects an aborted request only when it has a connection
+      // undici rejects an aborted request only once it has a connection
       const response = observed.request({ ...request, signal })
       const { statusCode: status, headers, body } = await Promise.race([response, rejectOnAbort(signal)])
       return { status, headers, body }
@@ -67,7 +67,7 @@ function poolTransport(pool: Pool): Transport {
   }
 }
 
-/** Not undici's `DecoratorHandler`, which fails at the second start of a response: the final one after an interim one. */
+/** Not undici's `DecoratorHandler`, which fails if a response starts twice: an interim and then the final one. */
 function announceStart(handler: Dispatcher.DispatchHandler, onStart: () => void): Dispatcher.DispatchHandler {
   return {
     onRequestStart(controller, context) {
@@ -93,7 +93,7 @@ function fetchTransport(origin: string): Transport {
   const closing = new AbortController()
   return {
     async send({ path, ...request }, { signal, onStart }) {
-      // it does not say when it has a connection
+      // fetch does not report when it has a connection
       onStart()
       const init = { ...request, signal: AbortSignal.any([signal, closing.signal]), redirect: 'manual' as const }
       try {
@@ -102,7 +102,7 @@ function fetchTransport(origin: string): Transport {
         return { status, headers: Object.fromEntries(headers), body: stream }
       } catch (error) {
         if (closing.signal.aborted) throw Object.assign(new Error('closed'), { code: 'UND_ERR_CLOSED' })
-        // fetch wraps the error of the network
+        // fetch wraps network errors
         throw error instanceof TypeError && error.cause instanceof Error ? error.cause : error
       }
     },

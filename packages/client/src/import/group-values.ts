@@ -2,14 +2,14 @@ import { batchBytesMax, batchEventsMax } from '@ingest/core'
 import { envelopeEnd, envelopeStart, eventBytesMax, separator } from '../batch/fill-batch.ts'
 import type { SlicedValue } from './slice-values.ts'
 
-/** The body of a batch, with as many values as fit. A value that does not fit into a batch is a group of its own. */
+/** The body of a batch with as many values as fit. A value that is too large for a batch is a group of its own. */
 export interface ValueGroup {
   body: Buffer
   /** Ranges of `body`. */
   values: readonly SlicedValue[]
 }
 
-/** Groups values in their order. */
+/** Groups values, in order. */
 export interface ValueGroups {
   add(value: SlicedValue): void
   hasFull(): boolean
@@ -25,7 +25,7 @@ export function createValueGroups(): ValueGroups {
   let values: SlicedValue[] = []
 
   function closeGroup(): ValueGroup {
-    // a copy, as the buffer is filled again while the group is sent
+    // a copy, because the buffer is refilled while the group is sent
     const body = Buffer.concat([buffer.subarray(0, size), envelopeEnd])
     for (const value of values) value.source = body
     const group = { body, values }

@@ -5,7 +5,7 @@ import { eventBytesMax } from '../batch/fill-batch.ts'
 import { addMissingMembers, toSingleLine } from '../batch/serialize-event.ts'
 import { createValueSlicer, type SlicedValue, type ValueForm } from './slice-values.ts'
 
-/** An event of an input, ready to be sent. */
+/** An input event that is ready to be sent. */
 export interface PreparedEvent {
   /** Its line number, from 1, or its index in the array, from 0. */
   at: number
@@ -14,20 +14,20 @@ export interface PreparedEvent {
   hasMadeId: boolean
 }
 
-/** An event of an input that is not stored. */
+/** An input event that was not stored. */
 export interface RejectedInput {
   /** Its line number, from 1, or its index in the array, from 0. */
   at: number
-  /** Null for an invalid one. */
+  /** Null if the id is missing or invalid. */
   eventId: string | null
   issues: readonly Issue[]
   /** The event as JSON in one line: as a string if it is not JSON, `null` if it was too long to keep. */
   event: Buffer
 }
 
-/** The events of one chunk of an input. */
+/** The events of one chunk of the input. */
 export interface PreparedEvents {
-  /** Undefined while the input has only had whitespace. */
+  /** Undefined until the input has a character that is not whitespace. */
   form: ValueForm | undefined
   /** The length of the chunk. */
   bytes: number
@@ -37,19 +37,19 @@ export interface PreparedEvents {
 }
 
 export interface PrepareOptions {
-  /** For events without a `projectId`. */
+  /** Used for events without a `projectId`. */
   projectId?: string | undefined
-  /** Generates missing ids; without, such events are rejected. Default false. */
+  /** Whether to generate missing ids. Default: false; events without an id are rejected. */
   makeIds?: boolean | undefined
 }
 
 /**
- * Reads events from UTF-8 text: one a line (NDJSON), or all in one array. Their bytes are kept. A line of
- * `GET /v1/events`, or of a report of rejected events, `{ …, "event": { … } }`, is unwrapped. A line that is not JSON is
+ * Reads events from UTF-8 text: one per line (NDJSON), or all in one array. Their bytes are kept. A line of `GET
+ * /v1/events`, or of a report of rejected events, `{ …, "event": { … } }`, is unwrapped. A line that is not JSON is
  * rejected on its own.
  *
- * @throws {IngestError} after the events before the fault: `malformed-body` for an array that is invalid or incomplete,
- *   and for input of another form. Errors of the source are thrown as they are.
+ * @throws {IngestError} after the events before the fault: `malformed-body` for an invalid or incomplete array, and for
+ *   input in another form. Errors of the source are thrown unchanged.
  */
 export async function* prepareEvents(
   source: AsyncIterable<Uint8Array>,
@@ -68,7 +68,7 @@ export async function* prepareEvents(
   yield* prepare(0, () => slicer.end())
 }
 
-/** Turns a prepared event into a rejected one, as after a response of the server. */
+/** Turns a prepared event into a rejected one, for example after a response of the server. */
 export function rejectEvent(
   { at, bytes }: PreparedEvent,
   rejection: Pick<RejectedEvent, 'eventId' | 'issues'>,
@@ -77,13 +77,13 @@ export function rejectEvent(
   return { at, eventId, issues, event: toSingleLine(bytes) }
 }
 
-/** What is added to events that lack it. */
+/** Members added to events that lack them. */
 export interface EventDefaults {
   projectId: string | undefined
   makeEventId: (() => string) | undefined
 }
 
-/** The events among some values; `fault` is an error that ended the values, or their array. */
+/** The events in some values; `fault` is an error that ended the values, or their array. */
 export function prepareValues(
   values: () => Iterable<SlicedValue>,
   form: () => ValueForm | undefined,
@@ -163,7 +163,7 @@ function isObject(value: unknown): value is JsonObject {
   return typeof value === 'object' && value !== null && !Array.isArray(value)
 }
 
-/** The body of a batch request: with a generated id it would be stored as an event. */
+/** Whether a value is the body of a batch request, which must not be stored as an event with a generated id. */
 function isBatch({ events, projectId, eventId, type }: JsonObject): boolean {
   return Array.isArray(events) && [projectId, eventId, type].every((member) => member === undefined)
 }

@@ -1,23 +1,23 @@
 import { IngestError } from '@ingest/core'
 
-/** The text of a JSON value inside a longer text, `source.subarray(start, end)`; it has not been validated. */
+/** The text of a JSON value inside a longer text: `source.subarray(start, end)`. It has not been validated. */
 export interface SlicedValue {
   /** Its line number, from 1, or its index in the array, from 0. */
   at: number
   /** A chunk, or a copy of the value. */
   source: Buffer
-  /** Without surrounding whitespace; only the start of a value that is too long. */
+  /** Start without surrounding whitespace. If the value is too long, only its beginning is kept. */
   start: number
   end: number
   isTooLong: boolean
 }
 
-/** Whether the values are lines, or the elements of one array. */
+/** Whether the values are lines or the elements of one array. */
 export type ValueForm = 'lines' | 'array'
 
 /** Slices a stream of text into its values. */
 export interface ValueSlicer {
-  /** Undefined while the input has only had whitespace. */
+  /** Undefined until the input has a character that is not whitespace. */
   form(): ValueForm | undefined
   /**
    * Yields the values that end in this chunk.
@@ -33,7 +33,7 @@ export interface ValueSlicer {
   end(): Iterable<SlicedValue>
 }
 
-/** How much of a value is kept: an event is at most half of it, and little more can wrap the event. */
+/** Maximum bytes of a value that are kept: an event is at most half of that, and its wrapping is short. */
 export const valueBytesMax = 512 * 1024
 
 const byteOrderMark = [0xef, 0xbb, 0xbf]
@@ -50,8 +50,8 @@ const gzipStart = 0x1f
 const noBytes = Buffer.alloc(0)
 
 /**
- * The first byte that is not whitespace decides: `[` starts an array, `{` starts lines. Empty lines are skipped. Memory is
- * bounded by {@link valueBytesMax}, whatever the length of a value.
+ * The first byte that is not whitespace decides: `[` starts an array, `{` starts lines. Empty lines are skipped. Memory
+ * use is bounded by {@link valueBytesMax}, however long a value is.
  */
 export function createValueSlicer(): ValueSlicer {
   let skippedBytes = 0
@@ -118,7 +118,7 @@ function sliceLines(firstLine: number): FormSlicer {
   }
 }
 
-/** A byte order mark also starts a later line, where files were concatenated. */
+/** In concatenated files, a later line may start with a byte order mark too. */
 function withoutMark(value: SlicedValue | undefined): SlicedValue | undefined {
   if (!value || byteOrderMark.some((byte, i) => value.source[value.start + i] !== byte)) return value
   const start = value.start + byteOrderMark.length
@@ -170,7 +170,7 @@ function sliceElements(): FormSlicer {
 
 type Range = Pick<SlicedValue, 'source' | 'start' | 'end'>
 
-/** Collects the bytes of a value that several chunks share. */
+/** Collects the bytes of a value that spans several chunks. */
 function createValueBuffer() {
   let parts: Uint8Array[] = []
   let size = 0
@@ -192,7 +192,7 @@ function createValueBuffer() {
 
   return {
     keep,
-    /** The value that ends with this range of a chunk; undefined for one without bytes. */
+    /** The value that ends with this range of a chunk; undefined if it is empty. */
     take(at: number, last: Range): SlicedValue | undefined {
       const isTooLong = size + last.end - last.start > valueBytesMax
       const { source, start: from, end: to } = size === 0 ? last : join(last)
@@ -200,7 +200,7 @@ function createValueBuffer() {
       let end = Math.min(to, from + valueBytesMax)
       while (start < end && isSpace(source[start] as number)) start++
       while (start < end && isSpace(source[end - 1] as number)) end--
-      // the kept start of a value that is too long may be whitespace only
+      // the kept beginning of a value that is too long may be only whitespace
       return start < end || isTooLong ? { at, source, start, end, isTooLong } : undefined
     },
   }

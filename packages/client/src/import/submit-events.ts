@@ -15,7 +15,7 @@ import {
 } from './prepare-events.ts'
 import { createValueSlicer, type SlicedValue, type ValueForm } from './slice-values.ts'
 
-/** The part of an Ingest that `submitEvents` needs; a client also gets the signal. */
+/** The part of an Ingest that `submitEvents` needs; a client also receives the signal. */
 export interface EventSubmitter {
   readonly projectId: string
   submitBatch(body: Uint8Array, options?: SubmitOptions & { signal?: AbortSignal }): Promise<BatchResult>
@@ -35,30 +35,30 @@ export interface SubmittedEvents {
 }
 
 export interface SubmitEventsOptions {
-  /** The most batches in flight. Default 8. Events are stored in the order of the source only with 1. */
+  /** Maximum number of batches in flight. Default: 8. Events are stored in the order of the source only with 1. */
   concurrency?: number
   /**
-   * Generates missing ids (UUIDv7), so that submitting the source again stores those events again. Default false, which
-   * rejects events without an `eventId`.
+   * Generates missing ids (UUIDv7). Submitting the source again then stores those events again. Default: false; events
+   * without an `eventId` are rejected.
    */
   makeIds?: boolean
-  /** Called often. An error that it throws ends the call. */
+  /** Called often. If it throws, the call rejects with that error. */
   onProgress?: (progress: SubmittedEvents) => void
   /** Called with rejected events; reading continues when its promise resolves. */
   onRejected?: (rejected: readonly RejectedInput[], form: ValueForm | undefined) => Promise<void> | void
-  /** Ends the call, which rejects with the reason. Submitting again is safe: stored events count as duplicates. */
+  /** Cancels the call, which rejects with the reason. Submitting again is safe: stored events count as duplicates. */
   signal?: AbortSignal
 }
 
 const concurrencyDefault = 8
 
 /**
- * Submits all events of a text of any size, as {@link prepareEvents} reads them, and resolves when every event has an
- * outcome. Batches are full unless the source is slower than the server. Reading pauses while `concurrency` batches are in
- * flight. A missing `projectId` is that of `ingest`.
+ * Submits all events of a text of any size, in the forms that {@link prepareEvents} reads, and resolves when every
+ * event has an outcome. Batches are full unless the source is slower than the server. Reading pauses while
+ * `concurrency` batches are in flight. Events without a `projectId` get that of `ingest`.
  *
- * The first batch that fails, after the retries of the client, ends the call and destroys a stream. Submitting the source
- * again is safe, as the ids stay the same.
+ * If a batch fails after the retries of the client, the call ends and destroys a stream. Submitting the source again is
+ * safe, except for events with generated ids.
  *
  * @throws {IngestError} the errors of `submitBatch`; `malformed-body`, once the events before the fault are submitted;
  *   `unexpected-response`; `invalid-argument`. Also the error of the source, and the reason of the signal.
@@ -74,7 +74,7 @@ export async function submitEvents(
   }
   const failing = new AbortController()
   const ending = signal ? AbortSignal.any([signal, failing.signal]) : failing.signal
-  // every batch in flight adds a listener, more than Node expects
+  // every batch in flight adds a listener: more than Node's default limit
   setMaxListeners(0, ending)
   const slicer = createValueSlicer()
   const groups = createValueGroups()
@@ -113,10 +113,10 @@ interface Submission {
   done: SubmittedEvents
   defaults: EventDefaults
   form: () => ValueForm | undefined
-  /** Aborts `ending`, which the signal of the caller aborts too. */
+  /** Aborts `ending`, as does the caller's signal. */
   failing: AbortController
   ending: AbortSignal
-  /** The error of an array after which the start of the next element is unknown. */
+  /** The error of an array that cannot be read further. */
   fault: { error: unknown } | undefined
 }
 
@@ -126,7 +126,7 @@ async function submitGroup(submission: Submission, group: ValueGroup): Promise<v
   const { events, rejected, fault } = prepareValues(() => values, submission.form, submission.defaults)
   submission.fault = fault
   await countRejected(submission, rejected)
-  // added members may make a second batch of a group
+  // added members may overflow a group into a second batch
   for (let rest = events; rest.length > 0; ) {
     const { body, count } = fillBatch(rest)
     await submit(submission, body, rest.slice(0, count))
@@ -134,19 +134,22 @@ async function submitGroup(submission: Submission, group: ValueGroup): Promise<v
   }
 }
 
-/** Whether all values are valid events with an id and this project: nothing is added to them, so they are not parsed. */
+/**
+ * Whether all values are valid events with an id and of this project: they need no added members, so they are not
+ * parsed.
+ */
 function areEvents({ body, values }: ValueGroup, projectId: string): boolean {
   if (body.length > batchBytesMax || !isUtf8(body)) return false
   const rows = scanBatch(body, projectId, anyHashKey)?.rows
   if (rows?.length !== values.length * wordsPerEvent) return false
-  // a value may be half an event, or two of them
+  // a value may be part of an event, or two events
   return values.every(({ start, end }, i) => {
     const at = i * wordsPerEvent
     return rows[at + column.start] === start && rows[at + column.end] === end
   })
 }
 
-/** The hashes are not used. */
+/** Any key: the hashes are not used. */
 const anyHashKey = Buffer.alloc(16)
 
 function toPrepared({ at, source, start, end }: SlicedValue): PreparedEvent {
@@ -173,7 +176,7 @@ async function countRejected({ options, done, form }: Submission, rejected: read
   options.onProgress?.({ ...done })
 }
 
-/** Sends several groups at once. */
+/** Sends several groups concurrently. */
 function createGroupQueue(submission: Submission, groups: ValueGroups, concurrency: number) {
   const { ending, failing } = submission
   const inFlight = new Set<Promise<void>>()
@@ -189,12 +192,12 @@ function createGroupQueue(submission: Submission, groups: ValueGroups, concurren
     inFlight.add(flight)
   }
 
-  /** Sends the events of a slow source without waiting for a full batch. */
+  /** Sends a partial batch if the source is slow. */
   function sendIfIdle(): void {
     if (inFlight.size === 0 && !groups.isEmpty() && !isOver()) sendNext()
   }
 
-  /** Evaluates the condition before each group, as the end of one may send another. */
+  /** Evaluates the condition before each group, because the end of a group may send another. */
   async function sendWhile(isWanted: () => boolean): Promise<void> {
     while (isWanted() && !isOver()) {
       if (inFlight.size < concurrency) sendNext()
@@ -203,7 +206,7 @@ function createGroupQueue(submission: Submission, groups: ValueGroups, concurren
   }
 
   return {
-    /** Resolves when all full groups are in flight. Without them, an incomplete one is sent if there is no other. */
+    /** Resolves when all full groups are in flight. If nothing is in flight, sends a partial group. */
     async sendFull(): Promise<void> {
       await sendWhile(groups.hasFull)
       sendIfIdle()

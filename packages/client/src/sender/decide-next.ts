@@ -7,9 +7,9 @@ export type Outcome = { result: BatchResult } | { error: unknown }
 export type Next =
   | { action: 'settle'; result: BatchResult }
   | { action: 'drop'; reason: 'bad_request' | 'too_large' }
-  /** Sends nothing for that long, then the same batch. */
+  /** Sends nothing for `ms`, then the same batch. */
   | { action: 'pause'; ms: number }
-  /** Sends nothing any more. */
+  /** Stops sending. */
   | { action: 'end' }
   /** Sends the same batch after a backoff of at least `floorMs`. */
   | { action: 'back-off'; floorMs: number }
@@ -17,7 +17,7 @@ export type Next =
 /** The pause after a 401 or 403, in milliseconds. */
 export const unauthorizedPauseMs = 5 * 60_000
 
-/** The statuses after which the batch is not simply retried. */
+/** The statuses after which a batch is not retried with backoff. */
 const nextByStatus: Readonly<Record<number, Next>> = {
   400: { action: 'drop', reason: 'bad_request' },
   401: { action: 'pause', ms: unauthorizedPauseMs },
@@ -26,10 +26,10 @@ const nextByStatus: Readonly<Record<number, Next>> = {
 }
 
 /**
- * The rules for clients, by HTTP status alone, as a gateway may send any `code`. 202 settles the batch, 400 and 413 drop
- * it, 401 and 403 pause the sender for five minutes. Anything else is retried: 429, 5xx, no response, and statuses outside
- * of the contract, such as the 404 of a wrong url, a redirect or the page of a proxy, which operators can repair. Only a
- * closed client, which cannot send any more, ends the sender.
+ * The rules for clients, by HTTP status alone, because a gateway may send any `code`. 202 settles the batch, 400 and
+ * 413 drop it, 401 and 403 pause the sender for five minutes. Anything else is retried: 429, 5xx, no response, and
+ * statuses outside of the contract, such as a 404 for a wrong url, a redirect or a proxy's page, which operators can
+ * fix. Only a closed client ends the sender.
  */
 export function decideNext(outcome: Outcome): Next {
   if ('result' in outcome) return { action: 'settle', result: outcome.result }

@@ -15,7 +15,6 @@ export type DropReason =
   | 'spool_overflow'
   | 'too_large'
 
-/** An event that the server rejected. */
 export interface Rejection {
   event: JsonObject
   issues: readonly Issue[]
@@ -24,16 +23,16 @@ export interface Rejection {
 export interface SenderCallbacks {
   /** Called for each batch with rejected events. They are not sent again. */
   onRejected?: ((rejections: Rejection[]) => void) | undefined
-  /** Called for all dropped events, rejected ones too, with the events as they would have been sent. */
+  /** Called for all dropped events, including rejected ones, with the events as they would have been sent. */
   onDrop?: ((reason: DropReason, events: JsonObject[]) => void) | undefined
-  /** Called before a batch is sent again in `pauseMs`, also before the five minutes after a 401. */
+  /** Called before a batch is sent again in `pauseMs`, including the five minutes after a 401. */
   onRetry?: ((error: unknown, pauseMs: number) => void) | undefined
 }
 
 export interface OutcomeCounts {
   /** Newly stored events. */
   accepted: number
-  /** Events that were already stored: by another sender, or by an attempt whose response was lost. */
+  /** Events that were already stored, by another sender or by an attempt whose response was lost. */
   duplicates: number
   dropped: Readonly<Record<DropReason, number>>
 }
@@ -43,7 +42,7 @@ type Events = readonly { bytes: Buffer }[]
 /** Counts the outcomes of events, and calls the callbacks for them. */
 export interface Outcomes {
   counts(): OutcomeCounts
-  /** `count` is larger than the number of events if some cannot be read. */
+  /** `count` exceeds the number of events if some cannot be read. */
   drop(reason: DropReason, events: Events, count?: number): void
   /** Counts the result of a batch of these events. */
   settle(result: BatchResult, events: Events): void

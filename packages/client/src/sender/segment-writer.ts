@@ -5,14 +5,14 @@ import { encodeLine, type SpoolPosition, segmentPath } from './spool-format.ts'
 /** A segment of this size is full. */
 export const segmentBytesMax = 1024 * 1024
 
-/** A segment that is not deleted: the position is the end of its last event. */
+/** A segment that is not deleted; its position is the end of its last event. */
 export interface Segment extends SpoolPosition {
-  /** The offset up to which its events are settled when the spool is opened. */
+  /** The offset up to which its events were settled when the spool was opened. */
   settledTo: number
 }
 
 /**
- * Appends lines to segments, and deletes settled ones. It never appends to a segment of an earlier process, as its last
+ * Appends lines to segments, and deletes settled ones. It never appends to a segment of an earlier process, whose last
  * line may be truncated.
  */
 export function createSegmentWriter(directory: string, header: Buffer, lastSegment: number, segments: Segment[]) {
@@ -36,10 +36,9 @@ export function createSegmentWriter(directory: string, header: Buffer, lastSegme
   }
 
   return {
-    /** The size of all segments. */
     bytes: () => bytes,
 
-    /** Whether the segment that is being written still has its name. */
+    /** Whether the current segment still has its name. */
     isLinked: () => current === undefined || isLinked(current.fd),
 
     append(bytes: Uint8Array): SpoolPosition {
@@ -54,19 +53,19 @@ export function createSegmentWriter(directory: string, header: Buffer, lastSegme
         fdatasync(fd, () => {
           full.delete(fd)
           closeSync(fd)
-          // `close` reports a disk error
+          // `close` reports disk errors
           syncDirectory(directory).catch(() => {})
         })
       }
       return end
     },
 
-    /** Deletes the segments whose events are all up to this position. */
+    /** Deletes the segments whose events all end at or before this position. */
     removeUntil({ segment, offset }: SpoolPosition): void {
       for (let first = segments[0]; first; first = segments[0]) {
         const isSettled =
           first.segment < segment ||
-          // the position is after one or both of the line feeds
+          // the position may be after one or both line feeds
           (first.segment === segment && first.offset <= offset + 1 && first !== current?.position)
         if (!isSettled) return
         rmSync(segmentPath(directory, first.segment), { force: true })
@@ -81,7 +80,7 @@ export function createSegmentWriter(directory: string, header: Buffer, lastSegme
       current = undefined
     },
 
-    /** Syncs what this process has written, and the names of its segments. */
+    /** Syncs everything this process has written, and the names of its segments. */
     close(): void {
       if (last === lastSegment) return
       for (const fd of full) fdatasyncSync(fd)
@@ -95,7 +94,7 @@ export function createSegmentWriter(directory: string, header: Buffer, lastSegme
   }
 }
 
-/** Writes the whole line or nothing. */
+/** Writes the whole line or none of it. */
 function writeLine(fd: number, line: Buffer, offset: number): void {
   try {
     for (let written = 0; written < line.length; ) {

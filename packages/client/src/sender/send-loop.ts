@@ -29,9 +29,9 @@ export interface SendLoop {
   attempts(): AttemptStats
   /** Starts sending if a batch is due. */
   wake(): void
-  /** Ends the loop after that time at the latest, or as soon as the next retry would come later. */
+  /** Ends the loop after `deadlineMs`, or earlier if the next retry would come later. */
   endWithin(deadlineMs: number): void
-  /** Sends what is due and ends. */
+  /** Sends all due batches, then ends. */
   finish(): Promise<void>
   /** Aborts the request in flight. */
   abort(): void

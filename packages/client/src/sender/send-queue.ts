@@ -2,43 +2,43 @@ import { eventBytesMax, type FilledBatch, fillBatch, isBatchFull } from '../batc
 import type { Spool, SpoolPosition } from './spool.ts'
 
 export interface SendQueueOptions {
-  /** The most events in memory, and their bytes. */
+  /** Maximum number of events in memory, and their maximum bytes. */
   eventsMax: number
   bytesMax: number
   spool: Spool
-  /** Called with the number of events that cannot be read from the spool any more: they leave the queue. */
+  /** Called with the number of events that can no longer be read from the spool: they leave the queue. */
   onUnreadable(count: number): void
 }
 
 /** An event in memory. */
 export interface QueuedEvent {
   bytes: Buffer
-  /** Undefined for an event that is not in the spool. It changes when a lost spool is renewed. */
+  /** Undefined if the event is not in the spool. Changes when a lost spool is replaced. */
   spooledTo: SpoolPosition | undefined
 }
 
 /**
- * The unsent events of a sender, oldest first. The first ones are in memory; with a spool, those that do not fit there are
- * read from it when their turn comes.
+ * The unsent events of a sender, oldest first. The first ones are in memory; with a spool, events that do not fit into
+ * memory are read from it in order.
  */
 export interface SendQueue {
   events(): number
   bytes(): number
-  /** Appends an event; otherwise returns why not. */
+  /** Appends an event, or returns the reason why it cannot. */
   add(bytes: Buffer): 'queue_overflow' | 'spool_overflow' | 'too_large' | undefined
   /** Whether the events fill a batch. */
   isFull(): boolean
-  /** Whether a batch is due: a full one, or events from before the last `makeDue`. */
+  /** Whether a batch is due: a full one, or events added before the last `makeDue`. */
   isDue(): boolean
-  /** Makes all present events due. */
+  /** Makes all current events due. */
   makeDue(): void
-  /** Resolves when all present events are removed, or the queue is closed. */
+  /** Resolves when all current events are removed, or the queue is closed. */
   whenRemoved(): Promise<void>
   /** @throws an error of the file system if the first events cannot be read from the spool now */
   firstBatch(): FilledBatch
-  /** The first events, as far as they are in memory. */
+  /** The first events, at most `count`, that are in memory. */
   first(count: number): QueuedEvent[]
-  /** How many events the spool keeps for the next process, and how many are in memory only. */
+  /** How many events the spool keeps for the next process, and how many are only in memory. */
   unsent(): { kept: number; lost: number }
   /** Removes the first events, which are stored or dropped. */
   remove(count: number): void
@@ -50,7 +50,7 @@ export function createSendQueue({ eventsMax, bytesMax, onUnreadable, ...options 
   let { spool } = options
   let queue: QueuedEvent[] = []
   let queueBytes = 0
-  /** The events after those of `queue`: they are in the spool only. */
+  /** The events after those of `queue`, which are only in the spool. */
   let unread = spool.left
   /** The last event in the spool that is or was in `queue`. */
   let readTo: SpoolPosition = { segment: 0, offset: 0 }
@@ -68,7 +68,10 @@ export function createSendQueue({ eventsMax, bytesMax, onUnreadable, ...options 
     readTo = event.spooledTo ?? readTo
   }
 
-  /** Reads events of the spool until there is a batch in memory. @throws an error of the file system: they stay unread */
+  /**
+   * Reads events of the spool until there is a batch in memory. @throws an error of the file system; the events stay
+   * unread
+   */
   function readAhead(): void {
     while (unread.events > 0 && !isFull()) {
       const events = spool.readAfter(readTo)
@@ -78,7 +81,7 @@ export function createSendQueue({ eventsMax, bytesMax, onUnreadable, ...options 
     }
   }
 
-  /** After an error, `firstBatch` reads again. */
+  /** Ignores errors, because `firstBatch` reads again. */
   function tryReadAhead(): void {
     try {
       readAhead()
@@ -98,7 +101,9 @@ export function createSendQueue({ eventsMax, bytesMax, onUnreadable, ...options 
     flushes = flushes.filter(({ until }) => until > removed)
   }
 
-  /** Replaces a lost spool, and writes the events in memory to the new one. Those that were only in the spool are lost. */
+  /**
+   * Replaces a lost spool, and writes the events in memory to the new one. Events that were only in the spool are lost.
+   */
   function renew(): void {
     const renewed = spool.renew()
     if (renewed === undefined) return
@@ -120,7 +125,7 @@ export function createSendQueue({ eventsMax, bytesMax, onUnreadable, ...options 
       if (bytes.length > eventBytesMax) return 'too_large'
       renew()
       if (spool.isFull(bytes.length)) return 'spool_overflow'
-      // to keep the order, events queue in the spool while older ones are there
+      // to keep the order, new events go to the spool while older ones are only there
       const fitsInMemory = unread.events === 0 && queue.length < eventsMax && queueBytes + bytes.length <= bytesMax
       const spooledTo = spool.append(bytes)
       if (fitsInMemory) enqueue({ bytes, spooledTo })
@@ -131,7 +136,7 @@ export function createSendQueue({ eventsMax, bytesMax, onUnreadable, ...options 
     },
 
     isFull,
-    // unread events follow a whole batch
+    // if there are unread events, a whole batch is in memory
     isDue: () => removed < dueUntil || isFull() || unread.events > 0,
 
     makeDue() {

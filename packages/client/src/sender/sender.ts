@@ -12,18 +12,21 @@ import { openSpool, spoolBytesMin } from './spool.ts'
 export interface SenderOptions extends SenderCallbacks {
   /** How long an event waits for others to join its batch, in milliseconds. Default 2,000. */
   flushMs?: number | undefined
-  /** The most queued events in memory, including those in flight; without a spool, more are dropped. Default 10,000. */
+  /**
+   * Maximum number of queued events in memory, including events in flight. Default: 10,000. Without a spool, further
+   * events are dropped.
+   */
   queueEventsMax?: number | undefined
-  /** The most bytes of queued events in memory. Default 16 MiB. */
+  /** Maximum bytes of queued events in memory. Default: 16 MiB. */
   queueBytesMax?: number | undefined
   /**
-   * A directory that keeps queued events over a crash or a restart of the process, and those that do not fit in memory; for
-   * one sender at a time.
+   * A directory that keeps queued events across a crash or restart, and events that do not fit in memory. Only one
+   * sender at a time may use it.
    */
   spool?: string | undefined
-  /** The most bytes of the spool, at least 2 MiB; further events are dropped. Default 1 GiB. */
+  /** Maximum bytes of the spool, at least 2 MiB; further events are dropped. Default: 1 GiB. */
   spoolBytesMax?: number | undefined
-  /** Whether an event without a `timestamp` gets the time of `send`, in RFC 3339. Default false. */
+  /** Whether an event without a `timestamp` gets the time of `send`, in RFC 3339. Default: false. */
   stamp?: boolean | undefined
   /** Ends the sender at once, as `close({ deadlineMs: 0 })` does. */
   signal?: AbortSignal | undefined
@@ -35,26 +38,26 @@ export interface SenderStats extends OutcomeCounts, AttemptStats {
   queuedBytes: number
 }
 
-/** Sends events in batches, in their order, until each is stored or dropped. `await using` closes it. */
+/** Sends events in batches, in order, until each is stored or dropped. `await using` closes it. */
 export interface Sender extends AsyncDisposable {
   /**
-   * Queues an event and returns its `eventId`. An object is serialized at once by `JSON.stringify`; bytes must be a JSON
-   * object, and are kept. A missing `eventId` is generated (UUIDv7), a missing `projectId` is that of the client. With a
-   * spool the event outlives the process when this returns. An event that does not fit into the queue or into a batch is
-   * dropped: it is counted and passed to `onDrop` before this returns.
+   * Queues an event and returns its `eventId`. An object is serialized at once by `JSON.stringify`; bytes must be a
+   * JSON object, and are kept. A missing `eventId` is generated (UUIDv7), a missing `projectId` is that of the client.
+   * With a spool, the event survives the end of the process once this returns. An event that does not fit into the
+   * queue or into a batch is dropped: it is counted and passed to `onDrop` before this returns.
    *
    * @throws {IngestError} `invalid-argument` for anything but an object, an object that cannot be serialized, and an
    *   invalid `eventId` (`issues` name the member); `malformed-body` for bytes that are not JSON; `store-closed`.
    */
   send(event: object): string
-  /** Sends all queued events now. Resolves when they are stored or dropped, or when the sender is closed. */
+  /** Sends all queued events now. Resolves when they are stored or dropped, or the sender is closed. */
   flush(): Promise<void>
   stats(): SenderStats
   /**
    * Sends all queued events and closes the sender, after `deadlineMs` at the latest (default 10,000), or earlier if the
-   * next retry would come after the deadline. Events that are left stay in the spool, or are dropped as `closed`; those in
-   * flight may have been stored. A process warning counts them. The client stays open. A further call waits for the same
-   * end; its `deadlineMs`, if any, can only bring it forward.
+   * next retry would come after the deadline. Unsent events stay in the spool, or are dropped as `closed`; events in
+   * flight may have been stored. A process warning counts them. The client stays open. Further calls wait for the same
+   * close; their `deadlineMs` can only shorten it.
    */
   close(options?: { deadlineMs?: number }): Promise<SenderStats>
 }
@@ -85,7 +88,7 @@ export type SenderClient = Pick<Client<unknown>, 'projectId' | 'submitBatch'>
 export function createSenderWith(client: SenderClient, options: SenderOptions, effects: RetryEffects): Sender {
   const { flushMs = 2000, queueEventsMax = 10_000, queueBytesMax = 16 * 1024 * 1024, signal } = options
   const { spoolBytesMax = 1024 * 1024 * 1024 } = options
-  // stays where it is when the process changes its working directory
+  // absolute, in case the process changes its working directory
   const directory = options.spool && resolve(options.spool)
   checkOptions({ flushMs, queueEventsMax, queueBytesMax })
   checkOptions({ spoolBytesMax }, spoolBytesMin)
@@ -185,7 +188,7 @@ function statsOf({ queue, outcomes, loop }: SenderParts): SenderStats {
   }
 }
 
-/** Called for the senders that are still open when the process ends. A signal or `process.exit` calls none. */
+/** Called for senders that are still open when the process ends normally; not after a signal or `process.exit`. */
 const openSenders = new Set<() => void>()
 process.on('beforeExit', () => {
   for (const warnUnclosed of openSenders) warnUnclosed()
@@ -201,7 +204,9 @@ async function finish(parts: SenderParts): Promise<SenderStats> {
   return statsOf(parts)
 }
 
-/** `… with 3 unsent events: 2 kept in data/spool for the next sender, 1 dropped.` No warning without unsent events. */
+/**
+ * `… with 3 unsent events: 2 kept in data/spool for the next sender, 1 dropped.` Warns only if there are unsent events.
+ */
 function warnUnsent({ queue, directory }: SenderParts, start: string, failure?: unknown): void {
   const { kept, lost } = queue.unsent()
   const count = kept + lost
@@ -212,7 +217,7 @@ function warnUnsent({ queue, directory }: SenderParts, start: string, failure?: 
   process.emitWarning(`${start} ${events}${reason}`)
 }
 
-/** Returns the function that starts a timer, unless it is running. */
+/** Returns a function that starts a timer unless it is running. */
 function createTimer(sleep: () => Promise<unknown>, onTime: () => void): () => Promise<void> {
   let isRunning = false
   return async () => {
@@ -228,7 +233,7 @@ function createTimer(sleep: () => Promise<unknown>, onTime: () => void): () => P
   }
 }
 
-/** Keeps the process alive until the promise is settled, as the timers of the sender do not. */
+/** Keeps the process alive until the promise is settled; the sender's timers do not. */
 async function keepAlive<T>(promise: Promise<T>): Promise<T> {
   const timer = setInterval(() => {}, timerMsMax)
   try {

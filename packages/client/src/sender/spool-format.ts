@@ -14,7 +14,7 @@ export interface SpooledEvent {
   spooledTo: SpoolPosition
 }
 
-/** A position in the spool of this id. */
+/** A position, and the id of the spool that it is in. */
 export interface SettledPosition extends SpoolPosition {
   id: string
 }
@@ -24,7 +24,10 @@ export interface SegmentContent {
   segment: number
   /** Undefined if the first line is damaged or truncated. */
   header: { id: string; projectId: string } | undefined
-  /** Whether an empty line follows the header, as written: without empty lines, offsets are too small. */
+  /**
+   * Whether an empty line follows the header, as this package writes. Without empty lines, another program has changed
+   * the line ends, and offsets are too small.
+   */
   hasEmptyLines: boolean
   events: SpooledEvent[]
   /** The ends of damaged events. */
@@ -35,18 +38,18 @@ const lineFeed = 0x0a
 const carriageReturn = 0x0d
 /** Events are separated by an empty line, so that a damaged line feed costs one event and not two. */
 const lineEnd = Buffer.from('\n\n')
-/** Eight hex digits and a space. */
+/** Checksum: eight hex digits and a space. */
 const checksumLength = 9
 /** The length of the text in `settled`. */
 const settledBytes = 80
-/** More than the first line of a segment has. */
+/** Longer than any first line of a segment. */
 const headerBytesMax = 256
 
 export function segmentPath(directory: string, segment: number): string {
   return join(directory, `${String(segment).padStart(16, '0')}.spool`)
 }
 
-/** Where a damaged segment is kept. */
+/** Path under which a damaged segment is kept. */
 export function damagedPath(directory: string, segment: number): string {
   return `${segmentPath(directory, segment)}.damaged`
 }
@@ -55,7 +58,7 @@ export function settledPath(directory: string): string {
   return join(directory, 'settled')
 }
 
-/** A text with its checksum in front. */
+/** Prepends the checksum to a text. */
 export function encodeLine(text: Uint8Array): Buffer {
   return Buffer.concat([Buffer.from(checksum(text)), text, lineEnd])
 }
@@ -74,14 +77,14 @@ function checksum(text: Uint8Array): string {
   return `${digits.padStart(checksumLength - 1, '0')} `
 }
 
-/** The text of a line; undefined for a damaged one. */
+/** The text of a line; undefined if it is damaged. */
 function decodeLine(line: Buffer): Buffer | undefined {
   if (line.length < checksumLength) return undefined
   const text = line.subarray(checksumLength)
   return line.toString('latin1', 0, checksumLength) === checksum(text) ? text : undefined
 }
 
-/** Undefined for a file that is missing, truncated or damaged. */
+/** Undefined if the file is missing, truncated or damaged. */
 export function readSettled(directory: string): SettledPosition | undefined {
   const path = settledPath(directory)
   if (!existsSync(path)) return undefined
@@ -121,7 +124,9 @@ function readRegularFile(path: string): Buffer {
   return readFileSync(path)
 }
 
-/** Refuses what a spool does not write; reading a directory or a pipe would fail without a name, or block. */
+/**
+ * Refuses anything but regular files: reading a directory would fail without a name, and reading a pipe would block.
+ */
 function checkRegularFile(path: string): void {
   if (!statSync(path).isFile()) throw foreignFile(path, 'it is not a regular file')
 }
@@ -131,9 +136,9 @@ export function foreignFile(path: string, reason: string, cause?: unknown): Inge
   return new IngestError('invalid-argument', message, { cause })
 }
 
-/** How a line of an event starts. */
+/** The start of a line with an event. */
 const eventPattern = /^[0-9a-f]{8} +\{/
-/** A line that was not written to its end, from its checksum on. */
+/** A line whose end is missing, from its checksum on. */
 const truncatedPattern = /^([^\0]{0,8}|[0-9a-f]{8} [^\0]*)$/
 
 function parseSegment(bytes: Buffer, segment: number): SegmentContent {
@@ -154,13 +159,13 @@ function parseSegment(bytes: Buffer, segment: number): SegmentContent {
     } else if (line.length === 0) isAfterDamage = isFirst
     else if (isTerminated || !truncatedPattern.test(line.toString('latin1'))) {
       isDamaged = true
-      // a damaged first line is the header, and damage that splits a line into two costs one event
+      // if damage splits a line into two, only the first counts as an event; a damaged first line is the header
       const isEvent = eventPattern.test(line.toString('latin1', 0, 64))
       if (isEvent || !(isFirst || isAfterDamage)) content.damaged.push(end + 1)
       isAfterDamage = true
     }
   }
-  // such as a file of zeros, in which events cannot be counted
+  // for example a file of zeros, in which events cannot be counted
   if (isDamaged && content.events.length === 0 && content.damaged.length === 0) content.damaged.push(bytes.length)
   return content
 }

@@ -30,22 +30,22 @@ import {
 
 export type { SpooledEvent, SpoolPosition } from './spool-format.ts'
 
-/** The events of a sender that are not known to be stored, on disk. */
+/** The on-disk events of a sender that are not known to be stored. */
 export interface Spool {
-  /** The number of events of an earlier process, and their bytes. */
+  /** The number and bytes of events left by an earlier process. */
   readonly left: { events: number; bytes: number }
-  /** How many further ones are damaged, not counting a last one that is truncated. */
+  /** The number of damaged events left by it; a truncated last one is not counted. */
   readonly damaged: number
-  /** Those that are larger than a batch. */
+  /** Left events that are larger than a batch. */
   readonly tooLarge: readonly SpooledEvent[]
-  /** Whether an event of that many bytes would exceed `bytesMax`. */
+  /** Whether an event of this size would exceed `bytesMax`. */
   isFull(bytes: number): boolean
   /**
-   * Undefined while the spool is intact. If its directory was deleted, or was taken over by another process while this
-   * one was stopped: a new spool without events, or one in memory only, with a process warning.
+   * Undefined while the spool is intact. If its directory was deleted, or taken over by another process while this one
+   * was stopped: a new, empty spool, or one in memory only, with a process warning.
    */
   renew(): Spool | undefined
-  /** When this returns a position, the event outlives the process; undefined if it could not be written. */
+  /** If this returns a position, the event survives the end of the process; undefined if it could not be written. */
   append(bytes: Uint8Array): SpoolPosition | undefined
   /** The unsettled events after this position in the first segment that has any. */
   readAfter(position: SpoolPosition): SpooledEvent[]
@@ -55,37 +55,37 @@ export interface Spool {
 }
 
 export interface SpoolOptions {
-  /** Undefined for a queue in memory only. */
+  /** Undefined to keep events in memory only. */
   directory: string | undefined
   projectId: string
-  /** The most bytes of all segments, at least {@link spoolBytesMin}. */
+  /** Maximum bytes of all segments, at least {@link spoolBytesMin}. */
   bytesMax: number
 }
 
-/** Only full segments are deleted: a smaller spool could fill up with one that never is. */
+/** Only full segments are deleted: a smaller spool could fill up with a segment that is never deleted. */
 export const spoolBytesMin = 2 * segmentBytesMax
-/** The most damaged segments that are kept, each of about `segmentBytesMax`. */
+/** Maximum number of damaged segments that are kept, each of about `segmentBytesMax`. */
 export const damagedSegmentsMax = 16
 
 /**
- * Opens a directory of segments, `0000000000000001.spool` and so on, with one event a line, in the order of `append`. The
- * first line of a segment names its spool and project. The file `settled` holds the position up to which events are stored
- * or dropped; segments before it are deleted. Each line starts with the CRC-32 of its rest, so that damage is detected and
- * only costs the damaged events. A segment with damaged events is kept as `0000000000000001.spool.damaged`, with a process
- * warning; of more than {@link damagedSegmentsMax}, the oldest are deleted.
+ * Opens a directory of segments, `0000000000000001.spool` and so on, with one event a line, in the order of `append`.
+ * The first line of a segment names its spool and project. The file `settled` holds the position up to which events are
+ * stored or dropped; segments before it are deleted. Each line starts with the CRC-32 of its rest, so that damage is
+ * detected and loses only the damaged events. A segment with damaged events is kept as
+ * `0000000000000001.spool.damaged`, with a process warning; only the newest {@link damagedSegmentsMax} are kept.
  *
  * Plain files suffice because events are only appended at the end and deleted at the start. A line is one `write`, a
- * thousandth of the cost of a durable transaction; nothing has to be compiled on a game server; and operators can read,
- * count and resend the events by hand.
+ * thousandth of the cost of a durable transaction; a game server has to compile nothing; and operators can read, count
+ * and resend the events by hand.
  *
  * A line is written before `append` returns, so it survives the end of the process, also by SIGKILL. It is not synced:
- * power loss may cost the lines of the last seconds. A segment and its name are synced when it is full and on closing.
+ * power loss may lose the lines of the last seconds. A segment and its name are synced when it is full and on close.
  * `settled` is not synced, and is only used if its position exists; otherwise events are sent twice and stored once.
  *
- * On a full disk nothing is read or written, and the process gets a warning.
+ * If the disk is full, nothing is read or written, and a process warning is emitted.
  *
- * @throws {IngestError} `permission-denied`; `invalid-argument` if another process uses the spool, for events of another
- *   project, and for files that cannot be used, such as a directory in place of a segment
+ * @throws {IngestError} `permission-denied`; `invalid-argument` if another process uses the spool, for events of
+ *   another project, and for files that cannot be used, such as a directory in place of a segment
  */
 export function openSpool(options: SpoolOptions): Spool {
   const { directory } = options
@@ -111,7 +111,7 @@ function lockAndOpen(options: LockedOptions, isAnew = false): Spool {
   }
 }
 
-/** Opens a spool in place of one that was lost. Events in the directory are left to the next process. */
+/** Opens a new spool to replace a lost one. Events in the directory are left to the next process. */
 function openAnew(options: LockedOptions): Spool {
   const { directory } = options
   const reason = 'was deleted, or taken over by another process while this one was stopped'
@@ -129,7 +129,7 @@ function memoryOnly(directory: string, error: unknown): Spool {
   return noSpool
 }
 
-/** Events are in memory only. */
+/** Keeps events in memory only. */
 const noSpool: Spool = {
   left: { events: 0, bytes: 0 },
   damaged: 0,
@@ -142,7 +142,7 @@ const noSpool: Spool = {
   close() {},
 }
 
-/** Names the file in an error of the file system. */
+/** Adds the file to an error of the file system. */
 function toIngestError(error: unknown, directory: string): unknown {
   const { path = directory, code, message } = error as NodeJS.ErrnoException
   if (error instanceof IngestError || code === undefined) return error
@@ -155,11 +155,12 @@ function openLocked(options: LockedOptions, lock: DirectoryLock, isAnew: boolean
   const found = segmentNumbers(directory, '.spool')
   const headers = found.map((segment) => ({ segment, header: readHeader(directory, segment) }))
   checkProject(directory, headers, projectId)
-  // the segments name the spool; `settled` may be of another one. With a new id, `settled` settles no earlier segment
+  // the segments name the spool; `settled` may belong to another one. A new id keeps `settled` from applying to earlier
+  // segments
   const foundId = isAnew ? undefined : (headers.findLast(({ header }) => header)?.header?.id ?? known?.id)
   const id = foundId ?? randomBytes(8).toString('hex')
   const { left, damaged, tooLarge, segments } = scanUnsettled(directory, isAnew ? [] : found, known)
-  // a kept segment also keeps its number
+  // numbers of kept segments are not reused
   const numbers = [...found, ...segmentNumbers(directory, '.spool.damaged')]
   const last = Math.max(known?.id === id ? known.segment : 0, ...numbers)
   const writer = createSegmentWriter(directory, encodeHeader(id, projectId), last, segments)
@@ -225,7 +226,7 @@ function openLocked(options: LockedOptions, lock: DirectoryLock, isAnew: boolean
         warn(error)
       }
       try {
-        // also if the position is not written: it frees a full disk
+        // even if the position was not written, because this frees a full disk
         writer.removeUntil(position)
       } catch (error) {
         warn(error)
@@ -259,8 +260,8 @@ function checkProject(directory: string, found: readonly Header[], projectId: st
 }
 
 /**
- * Counts the events after the settled position, and deletes segments without any. One segment at a time is in memory, as
- * a spool may be larger than that.
+ * Counts the events after the settled position, and deletes segments without any. Only one segment at a time is in
+ * memory, because a spool may be larger than memory.
  */
 function scanUnsettled(directory: string, found: readonly number[], known: SettledPosition | undefined) {
   const left = { events: 0, bytes: 0 }
@@ -300,8 +301,8 @@ function settledIn(segment: number, settled: SettledPosition | undefined): numbe
 }
 
 /**
- * The events after this offset. A segment that was deleted, or is damaged since it was scanned, lacks some. Throws if it
- * cannot be read now, as without free file descriptors.
+ * The events after this offset; some are missing if the segment was deleted or damaged since it was scanned. Throws if
+ * it cannot be read now, for example for lack of file descriptors.
  */
 function readUnsettled(directory: string, segment: number, after: number): SpooledEvent[] {
   try {
@@ -317,23 +318,23 @@ function readUnsettled(directory: string, segment: number, after: number): Spool
 }
 
 /**
- * Whether a position is the end of an event of this segment. A position of another spool, one ahead of the data, or one
- * from before another program converted the line ends would delete events that were never stored.
+ * Whether a position is the end of an event of this segment. If it belongs to another spool, is ahead of the data, or
+ * precedes a conversion of the line ends by another program, using it would delete events that were never stored.
  */
 function isEventEnd({ segment, header, hasEmptyLines, events }: SegmentContent, known: SettledPosition): boolean {
   if (segment !== known.segment || header?.id !== known.id || !hasEmptyLines) return false
-  // after one or both of the line feeds
+  // the position may be after one or both line feeds
   return events.some(({ spooledTo }) => spooledTo?.offset === known.offset || spooledTo?.offset === known.offset - 1)
 }
 
-/** Keeps a segment under another name; its own name is deleted when its intact events are settled. */
+/** Keeps a segment under another name; the original is deleted when its intact events are settled. */
 function keepDamaged(directory: string, segment: number, lost: number): void {
   const path = segmentPath(directory, segment)
   const kept = damagedPath(directory, segment)
   try {
     linkSync(path, kept)
   } catch (error) {
-    // kept by an earlier process, which did not settle its intact events
+    // kept by an earlier process that did not settle its intact events
     if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error
   }
   const events = `${lost} event${lost === 1 ? '' : 's'}`

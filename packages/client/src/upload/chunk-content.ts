@@ -1,29 +1,31 @@
 import { createHash } from 'node:crypto'
 
-/** The least size of a chunk; the last one of a map may be smaller. */
+/** Minimum size of a chunk, in bytes; the last one of a map may be smaller. */
 export const chunkBytesMin = 64 * 1024
-/** The largest size of a chunk. */
+/** Maximum size of a chunk, in bytes. */
 export const chunkBytesMax = 1024 * 1024
-/** Below this size a boundary is 16 times as rare as above it. Chosen for an average of 256 KiB on random bytes. */
+/**
+ * Below this size, a boundary is 16 times rarer than above it. Chosen for an average chunk of 256 KiB on random bytes.
+ */
 const chunkBytesNormal = 208 * 1024
 
-/** A boundary has 20 leading zero bits in its hash below the normal size, and 16 above. */
+/** A boundary's hash has 20 leading zero bits below the normal size, and 16 above it. */
 const strictShift = 32 - 20
 const easyShift = 32 - 16
 
-/** Older bytes have been shifted out of the hash. */
+/** Number of bytes that the hash depends on: older bytes are shifted out. */
 const hashedBytes = 32
 
 const gear = makeGear()
 
 /**
- * The end of the chunk that starts at `start`. It depends on the bytes of the chunk alone, provided that `bytes` has 1 MiB
- * from `start`, or the rest of the map.
+ * The end of the chunk that starts at `start`. It depends on the bytes of the chunk alone, provided that `bytes` has 1
+ * MiB from `start`, or the rest of the map.
  *
- * Content-defined: an insertion or removal moves only nearby boundaries. The hash is Gear (Xia et al., "Ddelta",
- * Performance Evaluation 79, 2014) over the 32 bytes before the boundary; skipping the least size and the two boundary
- * rates are FastCDC (Xia et al., USENIX ATC 2016). The algorithm must never change: with other boundaries every map
- * would be uploaded in full again.
+ * Chunks are content-defined: an insertion or removal moves only nearby boundaries. The hash is Gear (Xia et al.,
+ * "Ddelta", Performance Evaluation 79, 2014) over the 32 bytes before the boundary; skipping the minimum size and using
+ * two boundary rates is from FastCDC (Xia et al., USENIX ATC 2016). The algorithm must never change: with other
+ * boundaries every map would be uploaded in full again.
  */
 export function chunkEnd(bytes: Uint8Array, start: number): number {
   const end = Math.min(bytes.length, start + chunkBytesMax)
@@ -34,15 +36,15 @@ export function chunkEnd(bytes: Uint8Array, start: number): number {
   return boundaryIn(bytes, normal - hashedBytes + 1, normal, end, easyShift) ?? end
 }
 
-/** The first boundary after `start`, up to `end`, with a hash that starts at `first`. */
+/** The first boundary after `start`, up to `end`; the hash starts at `first`. */
 function boundaryIn(bytes: Uint8Array, first: number, start: number, end: number, shift: number): number | undefined {
-  // local copies: with module variables the loop takes a third longer
+  // local copies: with module variables, the loop takes a third longer
   const gears = gear
   const mask = -1 << shift
   let hash = 0
   let at = first
   while (at < start) hash = roll(gears, hash, bytes, at++)
-  // unrolled four times, which halves the time
+  // unrolled four times, which halves its time
   for (; at + 4 <= end; at += 4) {
     const one = roll(gears, hash, bytes, at)
     const two = roll(gears, one, bytes, at + 1)
@@ -74,7 +76,7 @@ function makeGear(): Int32Array {
 /** Copies bytes from `position` to the start of `target` and resolves with their number; 0 only at the end. */
 export type ReadAt = (target: Uint8Array, position: number) => Promise<number>
 
-/** The size of the read buffer; its rest, at most one chunk, is moved to its start before the next read. */
+/** Size of the read buffer. Its unread rest, at most one chunk, is moved to the start before the next read. */
 const windowBytes = 4 * chunkBytesMax
 
 /** Yields the chunks that `readAt` reads, in order. Each is valid until the next one is requested. */

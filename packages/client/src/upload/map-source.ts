@@ -8,12 +8,12 @@ import { isUint8Array } from 'node:util/types'
 import { type ChunkRef, type Digest, IngestError, type Manifest } from '@ingest/core'
 import { chunkContent, type ReadAt } from './chunk-content.ts'
 
-/** The bytes of a map: the path of a file, the bytes themselves, or a stream. */
+/** The bytes of a map: a file path, the bytes themselves, or a stream. */
 export type MapSource = string | Uint8Array | AsyncIterable<Uint8Array>
 
-/** Bytes that can be read more than once. */
+/** A source that can be read more than once. */
 export interface OpenedSource {
-  /** At the time of opening. */
+  /** Size in bytes at the time of opening. */
   size: number
   readAt: ReadAt
   close(): Promise<void>
@@ -26,10 +26,11 @@ export interface OpenOptions {
 }
 
 /**
- * Opens a source. A stream, or a path that is not a regular file, is spooled to a temporary file, which `close` removes.
+ * Opens a source. A stream, or a path that is not a regular file, is spooled to a temporary file, which `close`
+ * removes.
  *
- * @throws {IngestError} `invalid-argument` for a file that cannot be read. Also the error of the stream, and the reason
- *   of the signal.
+ * @throws {IngestError} `invalid-argument` for an unreadable file; also the error of the stream, and the reason of the
+ *   signal
  */
 export async function openSource(source: MapSource, options: OpenOptions = {}): Promise<OpenedSource> {
   if (isUint8Array(source)) return openBytes(source)
@@ -98,10 +99,10 @@ export interface ChunkLocation extends ChunkRef {
   start: number
 }
 
-/** The most chunks that Node's thread pool hashes at once; each is a copy. */
+/** Maximum number of chunks hashed at once on Node's thread pool; each is a copy. */
 const hashConcurrency = 8
 
-/** Reads a source once, and returns its manifest and distinct chunks. */
+/** Reads a source once; returns its manifest and distinct chunks. */
 export async function describeSource(
   { readAt }: OpenedSource,
   contentType: string,
@@ -137,7 +138,7 @@ async function hashChunk(bytes: Uint8Array, start: number): Promise<ChunkLocatio
 }
 
 /**
- * Reads the bytes of a chunk again. The server checks their digest.
+ * Rereads the bytes of a chunk. The server checks their digest.
  *
  * @throws {IngestError} `source-changed`
  */

@@ -23,29 +23,31 @@ export interface SourcePublication {
   placeId: string | number
   buildId: string
   source: MapSource
-  /** Default `application/json`. */
+  /** Default: `application/json`. */
   contentType?: string
 }
 
 export interface UploadProgress {
-  /** A stream is spooled first; then the map is hashed, and then its missing chunks are uploaded. */
+  /** The phases, in order: a stream is spooled, the map is hashed, its missing chunks are uploaded. */
   phase: 'spool' | 'hash' | 'upload'
   bytesDone: number
-  /** Null for a stream. In the upload phase: of the missing chunks. */
+  /** Null for a stream. In the upload phase, the bytes of the missing chunks. */
   bytesTotal: number | null
   chunksDone: number
-  /** Null until the map is hashed. */
+  /** Null before the map is hashed. */
   chunksTotal: number | null
 }
 
 export interface UploadOptions extends PublishOptions {
-  /** Whether to publish a map of no bytes, which is most often a failed build. Default false. */
+  /** Whether to publish a map of 0 bytes, which is usually a failed build. Default: false. */
   allowEmpty?: boolean
-  /** The most chunks in flight. Default 8. A server accepts 16 of a project at once; more only cause retries. */
+  /**
+   * Maximum number of chunks in flight. Default: 8. A server accepts 16 of a project at once; more only cause retries.
+   */
   concurrency?: number
-  /** Called often. An error that it throws ends the upload. */
+  /** Called often. If it throws, the upload rejects with that error. */
   onProgress?: (progress: UploadProgress) => void
-  /** Ends the upload, which rejects with the reason. The next upload sends only what is still missing. */
+  /** Cancels the upload, which rejects with the reason. The next upload sends only chunks that are still missing. */
   signal?: AbortSignal
 }
 
@@ -54,29 +56,29 @@ export interface UploadedMap extends PublishedMap {
   uploadedChunks: number
   uploadedBytes: number
   reusedChunks: number
-  /** The size of the chunks in `missing`. */
+  /** The bytes of the chunks in `missing`. */
   missingBytes: number
 }
 
-/** The part of an Ingest that an upload needs; a client also gets the signal. */
+/** The part of an Ingest that an upload needs; a client also receives the signal. */
 export interface MapUploader {
   publishMap(publication: Publication, options?: PublishOptions & { signal?: AbortSignal }): Promise<PublishedMap>
   putChunk(digest: Digest, bytes: Uint8Array, options?: { signal?: AbortSignal }): Promise<PutChunkResult>
 }
 
 const concurrencyDefault = 8
-/** How often uploaded chunks may be missing again, as after another publication. */
+/** How often uploaded chunks may turn out missing again, for example after another publication. */
 const roundsMax = 5
 
 /**
- * Publishes a map of any size: splits it into content-defined chunks, publishes the manifest, uploads the missing chunks,
- * and resolves once the map is complete. The source is read twice and never held in memory; a stream is spooled to a
- * temporary file. After any failure, another upload sends only what is still missing.
+ * Publishes a map of any size: splits it into content-defined chunks, publishes the manifest, uploads the missing
+ * chunks, and resolves once the map is complete. The source is read twice and never held in memory; a stream is spooled
+ * to a temporary file. After a failure, another upload sends only chunks that are still missing.
  *
- * With `dryRun` nothing is written, and `missing` lists what would be uploaded.
+ * With `dryRun`, nothing is written, and `missing` lists the chunks that would be uploaded.
  *
- * @throws {IngestError} `source-changed` if the second reading differs from the first, `invalid-argument` for a file that
- *   cannot be read, `invalid-publication` for an empty map, and the errors of `publishMap` and `putChunk`
+ * @throws {IngestError} `source-changed` if the second reading differs from the first, `invalid-argument` for a file
+ *   that cannot be read, `invalid-publication` for an empty map, and the errors of `publishMap` and `putChunk`
  */
 export async function uploadMap(
   ingest: MapUploader,
@@ -146,8 +148,8 @@ interface Upload {
 }
 
 /**
- * Publishes the manifest. After `precondition-failed` it checks whether this very map is there, as after an earlier upload
- * or a lost response; then the precondition counts as met.
+ * Publishes the manifest. After `precondition-failed`, checks whether this exact map is already there, for example
+ * after an earlier upload or a lost response; the precondition then counts as met.
  */
 async function publish({ ingest, publication, publishOptions }: Upload): Promise<PublishedMap> {
   const { signal } = publishOptions
@@ -163,7 +165,7 @@ async function publish({ ingest, publication, publishOptions }: Upload): Promise
   }
 }
 
-/** Uploads the missing chunks; resolves with the final status of the map if a response had it. */
+/** Uploads the missing chunks; resolves with the final status of the map if a response contained it. */
 async function uploadMissing(
   upload: Upload,
   { missing, placeId, buildId }: PublishedMap,
@@ -196,7 +198,7 @@ async function uploadMissing(
   throw new IngestError('digest-mismatch', message, { issues: final.issues })
 }
 
-/** The manifest was published and the digests computed here, so errors of a chunk have another meaning. */
+/** The manifest was published and the digests were computed here, so chunk errors have a different meaning. */
 function rethrowChunkError(error: unknown): never {
   const code = error instanceof IngestError ? error.code : undefined
   if (code === 'digest-mismatch') throw sourceChanged()
@@ -229,8 +231,8 @@ function isSame(
 }
 
 /**
- * Processes the items in their order, at most `concurrency` at once. The first failure aborts the signal of the others,
- * and is thrown when all of them have ended.
+ * Processes the items in order, at most `concurrency` at once. The first failure aborts the signal of the others, and
+ * is thrown once all of them have ended.
  */
 export async function runParallel<T>(
   items: Iterable<T>,
@@ -241,7 +243,7 @@ export async function runParallel<T>(
   const queue = items[Symbol.iterator]()
   const failing = new AbortController()
   const ending = signal ? AbortSignal.any([signal, failing.signal]) : failing.signal
-  // every item in work adds a listener, more than Node expects
+  // every running item adds a listener: more than Node's default limit
   setMaxListeners(0, ending)
   const failures: unknown[] = []
 

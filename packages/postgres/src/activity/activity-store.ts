@@ -25,7 +25,7 @@ export function createActivityStore(database: Database, numbers: ProjectNumbers,
     }
   }
 
-  /** Resolves to the number of rows that it deleted, a bounded part of them with each statement. */
+  /** Deletes expired rows, a bounded number with each statement, and resolves to how many. */
   async function expireRows(project: number, before: number): Promise<number> {
     for (let erased = 0; ; ) {
       checkOpen()
@@ -33,7 +33,7 @@ export function createActivityStore(database: Database, numbers: ProjectNumbers,
       const [row] = await database.query<{ expired: number }>('expire-activity', [project, before, expiryRowsMax])
       const expired = row?.expired ?? 0
       erased += expired
-      // other statements wait for a step
+      // pause, so that other statements can run
       await sleep(performance.now() - startedAt)
       if (expired < expiryRowsMax) return erased
     }
@@ -52,7 +52,7 @@ export function createActivityStore(database: Database, numbers: ProjectNumbers,
 
     async *activity(projectId, { span, from, to }) {
       checkOpen()
-      // before the first writer of the first time
+      // sorts before the first writer at `from`
       let after = { at: from, writer: '' }
       for (;;) {
         const values = [span, after.at, Buffer.from(after.writer, 'hex'), to, pageRowsMax]

@@ -36,8 +36,8 @@ export function int8Array(values: ArrayLike<number>): Buffer {
 }
 
 /**
- * An array of bytea or text whose elements are written in place. `write` writes element `index` at `at` and returns where
- * it ends; all of them have `bytesMax` bytes at most.
+ * An array of bytea or text whose elements are written in place. `write` writes element `index` at `at` and returns
+ * where it ends. All elements together have at most `bytesMax` bytes.
  */
 export function writtenArray(
   type: 'bytea' | 'text',
@@ -80,7 +80,7 @@ function bytesArray(type: 'bytea' | 'text', values: readonly Uint8Array[]): Buff
 }
 
 function startArray(oid: number, length: number, elementsBytes: number): Buffer {
-  // an empty array has no dimension
+  // an empty array has no dimensions
   const out = Buffer.allocUnsafe(length === 0 ? 12 : headerBytes + elementsBytes)
   out.writeInt32BE(length === 0 ? 0 : 1, 0)
   out.writeInt32BE(0, 4)

@@ -2,7 +2,7 @@ import { IngestError } from '@ingest/core'
 import type { ClientBase } from 'pg'
 import { toIngestError } from './database-error.ts'
 
-/** A setting of the server, the database, the role or a pooler that a store cannot work with. */
+/** A setting that a store requires of the server, the database, the role or a pooler. */
 interface Requirement {
   names: readonly string[]
   /** `value` is in the unit of `pg_settings`. */
@@ -11,7 +11,7 @@ interface Requirement {
   remedy: string
 }
 
-/** Shorter time limits of a session cancel ordinary statements. */
+/** Time limits of a session below this would cancel ordinary statements. */
 const timeLimitMsMin = 100
 
 const requirements: readonly Requirement[] = [
@@ -22,7 +22,7 @@ const requirements: readonly Requirement[] = [
     remedy: 'set it to on',
   },
   {
-    // `require_durability_1` checks it again, as it may change while a server runs
+    // `require_durability_1` checks it again, because it may change while a server runs
     names: ['default_transaction_isolation'],
     isMet: hasFreshSnapshots,
     consequence: 'whose snapshots hide what is stored while a statement waits for a lock',
@@ -53,9 +53,9 @@ function hasFreshSnapshots(isolation: string): boolean {
 }
 
 /**
- * Checks the isolation of the transactions of a store that is open.
+ * Checks the transaction isolation of an open store.
  *
- * @throws {IngestError} `store-failed`, as each write of `require_durability_1`
+ * @throws {IngestError} `store-failed`, like each write through `require_durability_1`
  */
 export function checkIsolation(isolation: string): void {
   if (hasFreshSnapshots(isolation)) return
@@ -64,7 +64,7 @@ export function checkIsolation(isolation: string): void {
 }
 
 /**
- * Checks the settings of a connection, and that it delivers the notices of PostgreSQL.
+ * Checks the settings of a connection, and that PostgreSQL's notices are delivered.
  *
  * @throws {IngestError} `store-incompatible`
  */
@@ -82,7 +82,7 @@ export async function checkSettings(client: ClientBase): Promise<void> {
 
 const notice = "DO $$ BEGIN PERFORM set_config('client_min_messages', 'notice', true); RAISE NOTICE 'ingest'; END $$"
 
-/** Only a notice reports that a wait for the standby was cancelled. */
+/** A cancelled wait for the standby is reported only by a notice. */
 async function checkNotices(client: ClientBase): Promise<void> {
   let hasArrived = false
   const onNotice = () => {

@@ -5,10 +5,10 @@ import { type Host, parseUrl } from './hosts.ts'
 
 /** Connections to the host that accepts writes. */
 export interface Connections {
-  /** A connection, which must be released; a new one within {@link connectTimeoutMs}. */
+  /** A connection, which must be released. A new one is opened within {@link connectTimeoutMs}. */
   connect(): Promise<PoolClient>
   /**
-   * Call this before the result of a statement is used.
+   * Must be called before the result of a statement is used.
    *
    * @throws an error with the SQLSTATE of an unknown outcome if the commit did not wait for the synchronous standby, or
    *   the connection leads to a former primary
@@ -21,17 +21,19 @@ export interface Connections {
 
 export const connectTimeoutMs = 2000
 const closeTimeoutMs = 2000
-/** How long a former primary that keeps running gets writes after a promotion, and up to {@link connectTimeoutMs}. */
+/**
+ * For this long, plus {@link connectTimeoutMs}, a former primary that keeps running may get writes after a promotion.
+ */
 const visitMs = 2000
-/** `int8`: those that are read are below 2^53. */
+/** `int8`; the values that are read are below 2^53. */
 const int8 = 20
-/** `warning`: PostgreSQL ends a cancelled wait for the standby with one, in a commit, where it raises no other. */
+/** `warning`: PostgreSQL raises one if a wait for the standby was cancelled; a commit raises no other. */
 const warning = '01000'
 
 export interface DatabaseOptions {
   connectionsMax: number
   statementTimeoutMs: number
-  /** Called with a connection to another cluster than before, behind the same address. @throws if it is not to be used */
+  /** Called if the same address leads to another cluster than before. @throws if that cluster must not be used */
   checkMoved?(client: pg.Client): Promise<void>
 }
 
@@ -55,15 +57,15 @@ export function openConnections(
     keepAlive: true,
     Client: function createPooled(settings: PoolConfig) {
       const timeouts = mayStartWithTimeouts && { statement_timeout: statementTimeoutMs }
-      // the pool hides the password from copies of its settings
+      // the pool hides the password in copies of its settings
       const { password } = settings
       return clients.create({ ...settings, password, ...timeouts, ...current.get() } as PoolConfig)
     } as unknown as typeof pg.Client,
     types: { getTypeParser },
-    // one of createPooled
+    // a client created by createPooled
     onConnect: (client: ClientBase) => current.check(client as pg.Client),
   } as PoolConfig)
-  // idle connections end when the database restarts
+  // idle connections are closed when the database restarts
   pool.on('error', () => {})
 
   const visits = createVisits(hosts, async (host) => {
@@ -99,18 +101,19 @@ export function openConnections(
     async close() {
       visits.end()
       await Promise.race([pool.end(), sleep(closeTimeoutMs, undefined, { ref: false })])
-      // a database that does not respond must not keep the process from ending
+      // an unresponsive database must not keep the process alive
       clients.destroy()
     },
   }
 }
 
 /**
- * Visits each host every {@link visitMs}, to learn of a promotion or another cluster. A single host is a proxy or a virtual
- * address as well: a new connection leads to the new primary while those of the pool stay on the former one.
+ * Visits each host every {@link visitMs} to detect a promotion or another cluster. A single host is visited too,
+ * because it may be a proxy or a virtual address: a new connection leads to the new primary while those of the pool
+ * stay on the former one.
  *
- * `connect` returns a function that checks the connection. Checks run in the order of the hosts: if these belong to two
- * clusters, servers stay with that of the first host.
+ * `connect` returns a function that checks the connection. Checks run in the order of the hosts: if the hosts belong to
+ * two clusters, servers stay with the cluster of the first host.
  */
 function createVisits(hosts: readonly Host[], connect: (host?: Host) => Promise<() => Promise<void>>) {
   let first: Promise<void> | undefined
@@ -128,7 +131,7 @@ function createVisits(hosts: readonly Host[], connect: (host?: Host) => Promise<
   }
 
   return {
-    /** Of several hosts, a former primary is known from the start. */
+    /** Visits all hosts if there are several, so that a former primary is known from the start. */
     async begin(): Promise<void> {
       first ??= hosts.length > 1 ? visitAll() : Promise.resolve(schedule())
       await first
@@ -141,7 +144,6 @@ function createVisits(hosts: readonly Host[], connect: (host?: Host) => Promise<
   }
 }
 
-/** The open connections of a store: those of its pool and those of visits. */
 function createClients() {
   const clients = new Set<pg.Client>()
   const warned = new WeakSet<pg.Client>()
@@ -150,14 +152,14 @@ function createClients() {
       const client = new pg.Client(settings)
       clients.add(client)
       client.on('end', () => clients.delete(client))
-      // an error while connecting, such as a missing password, leaves the socket open
+      // an error while connecting, such as a missing password, would leave the socket open
       client.connection.on('error', () => client.connection.stream.destroy())
-      // warnings of the statement itself, such as those before a wraparound of transaction ids, come before its end
+      // warnings of the statement itself, for example of an approaching transaction id wraparound, come before its end
       client.connection.on('commandComplete', () => warned.delete(client))
       client.on('notice', ({ code }) => {
         if (code === warning) warned.add(client)
       })
-      // the statement that is running reports the error
+      // the running statement reports the error
       return client.on('error', () => {})
     },
 

@@ -8,39 +8,40 @@ interface ServerState {
   cluster?: string
 }
 
-/** Which of the hosts of a URL is connected to. */
+/** The host of a URL that is in use. */
 export interface CurrentHost {
-  /** Undefined without hosts, for the defaults of `pg`. */
+  /** Undefined if the URL has no hosts: `pg` uses its defaults. */
   get(): Host | undefined
-  /** Goes on to the next host, unless another failure did so since `tried` was the current one. */
+  /** Switches to the next host, unless another failure has switched since `tried` was current. */
   leave(tried: Host | undefined): void
   /**
-   * Refuses a server that a write must not go to: a standby, and a former primary, which came back or keeps running after
-   * a standby was promoted. The latter is known by its timeline, which grows with each promotion, if a connection has seen
-   * a higher one of the same cluster.
+   * Refuses a server that must not get writes: a standby, or a former primary that came back or kept running after a
+   * standby was promoted. A former primary is recognized if a connection has seen a higher timeline of the same
+   * cluster: the timeline grows with each promotion.
    *
-   * If a host leads to another cluster than before, as after a dump was restored behind its address, that one becomes the
-   * current one. The former cluster is refused from then on: it lacks what the new one has acknowledged.
+   * If a host leads to another cluster than before, for example after a dump was restored behind its address, that
+   * cluster becomes the current one. The former cluster is then refused: it lacks data that the new one has
+   * acknowledged.
    *
-   * @throws an error as that of PostgreSQL for a write to a standby
+   * @throws the error that PostgreSQL raises for a write to a standby
    */
   check(connection: Client): Promise<void>
-  /** Whether a connection that was checked leads to a former primary or cluster, by what others have seen since. */
+  /** Whether a checked connection leads to a former primary or cluster, according to later connections. */
   isFormer(connection: ClientBase): boolean
 }
 
 export interface CurrentHostOptions {
-  /** Called when a connection sees a higher timeline than those before, or another cluster. */
+  /** Called when a connection sees a higher timeline than earlier ones, or another cluster. */
   onPromotion(): void
-  /** Called with a connection to another cluster. @throws if what it has is not the same store */
+  /** Called with a connection to another cluster. @throws if it does not hold the same store */
   checkMoved(connection: Client): Promise<void>
 }
 
 const readOnly = "SELECT current_setting('transaction_read_only') AS read_only"
-/** The name of a file of the write-ahead log begins with the timeline, in 8 hexadecimal digits. */
+/** The name of a WAL file begins with the timeline, in 8 hexadecimal digits. */
 const walFile = ', CASE WHEN NOT pg_is_in_recovery() THEN pg_walfile_name(pg_current_wal_lsn()) END AS wal_file'
 const cluster = ', (SELECT c.system_identifier::text FROM pg_control_system() c) AS cluster'
-/** A service that hides its write-ahead log has failover of its own. */
+/** In decreasing detail: a service that hides its write-ahead log has its own failover. */
 const stateQueries = [readOnly + walFile + cluster, readOnly + walFile, readOnly]
 
 export function createCurrentHost(
@@ -53,7 +54,10 @@ export function createCurrentHost(
   const clusterByHost = new Map<string, string>()
   const seen = new WeakMap<ClientBase, { cluster: string; timeline: number }>()
 
-  /** Makes another cluster the current one. @throws if it was left before, belongs to another host, or has another store */
+  /**
+   * Makes another cluster the current one. @throws if it was left before, belongs to another host, or holds another
+   * store
+   */
   async function follow(connection: Client, before: string | undefined, cluster: string): Promise<void> {
     if (left.has(cluster))
       throw refusal('the store was moved from this cluster to another one: restart to return to it')

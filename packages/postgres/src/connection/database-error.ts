@@ -1,8 +1,8 @@
 import { type ErrorCode, IngestError } from '@ingest/core'
 
 /**
- * What an error of a statement means: `lost` if its outcome is unknown because the connection is gone, `retry` if it was
- * rolled back and may be repeated.
+ * The meaning of a statement's error: `lost` if the outcome is unknown because the connection is gone, `retry` if it
+ * was rolled back and may be repeated.
  */
 export type FailureKind = 'lost' | 'retry' | 'final'
 
@@ -42,7 +42,7 @@ const states: Record<string, Meaning> = {
   '55P03': 'busy', // lock_not_available
   '57014': 'busy', // query_canceled, by statement_timeout
   '53100': 'full', // disk_full
-  // refusals are not a fault of the request: senders drop a batch that is refused with a 400
+  // a refusal must not become a 400: senders drop a batch after a 400
   '28000': 'refused', // invalid_authorization_specification
   '28P01': 'refused', // invalid_password
   '3D000': 'refused', // invalid_catalog_name
@@ -50,16 +50,16 @@ const states: Record<string, Meaning> = {
   '3F000': 'missing', // invalid_schema_name
   '42883': 'missing', // undefined_function
   '42P01': 'missing', // undefined_table
-  IG002: 'unfit', // of require_durability_1: the isolation of transactions
+  IG002: 'unfit', // raised by require_durability_1: transaction isolation
   '58030': 'failed', // io_error
   XX001: 'failed', // data_corrupted
   XX002: 'failed', // index_corrupted
 }
 
-/** Errors of `pg` itself, which have no code: of connections, and about credentials and TLS. */
+/** Messages of `pg`'s own errors, which have no code: about connections, credentials and TLS. */
 const lostMessages =
   /^(Connection terminated|Client has encountered a connection error|Query read timeout|timeout expired|timeout exceeded)|not queryable/
-/** Errors of TLS, by Node and OpenSSL: of a certificate, and of a file of the URL. */
+/** Codes of TLS errors, by Node and OpenSSL: about a certificate, or a file named in the URL. */
 const untrustedCodes =
   /^(CERT_|DEPTH_ZERO_|ERR_OSSL_|ERR_SSL_|ERR_TLS_|HOSTNAME_MISMATCH|INVALID_CA|INVALID_PURPOSE|PATH_LENGTH_|SELF_SIGNED_|UNABLE_TO_)/
 const refusedMessages = /client password must be a string|does not support SSL/
@@ -70,7 +70,7 @@ const shown: Record<Meaning, { code: ErrorCode; text: string }> = {
   busy: { code: 'store-unavailable', text: 'The database is too busy' },
   full: { code: 'disk-full', text: 'The database has no space left' },
   refused: { code: 'store-failed', text: 'The database refuses the role' },
-  // a certificate is renewed, and the next connection trusts it
+  // temporary: once the certificate is renewed, the next connection trusts it
   untrusted: { code: 'store-unavailable', text: 'The connection to the database is not secure' },
   missing: { code: 'store-failed', text: 'The schema "ingest" was changed or dropped' },
   unfit: { code: 'store-failed', text: 'A setting of the role or the database does not fit' },
@@ -89,7 +89,7 @@ export function kindOf(error: unknown): FailureKind {
   return meaning === 'lost' || meaning === 'retry' ? meaning : 'final'
 }
 
-/** The error that a caller of the store gets. Messages of PostgreSQL name no values, but hosts and users. */
+/** The error for a caller of the store. PostgreSQL's messages contain no values, but hosts and users. */
 export function toIngestError(error: unknown): unknown {
   if (error instanceof IngestError) return error
   const { message } = error as Error
@@ -101,7 +101,7 @@ export function toIngestError(error: unknown): unknown {
   return new IngestError(code, `${text}: ${message}.`, { ...retryAfter, cause: error })
 }
 
-/** The error of opening a store, or of migrating it. */
+/** The error for opening or migrating a store. */
 export function toOpeningError(error: unknown): unknown {
   const { code = '', message, hint } = error as { code?: string; message: string; hint?: string }
   if (code === notOwner) return new IngestError('invalid-argument', `${message}: ${hint}.`, { cause: error })
@@ -112,9 +112,9 @@ export function toOpeningError(error: unknown): unknown {
   return new IngestError('invalid-argument', text, { cause: error })
 }
 
-/** Of a migration. */
+/** Raised by a migration. */
 const notOwner = 'IG003'
-/** Of tables, columns and functions: missing ones, those of another type, and those that a migration would create. */
+/** About tables, columns and functions that are missing, of another type, or in the way of a migration. */
 const foreignCodes = /^(3F000|42703|42710|42723|42804|42883|42P01|42P07)$/
 
 /** The error of a schema "ingest" that this package has not created. */

@@ -5,38 +5,39 @@ import { connectTimeoutMs, type DatabaseOptions, openConnections } from './conne
 import { kindOf, toIngestError, toOpeningError } from './database-error.ts'
 import { createSlots } from './slots.ts'
 
-/** Runs statements on a database: each a transaction of its own, on any connection. */
+/** Runs statements on a database, each as a transaction of its own, on any connection. */
 export interface Database {
   readonly connectionsMax: number
   /**
    * Runs a statement of `sql/queries` by its name and returns its rows. A statement whose connection is lost, or that
    * lost a deadlock, is repeated with the same values for up to {@link retryMs}: every statement must allow that. Waits
-   * for a connection and a result until `deadline`, a time of `performance.now()`; default: a statement's time-out from
-   * now, and the time to connect.
+   * for a connection and a result until `deadline`, a time of `performance.now()`. Default: now plus the statement
+   * timeout and the connect timeout.
    *
    * @throws {IngestError} `store-unavailable`, `disk-full`, `overloaded`, `store-failed`
    */
   query<Row>(name: string, values?: readonly unknown[], deadline?: number): Promise<Row[]>
   /**
-   * As {@link query}, once the synchronous standby has what the rows show: a cancelled wait for it makes rows visible that
-   * it does not have. The first of `values` is the number of the project. Without rows, it may not wait.
+   * Like {@link query}, but resolves once the synchronous standby has the data that the rows show: if a wait for it is
+   * cancelled, rows become visible that it does not have. The first of `values` is the number of the project. If there
+   * are no rows, it may not wait.
    */
   queryConfirmed<Row>(name: string, values: readonly unknown[]): Promise<Row[]>
   /** The deadline of a statement that is requested now. */
   deadline(): number
   /**
-   * Runs `use` with a connection of its own, to open the store or to migrate it.
+   * Runs `use` with a dedicated connection, to open or migrate the store.
    *
    * @throws {IngestError} `store-unavailable`; `invalid-argument` if the database refuses the role
    */
   withConnection<T>(use: (client: PoolClient) => Promise<T>): Promise<T>
-  /** The connections, and the statements that wait for one. */
+  /** The number of connections, and of statements that wait for one. */
   size(): { connections: number; idle: number; waiting: number }
-  /** Closes all connections; running statements are finished first. */
+  /** Closes all connections after the running statements have finished. */
   close(): Promise<void>
 }
 
-/** How long statements are repeated. */
+/** How long statements are repeated, in milliseconds. */
 const retryMs = 3000
 const retryDelayMsMax = 500
 
@@ -55,7 +56,7 @@ export function openDatabase(target: string | PoolConfig, options: DatabaseOptio
       checkOutcome(client)
       return rows
     } catch (error) {
-      // only an error of PostgreSQL itself leaves the connection usable
+      // only errors of PostgreSQL itself leave the connection usable
       if (kindOf(error) === 'lost') failure = error as Error
       throw error
     } finally {
@@ -80,7 +81,7 @@ export function openDatabase(target: string | PoolConfig, options: DatabaseOptio
 
     query: async (name, values = [], deadline = newDeadline()) => run(textOf(name), values, deadline),
 
-    // one statement, so that a failover cannot come between the read and the wait
+    // one statement, so that no failover can come between the read and the wait
     queryConfirmed: async (name, values) => run(confirmed(textOf(name)), values, newDeadline()),
 
     async withConnection(use) {
@@ -90,7 +91,7 @@ export function openDatabase(target: string | PoolConfig, options: DatabaseOptio
       } catch (error) {
         throw toOpeningError(error)
       } finally {
-        // its session may hold settings and locks
+        // the session may hold settings and locks
         client.release(true)
       }
     },
@@ -107,7 +108,7 @@ async function repeat<T>(operation: () => Promise<T>, deadline: number, toError 
       return await operation()
     } catch (error) {
       if (kindOf(error) === 'final' || performance.now() > until) throw toError(error)
-      // full jitter: servers must not return all at once
+      // full jitter: servers must not retry all at once
       await sleep(Math.random() * Math.min(retryDelayMsMax, 20 * 2 ** attempts))
     }
   }

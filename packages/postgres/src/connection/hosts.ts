@@ -23,7 +23,7 @@ const urlPattern = /^(postgres(?:ql)?:\/\/)((?:[^@/?#]*@)?)([^/?#]*)(.*)$/is
 
 /**
  * Parses a connection URL of libpq's form, which may name several hosts: `postgres://user@a:5432,b:5432/db`. Its
- * parameter `target_session_attrs` is `any` or `read-write`; the store needs the latter in any case.
+ * parameter `target_session_attrs` is `any` or `read-write`; the store always needs `read-write`.
  *
  * @throws {IngestError} `invalid-argument`, without the URL, as it may hold a password
  */
@@ -34,7 +34,7 @@ export function parseUrl(url: string): Target {
   checkTls(new URLSearchParams(rest?.split('?', 2)[1]))
   let parsed: ReturnType<typeof parse>
   try {
-    // one host at a time: `pg` itself knows no lists of hosts
+    // one host at a time: `pg` does not support lists of hosts
     parsed = parse(`${scheme}${credentials}${names[0] ?? ''}${withoutWarning(rest)}`)
   } catch {
     throw invalidUrl(
@@ -52,7 +52,7 @@ export function parseUrl(url: string): Target {
 
 const sslModes = ['verify-full', 'verify-ca', 'require', 'no-verify', 'disable']
 
-/** Checks what `pg-connection-string` accepts without a word, and the files that it reads. */
+/** Checks parameters that `pg-connection-string` accepts silently, and the files that it reads. */
 function checkTls(query: URLSearchParams): void {
   const mode = query.getAll('sslmode').at(-1)
   if (mode === 'prefer' || mode === 'allow') {
@@ -72,7 +72,7 @@ function checkTls(query: URLSearchParams): void {
   }
 }
 
-/** `pg` treats these modes as verify-full, and prints a warning of several lines about that. */
+/** `pg` treats these modes as verify-full, and prints a long warning about that. */
 function withoutWarning(rest = ''): string {
   if (/[?&]uselibpqcompat=/.test(rest)) return rest
   return rest.replaceAll(/([?&]sslmode=)(?:require|verify-ca)(?=[&#]|$)/g, '$1verify-full')

@@ -1,10 +1,12 @@
 import { IngestError } from '@ingest/core'
 import { toIngestError } from './database-error.ts'
 
-/** The most statements that wait for a connection. */
+/** Maximum number of statements that wait for a connection. */
 const waitingMax = 10_000
 
-/** Slots for connections: the connection timeout of a pool also counts the wait for one. */
+/**
+ * Slots for connections. They are needed because a pool's connection timeout includes the wait for a free connection.
+ */
 export function createSlots(count: number) {
   let free = count
   const waiting = new Set<() => void>()

@@ -7,33 +7,36 @@ import type { ProjectNumbers } from '../projects/project-numbers.ts'
 import { appendValues } from './append-values.ts'
 import { isTombstone } from './batch-body.ts'
 
-/** Appends of one project that run at once: a second one prepares while the first one commits. More gain nothing... */
+/**
+ * Concurrent appends of one project: the second prepares while the first commits. More help only in the case of
+ * `inFlightMax`.
+ */
 const inFlightUsual = 2
-/** ...unless they wait for the disk in the index of ids, which each does by itself. */
+/** The limit while appends wait for the disk in the index of ids: these waits overlap. */
 const inFlightMax = 16
-/** Timers are not exact. */
+/** Shorter pauses are skipped, because timers are not exact. */
 const pauseMsMin = 2
 const pauseMsMax = 100
-/** From so many milliseconds on, an id or all ids of a statement were read from disk. */
+/** If an id, or all ids of a statement, take at least this long, they were read from disk. */
 const slowIdMs = 0.2
 const slowIdsMs = 5
-/** What shares a statement, and with it a commit, unless one batch alone has more. */
+/** Batches share a statement, and so a commit, up to these limits; a single batch may exceed them. */
 const groupEventsMax = 1000
 const groupBytesMax = 2 ** 20
-/** Connections that only the first {@link inFlightUsual} statements of a project may take. */
+/** Connections reserved for the first {@link inFlightUsual} statements of each project. */
 const reservedConnections = 4
-/** What is not settled yet, of all projects. */
+/** Limits of unsettled appends over all projects. */
 const queueEventsMax = 100_000
 const queueBytesMax = 64 * 2 ** 20
-/** The most projects that are remembered to send known events. */
+/** Maximum number of projects that are remembered for sending known events. */
 const repeatingMax = 10_000
-/** Of a positive `bigint`, 43 bits are random. */
+/** Of a positive `bigint`, the other 43 bits are random. */
 const blockBits = 20n
-/** Raised by `append_1` for a number that no project has. */
+/** Raised by `append_1` if no project has the number. */
 const unknownProject = 'IG001'
 
 interface WaitingBatch {
-  /** In the time of `performance.now()`. */
+  /** A time of `performance.now()`. */
   deadline: number
   batch: AppendBatch
   resolve: (result: AppendResult) => void
@@ -55,9 +58,7 @@ export interface AppendQueue {
   size(): Readonly<QueueSize>
 }
 
-/**
- * Appends batches. Those of one project that come while others are being stored go together into the next statement.
- */
+/** Appends batches. Batches of a project that arrive while others are being stored share the next statement. */
 export function createAppendQueue(database: Database, numbers: ProjectNumbers): AppendQueue {
   const queues = new Map<string, ProjectQueue>()
   const append = createAppender(database, numbers)
@@ -80,7 +81,7 @@ export function createAppendQueue(database: Database, numbers: ProjectNumbers): 
     }
   }
 
-  /** Those beyond the first ones leave connections to other projects and to reads. */
+  /** Statements beyond the first ones leave connections to other projects and to reads. */
   function freeSlots({ inFlight, slots }: ProjectQueue): number {
     const more = Math.max(inFlightUsual - inFlight, database.connectionsMax - reservedConnections - size.statements)
     return Math.min(slots - inFlight, more)
@@ -99,7 +100,7 @@ export function createAppendQueue(database: Database, numbers: ProjectNumbers): 
       }
       for (const onCommit of watchers) onCommit(commit)
       const { slots, pauseMs } = paceAfter(row, durationMs, countAll(batches))
-      // one statement alone may have been held up while it had the lock
+      // a single statement may have been delayed while it held the lock
       queue.slots = Math.max(slots, queue.slots - 1)
       return pauseMs
     } catch (error) {
@@ -131,7 +132,7 @@ export function createAppendQueue(database: Database, numbers: ProjectNumbers): 
   }
 }
 
-/** The appends that are not settled, and the statements that run. */
+/** The number of unsettled appends and of running statements. */
 interface QueueSize {
   requests: number
   events: number
@@ -151,14 +152,14 @@ interface AppendRow {
   /** By batch. */
   conflicts: number[] | null
   frozen: string[] | null
-  /** What the ids took, and then the wait for the other appends of the project, in milliseconds. */
+  /** The time for the ids, and then for waiting for other appends of the project, in milliseconds. */
   keys_ms: number
   head_ms: number
 }
 
-/** Returns a function that stores batches of a project by one statement. */
+/** Returns a function that stores batches of a project with one statement. */
 function createAppender(database: Database, numbers: ProjectNumbers) {
-  /** Projects whose last append had an event that was known before: the next one probably has too. */
+  /** Projects whose last append contained a known event: the next one probably will too. */
   const repeating = new Set<string>()
   const batchIds = createBatchIds()
 
@@ -203,9 +204,9 @@ function takeGroup(waiting: WaitingBatch[], batchesMax: number): WaitingBatch[] 
 }
 
 interface Pace {
-  /** The statements that may run at once: those that read ids while one, which has the lock of the project, commits. */
+  /** Maximum number of concurrent statements: they read ids while one, which holds the lock of the project, commits. */
   slots: number
-  /** How long the next statement would only wait for that one: if it starts later, more batches share it. */
+  /** How long to delay the next statement: it would only wait for the running one, and more batches can join it. */
   pauseMs: number
 }
 
@@ -235,7 +236,7 @@ function toResults(batches: readonly AppendBatch[], { fresh, conflicts, frozen }
   }))
 }
 
-/** By batch, those of the builds that the group froze whose first event it stored. */
+/** For each batch, the builds frozen by the group whose first event was in this batch. */
 function freezesInGroup(
   batches: readonly AppendBatch[],
   stored: readonly boolean[][],
@@ -249,7 +250,7 @@ function freezesInGroup(
         .filter(isStored)
         .map((build) => builds[build]),
     )
-    // the first batch has it, and no later one
+    // this batch has the first event; later batches do not count
     return builds.filter((build) => referenced.has(build) && left.delete(build))
   })
 }
@@ -259,7 +260,7 @@ function buildsOf(rows: Uint32Array): number[] {
   return Array.from({ length: rows.length / wordsPerEvent }, (_, i) => rows[i * wordsPerEvent + column.build] as number)
 }
 
-/** By batch, the events that differ from the one that an earlier batch of the group stored under their id. */
+/** For each batch, the number of events that differ from an event with the same id in an earlier batch of the group. */
 function conflictsInGroup(batches: readonly AppendBatch[], stored: readonly boolean[][]): number[] {
   const storedBytes = new Map<string, Uint8Array>()
   return batches.map(({ body, events }, i) => {
@@ -275,7 +276,7 @@ function conflictsInGroup(batches: readonly AppendBatch[], stored: readonly bool
 }
 
 /**
- * Ids of batches, in random blocks: with a sequence, two servers might get one block when a failover loses its last
+ * Ids of batches, in random blocks. From a sequence, two servers could get the same block if a failover loses its last
  * value.
  */
 function createBatchIds() {

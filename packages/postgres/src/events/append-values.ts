@@ -4,7 +4,7 @@ import { int2Array, int4Array, int8Array, textArray, writtenArray } from '../con
 import { joinedBytes, writeEvents } from './batch-body.ts'
 import { writeEventKey } from './event-key.ts'
 
-/** The values of `append_1` from `received` on. They are written from the rows of the events, without objects for each. */
+/** The values of `append_1` from `received` on, written from the rows of the events without an object for each. */
 export function appendValues(batches: readonly AppendBatch[]): unknown[] {
   const counts = batches.map(({ events }) => countEvents(events))
   const count = counts.reduce((sum, each) => sum + each, 0)

@@ -1,10 +1,10 @@
 import type { BatchEvents } from '@ingest/core'
 import { column, wordsPerEvent } from '@ingest/core/internal'
 
-/** Between the events of a batch: U+001E, which JSON text cannot contain unescaped (RFC 8259, section 7). */
+/** Separates the events of a batch: U+001E, which JSON text cannot contain unescaped (RFC 8259, section 7). */
 const separator = 0x1e
 
-/** The length of what {@link writeEvents} writes. */
+/** The number of bytes that {@link writeEvents} writes. */
 export function joinedBytes({ rows }: BatchEvents): number {
   let bytes = -1
   for (let at = 0; at < rows.length; at += wordsPerEvent) {
@@ -20,7 +20,7 @@ export function writeEvents(out: Buffer, at: number, body: Buffer, { rows }: Bat
   for (let row = 0; row < rows.length; ) {
     if (row > 0) out[to++] = separator
     const start = startOf(row)
-    // compact JSON has one comma between events: they are copied at once
+    // in compact JSON, one comma separates events, so that several can be copied at once
     let last = row
     while (last + wordsPerEvent < rows.length && startOf(last + wordsPerEvent) === endOf(last) + 1)
       last += wordsPerEvent
@@ -37,20 +37,20 @@ export function writeEvents(out: Buffer, at: number, body: Buffer, { rows }: Bat
 
 /** An event of a stored batch. */
 export interface BatchEvent {
-  /** Counts those that were known before too. */
+  /** Its position in the batch, including events that were known before. */
   index: number
-  /** As it was sent; those of a tombstone are the JSON string of its id. */
+  /** The bytes that were sent; for a tombstone, the JSON string of its id. */
   bytes: Buffer
 }
 
-/** An event is an object. */
+/** A tombstone starts with a quote, an event with a brace. */
 const quote = 0x22
 
 export function isTombstone(bytes: Uint8Array): boolean {
   return bytes[0] === quote
 }
 
-/** The events of a stored batch, erased ones too. */
+/** The events of a stored batch, including erased ones. */
 export function splitEvents(text: string): BatchEvent[] {
   const bytes = Buffer.from(text)
   const events: BatchEvent[] = []

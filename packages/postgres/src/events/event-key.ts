@@ -1,4 +1,4 @@
-/** What an event id is found by: exact, and half as long for a UUID in lower case. */
+/** The key by which an event id is found: exact, and half as long for a lower-case UUID. */
 export function eventKey(eventId: string): Buffer {
   const json = Buffer.from(JSON.stringify(eventId))
   const key = Buffer.allocUnsafe(json.length)
@@ -6,8 +6,8 @@ export function eventKey(eventId: string): Buffer {
 }
 
 /**
- * Writes the key of an id, the JSON string from `start` to `end` of a body, without creating a string for a UUID.
- * Returns where the key ends: it is shorter than that JSON.
+ * Writes the key of an id, given as the JSON string from `start` to `end` of a body, without creating a string for a
+ * UUID. Returns where the key ends; it is shorter than the JSON string.
  */
 export function writeEventKey(
   out: Buffer,
@@ -19,26 +19,26 @@ export function writeEventKey(
     return at + uuidKeyBytes
   }
   const id = Buffer.from(JSON.parse(body.toString('utf8', start, end)))
-  // a UUID may be written with escapes
+  // even a UUID may be written with escapes
   if (id.length === uuidBytes && writeUuid(out, at + 1, id, 0)) {
     out[at] = 1
     return at + uuidKeyBytes
   }
   out[at] = 2
-  // escapes are longer than what they stand for
+  // escapes are longer than the characters they encode
   return at + 1 + id.copy(out, at + 1)
 }
 
 const uuidBytes = 36
 const uuidKeyBytes = 17
-/** Where the two digits of each byte of a UUID stand. */
+/** Offset of the two digits of each byte of a UUID. */
 const digitsAt = Uint8Array.of(0, 2, 4, 6, 9, 11, 14, 16, 19, 21, 24, 26, 28, 30, 32, 34)
 const dash = 0x2d
 const notADigit = 0xff
 const digitValues = new Uint8Array(256).fill(notADigit)
 for (let value = 0; value < 16; value++) digitValues[value.toString(16).charCodeAt(0)] = value
 
-/** Returns false for what is not a UUID in lower case. */
+/** Returns false if the text is not a lower-case UUID. */
 function writeUuid(out: Buffer, at: number, body: Buffer, start: number): boolean {
   for (let i = 8; i <= 23; i += 5) if (body[start + i] !== dash) return false
   for (let i = 0; i < digitsAt.length; i++) {

@@ -28,20 +28,20 @@ export interface EventStoreOptions {
 
 interface BatchRow {
   seq: number
-  /** Random: another batch at this `seq`, as after a failover that lost this one, has another id. */
+  /** Random: if a failover loses this batch, another one at the same `seq` has another id. */
   id: string
   received_at: number
   body: string
 }
 
-/** Events of a batch have the positions from `seq * positionsPerBatch + 1`. */
+/** The events of a batch have the positions from `seq * positionsPerBatch + 1`. */
 const positionsPerBatch = 2 ** 15
-/** Batches of the first page of a read: most reads of a tail find few. */
+/** Batches of the first page of a read: most reads at the end of the log find few. */
 const firstPageBatches = 4
 const pageBatchesMax = 64
-/** The size of a page that is aimed at, in bytes. */
+/** Target size of a page, in bytes. */
 const pageBytes = 2 ** 20
-/** Batches that one statement changes: some 600 kB, and 4 MiB at most. */
+/** Maximum batches that one statement changes: about 600 kB, at most 4 MiB. */
 const erasedBatchesMax = 16
 
 export function createEventStore(options: EventStoreOptions): Omit<EventStore, 'watch'> {
@@ -100,7 +100,7 @@ export function createEventStore(options: EventStoreOptions): Omit<EventStore, '
       cursors.check(after, position, recordAt(found, seq, index))
       const events = found?.seq === seq ? splitEvents(found.body) : []
       const read = events.filter((each) => each.index <= index).length
-      // the batch of the cursor is counted too if there are events behind it
+      // the cursor's batch is counted too if it has events after the cursor
       const behind = read < events.length ? seq - 1 : seq
       const [row] = await query<AfterRow>(projectId, 'count-after', behind, batchesMax)
       if (!row) return { events: 0, batchesLeft: 0 }
@@ -145,7 +145,7 @@ function createRead({ identity, checkOpen }: EventStoreOptions, query: ProjectQu
     const cursors = eventCursors(identity, projectId)
     const position = after === undefined ? 0 : cursors.decode(after)
     let { seq, index } = placeOf(position)
-    // the batch of a cursor is read in any case
+    // the batch of a cursor is always read
     let rows = await readBatches(projectId, seq, firstPageBatches, erased || after !== undefined)
     if (after !== undefined) cursors.check(after, position, recordAt(rows[0], seq, index))
     if (from !== undefined) {
@@ -170,7 +170,7 @@ function createRead({ identity, checkOpen }: EventStoreOptions, query: ProjectQu
           yield toEvent(cursors, row, stored)
         }
       }
-      // events may be stored while these are read, so only an empty page is the end
+      // events may be stored during the read, so only an empty page is the end
       if (isEmpty || left === 0) return
       ;[seq, index] = [(rows.at(-1) as BatchRow).seq + 1, -1]
       rows = await readBatches(projectId, seq, nextPageBatches(rows), erased)
@@ -180,7 +180,7 @@ function createRead({ identity, checkOpen }: EventStoreOptions, query: ProjectQu
 
 type ReadBatches = (projectId: string, seq: number, count: number, erased: boolean) => Promise<BatchRow[]>
 
-/** Reads once for all that want the same before it is sent: one append wakes hundreds of long polls. */
+/** Equal reads that are requested in one turn share one query: an append may wake hundreds of long polls. */
 function shareReads(readBatches: ReadBatches): ReadBatches {
   const unsent = new Map<string, Promise<BatchRow[]>>()
   return (projectId, seq, count, erased) => {
@@ -196,24 +196,24 @@ function shareReads(readBatches: ReadBatches): ReadBatches {
   }
 }
 
-/** The batch and the event of a position; before the first event, batch 0 and event -1. */
+/** The batch and the event index of a position; batch 0 and index -1 before the first event. */
 function placeOf(position: number): { seq: number; index: number } {
   return { seq: Math.floor(position / positionsPerBatch), index: (position % positionsPerBatch) - 1 }
 }
 
-/** The checksum of an event for its cursor; 0 before the first one, undefined if it is not stored. */
+/** The event's checksum, for its cursor; 0 before the first event, undefined if it is not stored. */
 function recordAt(row: BatchRow | undefined, seq: number, index: number): number | undefined {
   if (index === -1) return seq === 0 ? 0 : undefined
   if (row?.seq !== seq || !splitEvents(row.body).some((each) => each.index === index)) return undefined
   return crc32(row.id)
 }
 
-/** A time as a `bigint` of PostgreSQL: none that is stored lies between it and the time. */
+/** Rounds a time to a `bigint`, without skipping a stored time. */
 function wholeMs(ms: number): number {
   return Math.min(Math.max(Math.ceil(ms) || 0, 0), Number.MAX_SAFE_INTEGER)
 }
 
-/** As many batches of the size of these as make a page. */
+/** How many batches of the average size of these make a page. */
 function nextPageBatches(rows: readonly BatchRow[]): number {
   const bytes = rows.reduce((sum, { body }) => sum + body.length, 0)
   return Math.max(1, Math.min(pageBatchesMax, Math.floor((rows.length * pageBytes) / bytes)))
@@ -230,11 +230,11 @@ function toEvent(
 }
 
 function createErasure(query: ProjectQuery, queryConfirmed: ProjectQuery): Pick<EventStore, 'erase' | 'expire'> {
-  /** Resolves once earlier erasures are on the synchronous standby. */
+  /** Resolves once the synchronous standby has earlier erasures. */
   const confirm = (projectId: string) => queryConfirmed(projectId, 'totals')
 
   async function eraseKeys(projectId: string, keys: readonly Buffer[], through?: number) {
-    // a repeated statement has the same id
+    // a repeated statement uses the same id
     const values = [randomUUID(), byteaArray(keys), through]
     const [row] = await query<{ events: number; bytes: number }>(projectId, 'erase', ...values)
     return row ?? { events: 0, bytes: 0 }

@@ -13,13 +13,13 @@ export interface EventWatch {
 
 interface WatchedProject {
   listeners: Set<() => void>
-  /** The newest batch that was seen; undefined before the first poll. */
+  /** The newest batch seen so far; undefined before the first poll. */
   seq: number | undefined
 }
 
 /**
- * One poller for all watchers of a process. NOTIFY would serialize the commits of all projects, and PgBouncer drops
- * LISTEN.
+ * One poller for all watchers of a process. NOTIFY would serialize the commits of all projects, and PgBouncer does not
+ * support LISTEN.
  */
 export function createEventWatch(database: Database, numbers: ProjectNumbers): EventWatch {
   const watched = new Map<string, WatchedProject>()
@@ -42,7 +42,7 @@ export function createEventWatch(database: Database, numbers: ProjectNumbers): E
   function notify(project: WatchedProject | undefined, seq: number): void {
     if (!project || project.seq === seq) return
     project.seq = seq
-    // on the first poll as well: an event may have come between the listener's last read and now
+    // also on the first poll: an event may have arrived between the listener's last read and now
     for (const listen of project.listeners) listen()
   }
 

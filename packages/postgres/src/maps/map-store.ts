@@ -28,7 +28,7 @@ interface BuildRow {
   maps: number
 }
 
-/** The time of open builds in the order of the newest, and one after it. */
+/** Sort keys in the order of the newest builds: of open builds, and of a position before them. */
 const openTime = '9223372036854775806'
 const startTime = '9223372036854775807'
 
@@ -123,9 +123,9 @@ interface MapRow {
   unneeded: boolean | null
 }
 
-/** Before every map: the number of a project is any integer. */
+/** Sorts before every map: the number of a project may be negative. */
 const firstMap: MapRow = { project: -(2 ** 31), build_id: '', place_id: Buffer.alloc(0), unneeded: false }
-/** The most maps that one statement looks at. */
+/** Maximum number of maps that one statement examines. */
 const sweptMax = 256
 
 const undeclared: PutChunkRow = { outcome: 'undeclared', builds: [], places: [] }

@@ -1,6 +1,6 @@
 import type { ChunkRef, Digest, Manifest, MapSlot } from '@ingest/core'
 
-/** What a query of `map_slots` returns of one map. */
+/** A row of a query of `map_slots`. */
 export interface SlotRow {
   frozen_at: number | null
   complete_head: string | null
@@ -9,7 +9,7 @@ export interface SlotRow {
   pending_head: string | null
   pending_chunks: Buffer | null
   touched_at: number | null
-  /** A 1 for each chunk of the pending manifest that is not stored; null if none is missing. */
+  /** A bit string with a 1 for each chunk of the pending manifest that is not stored; null if none is missing. */
   missing: string | null
 }
 
@@ -39,12 +39,12 @@ function toManifest(head: string | null, chunks: Buffer | null): Manifest | unde
   return { ...JSON.parse(head), chunks: decodeChunks(chunks) }
 }
 
-/** The manifest without its chunks. */
+/** The manifest without its chunk list. */
 export function manifestHead({ contentType, size, digest }: Manifest): string {
   return JSON.stringify({ contentType, size, digest })
 }
 
-/** A chunk of a manifest is its digest and its size, 4 bytes big-endian. */
+/** A chunk of a manifest is stored as its digest and its size, 4 bytes big-endian. */
 const digestBytes = 32
 const chunkRefBytes = digestBytes + 4
 const digestPrefix = 'sha256:'

@@ -18,7 +18,7 @@ interface FoundRow extends SlotRow {
   version: string | null
   complete: string | null
   pending: string | null
-  /** A 1 for each of the requested chunks that is stored; null if there was none. */
+  /** A bit string with a 1 for each requested chunk that is stored; null if none was requested. */
   present: string | null
 }
 
@@ -27,8 +27,8 @@ interface PutRow {
 }
 
 /**
- * From then on a decision is also written if chunks arrived after it: otherwise a manifest could not be published while
- * another server receives its chunks.
+ * After this many lost races, a decision is written even if chunks arrived after it. Otherwise a manifest could not be
+ * published while another server receives its chunks.
  */
 const exactRacesMax = 4
 
@@ -47,7 +47,7 @@ const emptyRow: FoundRow = {
   present: null,
 }
 
-/** A map as it was read, with `query`, and which of the requested chunks were stored. */
+/** A map as read by `query`, and which of the requested chunks are stored. */
 export async function readMap(
   query: Database['query'],
   project: number | undefined,
@@ -60,7 +60,7 @@ export async function readMap(
   return row as FoundRow
 }
 
-/** Reads, decides and writes until nothing has changed in between. */
+/** Reads, decides and writes; repeats if the map has changed in between. */
 export async function updateMap<T>(
   { database, numbers }: { database: Database; numbers: ProjectNumbers },
   key: MapKey,
@@ -100,7 +100,7 @@ export async function updateMap<T>(
   }
 }
 
-/** The contents as `put_map_1` takes them: a manifest that stays is not sent. */
+/** The contents as arguments of `put_map_1`; an unchanged manifest is not sent. */
 function contentsValues(found: FoundRow, slot: MapSlot, { complete, pending }: MapContents): unknown[] {
   const known = new Map<Manifest | undefined, string | null>([
     [slot.complete?.manifest, found.complete],
@@ -111,7 +111,7 @@ function contentsValues(found: FoundRow, slot: MapSlot, { complete, pending }: M
   function idOf(manifest: Manifest | undefined): string | null {
     if (!manifest) return null
     const existing = known.get(manifest)
-    // it cannot be both: the other one gets a copy
+    // a manifest cannot be both complete and pending: the other one gets a copy
     known.delete(manifest)
     if (existing) return existing
     const id = randomUUID()

@@ -1,19 +1,19 @@
 import { hash } from 'node:crypto'
 import type { Database } from '../connection/database.ts'
 
-/** The numbers of projects, which lead the keys of all tables. */
+/** The numbers of projects, the first column of the keys of all tables. */
 export interface ProjectNumbers {
   /** The number of a project; undefined if it was never written. */
   find(projectId: string): Promise<number | undefined>
-  /** The number of a project, which is created if it is missing; `deadline` as that of `Database.query`. */
+  /** The number of a project, which is created if missing. `deadline` is that of `Database.query`. */
   create(projectId: string, deadline?: number): Promise<number>
-  /** The number of a project if it is known, else the one that it most likely has. */
+  /** The number of a project if it is cached, otherwise its most likely number. */
   likely(projectId: string): number
-  /** Forgets a number that the database does not know, as after a failover that lost the project. */
+  /** Forgets a number that the database does not know, for example after a failover that lost the project. */
   forget(projectId: string): void
 }
 
-/** The most numbers that are cached. */
+/** Maximum number of cached numbers. */
 const cachedMax = 100_000
 
 export function createProjectNumbers(database: Database): ProjectNumbers {
@@ -54,7 +54,10 @@ export function createProjectNumbers(database: Database): ProjectNumbers {
   }
 }
 
-/** Runs a query of `sql/queries` whose first value is the number of a project. Without the project, no rows. */
+/**
+ * Runs a query of `sql/queries` whose first value is the number of a project. Returns no rows if the project is
+ * unknown.
+ */
 export type ProjectQuery = <Row>(projectId: string, name: string, ...values: unknown[]) => Promise<Row[]>
 
 export function createProjectQuery(
@@ -67,7 +70,9 @@ export function createProjectQuery(
   }
 }
 
-/** A hash of the id, so that it stays the same after a failover that lost the project; further attempts for collisions. */
+/**
+ * A hash of the id, so that a project keeps its number after a failover that lost it; `attempt` resolves collisions.
+ */
 export function numberOf(projectId: string, attempt: number): number {
   return hash('sha256', `${attempt}:${projectId}`, 'buffer').readInt32BE(0)
 }

@@ -3,12 +3,12 @@ import { createTurns } from '@ingest/core/internal'
 import type { Database } from '../connection/database.ts'
 import type { ProjectNumbers } from './project-numbers.ts'
 
-/** A text of each project that is changed as a whole; null before it was first written. */
+/** A text of each project that is replaced as a whole; null until it is first written. */
 export interface ProjectState {
   read(projectId: string): Promise<string | null>
   /**
-   * Reads, decides and writes in one step: `decide` is called again after a lost race. Without a `state` it writes
-   * nothing, and resolves once the synchronous standby has what was decided on.
+   * Reads, decides and writes in one step; `decide` is called again after a lost race. If it returns no `state`,
+   * nothing is written, and this resolves once the synchronous standby has the state that was read.
    */
   update<T>(projectId: string, decide: (state: string | null) => { state?: string | null; result: T }): Promise<T>
 }

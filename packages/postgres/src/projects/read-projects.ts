@@ -5,14 +5,14 @@ export interface ProjectRow {
   project: number
 }
 
-/** Projects that one statement looks at. */
+/** Maximum number of projects that one statement examines. */
 const pageProjectsMax = 1_000
-/** Below the number of every project. */
+/** Lower than the number of every project. */
 const beforeProjects = -(2 ** 31) - 1
 
 /**
- * Reads all projects in the order of their numbers, a bounded part of them with each statement. Its first values are the
- * number of the project before and the limit.
+ * Reads all projects in the order of their numbers, a bounded number with each statement. The first values of the
+ * statement are the previous project's number and the limit.
  */
 export async function* readProjects<Row extends ProjectRow>(
   { query }: Pick<Database, 'query'>,
@@ -32,6 +32,6 @@ export async function listProjects(database: Pick<Database, 'query'>, name: stri
   for await (const page of readProjects<ProjectRow & { project_id: string | null }>(database, name)) {
     for (const { project_id: id } of page) if (id !== null) ids.push(id)
   }
-  // ASCII
+  // the ids are ASCII
   return ids.sort()
 }

@@ -7,21 +7,21 @@ import { migrations } from '../sql.ts'
 export interface MigrateOptions {
   /** Hash partitions of the table of event ids, 1 to 256; only for a new schema. Default: 1, a plain table. */
   keyPartitions?: number
-  /** A role that gets what servers need and no more: SELECT and EXECUTE. */
+  /** A role that is granted only what servers need: SELECT and EXECUTE. */
   grantTo?: string
-  /** Begins a new epoch of cursors: after a backup was restored. */
+  /** Whether to begin a new epoch of cursors, after a backup was restored. */
   newEpoch?: boolean
 }
 
 /** The version of the schema that this package creates. */
 export const schemaVersion = migrations.at(-1)?.version ?? 0
 const keyPartitionsMax = 256
-/** How long a process waits for another one that migrates, and for each statement of its own. */
+/** How long a process waits for another one that migrates, and for each of its own statements, in milliseconds. */
 const migrateTimeoutMs = 600_000
 /** The advisory lock of migrations: "ingest" in ASCII. */
 const migrationLock = '115882870141812'
 
-/** The transaction of a migration, whatever the role and the database are set to. */
+/** Begins a migration's transaction, independent of settings of the role and the database. */
 const begin = `BEGIN ISOLATION LEVEL READ COMMITTED;
 SET LOCAL search_path = pg_catalog, pg_temp;
 SET LOCAL standard_conforming_strings = on;
@@ -96,9 +96,9 @@ export interface SchemaState {
 }
 
 /**
- * Undefined without a schema.
+ * The state of the schema; undefined if there is none.
  *
- * @throws {IngestError} `store-incompatible` for a schema that is not of Ingest
+ * @throws {IngestError} `store-incompatible` if the schema is not Ingest's
  */
 export async function readSchema(client: Pick<PoolClient, 'query'>): Promise<SchemaState | undefined> {
   const { rows: found } = await client.query("SELECT to_regclass('ingest.meta') IS NOT NULL AS found")
@@ -110,7 +110,11 @@ export async function readSchema(client: Pick<PoolClient, 'query'>): Promise<Sch
   return { version, compatible, storeId: values.get('store_id'), epoch: values.get('epoch') }
 }
 
-/** @throws {IngestError} `store-incompatible` for the schema of a newer version that this one cannot use */
+/**
+ * Checks that this version can use the schema.
+ *
+ * @throws {IngestError} `store-incompatible` for the schema of a newer version
+ */
 export function checkCompatible(state: SchemaState | undefined): void {
   if (state === undefined || state.compatible <= schemaVersion) return
   throw new IngestError(
@@ -143,8 +147,8 @@ async function checkUnchanged(client: PoolClient, keyPartitions: number): Promis
 
 /**
  * Switches to the owner of the schema, so that everything belongs to one role: functions run with the rights of their
- * owner, and default privileges hold for the objects of one role only. A superuser creates a new schema as the owner of
- * the database. With a role to grant rights to, a superuser as the owner is refused.
+ * owner, and default privileges apply only to the objects of one role. A superuser creates a new schema as the owner of
+ * the database. If rights are granted to a role, a superuser as the owner is refused.
  */
 const becomeOwner = (grantTo: string | undefined) => `DO $$
 DECLARE
@@ -165,14 +169,14 @@ EXCEPTION WHEN insufficient_privilege THEN
 END $$;
 `
 
-/** `IF NOT EXISTS` would need the right to create schemas even if this one exists. */
+/** `CREATE SCHEMA IF NOT EXISTS` would require the right to create schemas even if this one exists. */
 const createSchema = `DO $$ BEGIN
   IF to_regnamespace('ingest') IS NULL THEN CREATE SCHEMA ingest; END IF;
 END $$;
 REVOKE ALL ON SCHEMA ingest FROM PUBLIC;
 `
 
-/** The settings of a table that may be partitioned, which only its partitions can have. */
+/** Storage settings of a table, which only its partitions may have if it is partitioned. */
 const partitioned = /(WITH \([^)]*\)) \/\*partitions\*\//
 
 function script(from: number, keyPartitions: number): string {
@@ -194,7 +198,7 @@ function partitionTables(count: number, settings: string): string {
   return Array.from({ length: count }, (_, i) => tableOf(i)).join('')
 }
 
-/** What a server needs: it writes through functions alone. */
+/** The rights of a server, which writes only through functions. */
 function grants(role: string): string {
   const name = `"${role.replaceAll('"', '""')}"`
   return `GRANT USAGE ON SCHEMA ingest TO ${name};
