@@ -1,13 +1,13 @@
 /** The parsed fragment of the page's address: `#/p/game-1/maps/2026.11.20?place=1`. */
 export interface Address {
-  /** Undefined if the address names none. */
+  /** Undefined if the address names no project. */
   projectId: string | undefined
-  /** The segments of the path behind the project, decoded; the first is the view. */
+  /** The path segments after the project, decoded; the first is the view. */
   path: readonly string[]
   query: URLSearchParams
 }
 
-/** Never throws: a segment that is not percent-encoded as it should be is kept as it is. */
+/** Never throws: an invalidly percent-encoded segment is kept unchanged. */
 export function parseAddress(fragment: string): Address {
   const [path = '', query = ''] = split(fragment.replace(/^#?\/?/, ''), '?')
   const segments = path.split('/').filter(Boolean).map(decode)
@@ -22,8 +22,8 @@ export function parseAddress(fragment: string): Address {
 const projectSegment = 'p'
 
 /**
- * The inverse of `parseAddress`, for links; of the project of the page's address unless another one is named. Members
- * that are undefined or empty are left out.
+ * The inverse of `parseAddress`, for links. Default of `projectId`: the project of the page's address. Undefined or
+ * empty members are omitted.
  */
 export function formatAddress(
   path: readonly string[],
@@ -41,12 +41,12 @@ function projectOfPage(): string | undefined {
   return parseAddress(globalThis.location?.hash ?? '').projectId
 }
 
-/** The same fragment, of this project. It must name none. */
+/** Adds a project to a fragment that names none. */
 export function addProject(fragment: string, projectId: string): string {
   return `#/${projectSegment}/${encodeURIComponent(projectId)}/${fragment.replace(/^#?\/?/, '')}`
 }
 
-/** Puts another fragment in place of the address, so that going back does not return to this one. */
+/** Replaces the fragment of the page's address, so that going back does not return to the old one. */
 export function replaceAddress(fragment: string): void {
   if (fragment === location.hash) return
   history.replaceState(history.state, '', fragment)
@@ -54,12 +54,12 @@ export function replaceAddress(fragment: string): void {
   dispatchEvent(new HashChangeEvent('hashchange'))
 }
 
-/** Values of a query; those that are undefined are removed. A list is a member that repeats. */
+/** Changes to a query: undefined removes a member; a list becomes a repeated member. */
 export type QueryChanges = Readonly<Record<string, string | readonly string[] | undefined>>
 
 /**
- * Changes members of the query of the page's address, such as filters: a reload and a link show the same, and going back
- * leaves the view.
+ * Changes members of the query of the page's address, such as filters, so that a reload or a link shows the same view.
+ * Adds no history entry: going back leaves the view.
  */
 export function replaceQuery(changes: QueryChanges): void {
   const [path, query = ''] = split(location.hash, '?')
@@ -67,7 +67,7 @@ export function replaceQuery(changes: QueryChanges): void {
   replaceAddress((path || '#/') + (changed && `?${changed}`))
 }
 
-/** The text of a query with these members changed; the others keep their order. */
+/** The query with these members changed; the others keep their order. */
 export function changeQuery(query: string, changes: QueryChanges): string {
   const members = new URLSearchParams(query)
   for (const [name, value] of Object.entries(changes)) {

@@ -5,7 +5,7 @@ import { ProjectMenu } from './parts/project-menu.tsx'
 import { isSignIn, SignIn } from './parts/sign-in.tsx'
 import { SignedIn } from './signed-in.tsx'
 
-/** The whole page: the view that the address names, or the sign-in to its project. */
+/** The whole page: the view of the address, or the sign-in to its project. */
 export function App() {
   const [sessions, setSessions] = useState<readonly Session[]>(loadSessions)
   const [refused, setRefused] = useState<string>()
@@ -23,7 +23,8 @@ export function App() {
   function signIn(next: Session): void {
     setRefused(undefined)
     change([next, ...without(sessions, next.projectId)])
-    // what the address of another project names is not in this one; one without a project becomes of this one
+    // an address of another project is meaningless in this one; `useAddress` adds this project to an address without
+    // one
     const isOther = address.projectId !== undefined && address.projectId !== next.projectId
     if (isOther || isSignIn(location.hash)) replaceAddress(formatAddress([], {}, next.projectId))
   }
@@ -35,7 +36,7 @@ export function App() {
   }
   function refuse(projectId: string): void {
     setRefused(projectId)
-    // a person types another key: nothing is tried again with this one
+    // the user must enter another key: nothing is retried with this one
     change(without(sessions, projectId))
   }
 
@@ -65,7 +66,7 @@ function without(sessions: readonly Session[], projectId: string): Session[] {
   return sessions.filter((each) => each.projectId !== projectId)
 }
 
-/** The address of the page. One that names no project is of this one, if there is one. */
+/** The address of the page. If it names no project, it gets the current one, if there is one. */
 function useAddress(projectId: string | undefined): Address {
   const latest = useRef(projectId)
   latest.current = projectId
@@ -73,7 +74,7 @@ function useAddress(projectId: string | undefined): Address {
   useEffect(() => {
     const update = () => setFragment(readFragment(latest.current))
     addEventListener('hashchange', update)
-    // it may have changed before there was a listener
+    // the address may have changed before the listener was added
     update()
     return () => removeEventListener('hashchange', update)
   }, [projectId])

@@ -1,4 +1,4 @@
-/** The members by which `GET /v1/events` selects, by their names in addresses. */
+/** The members by which `GET /v1/events` filters, by their names in addresses. */
 export const filterMembers = {
   type: 'type',
   build: 'buildId',
@@ -11,7 +11,7 @@ export const filterMembers = {
 export type FilterName = keyof typeof filterMembers
 export const filterNames = Object.keys(filterMembers) as FilterName[]
 
-/** Selects the events of which each named member has this value. */
+/** Selects the events in which each named member has this value. */
 export type EventFilter = Readonly<Partial<Record<FilterName, string>>>
 
 /** The filter in an address: `type=shot&player=7`. */
@@ -29,7 +29,7 @@ export function filterQuery(filter: EventFilter): Record<string, string | undefi
   return Object.fromEntries(filterNames.map((name) => [filterMembers[name], filter[name]]))
 }
 
-/** The value by which a member of an event is filtered; undefined for one that the server cannot filter by. */
+/** The filter value of a member's value; undefined if the server cannot filter by it. */
 export function filterValue(value: unknown): string | undefined {
   if (typeof value === 'string') return value || undefined
   return Number.isSafeInteger(value) ? String(value) : undefined

@@ -61,7 +61,7 @@ const spans = [
   [1, 's'],
 ] as const
 
-/** `0 s`, `5 min`, `3 d`: in its largest unit, rounded down. */
+/** `0 s`, `5 min`, `3 d`: in the largest unit, rounded down. */
 export function formatSpan(ms: number): string {
   const seconds = Math.max(0, Math.floor(ms / 1000))
   const [unit, name] = spans.find(([unit]) => seconds >= unit) ?? [1, 's']
@@ -78,7 +78,7 @@ export function formatLocal(at: number): string {
   return dateTime(at).replace(' ', 'T')
 }
 
-/** The inverse of `formatLocal`; NaN if it is no time. */
+/** The inverse of `formatLocal`; NaN for an invalid time. */
 export function parseLocal(text: string): number {
   return Date.parse(isUtc() ? `${text}Z` : text)
 }

@@ -14,7 +14,7 @@ export function formatPointer(tokens: readonly string[]): string {
   return tokens.map((token) => `/${token.replaceAll('~', '~0').replaceAll('/', '~1')}`).join('')
 }
 
-/** The value at a JSON Pointer; undefined for a missing one. */
+/** The value at a JSON Pointer; undefined if it is missing. */
 export function resolvePointer(value: unknown, tokens: readonly string[]): unknown {
   let at = value
   for (const token of tokens) {

@@ -1,13 +1,13 @@
-/** Decides the colour of a token of JSON. */
+/** The kind of a JSON token, which decides its colour. */
 export type JsonTokenKind = 'name' | 'string' | 'number' | 'literal' | 'punctuation'
 
-/** A token in its exact spelling. Punctuation comes with the space and line breaks around it. */
+/** A token in its exact spelling. Punctuation includes the whitespace around it. */
 export interface JsonToken {
   kind: JsonTokenKind
   text: string
 }
 
-/** Deeper levels stay on one line: indentation at every depth would take space by its square. */
+/** Deeper levels stay on one line: indenting every depth would take space quadratic in the depth. */
 const indentedLevelsMax = 64
 /** A list of scalars up to this length stays on one line. */
 const shortListCharsMax = 60
@@ -16,8 +16,8 @@ const token = /"[^"\\]*(?:\\.[^"\\]*)*"|[{}[\],:]|[^\s{}[\],:"]+|"/g
 const flatList = /^\[(?:[^[\]{}"]|"[^"\\]*(?:\\.[^"\\]*)*")*\]/
 
 /**
- * Indents a JSON text by two spaces a level. Only the space between tokens changes: numbers, escapes and the order of
- * members stay as they were sent. Never throws: text that is not JSON is broken at its punctuation.
+ * Indents a JSON text by two spaces per level. Only whitespace between tokens changes: numbers, escapes and the order
+ * of members stay as they were sent. Never throws: text that is not JSON is split at its punctuation.
  */
 export function indentJson(text: string): JsonToken[] {
   const tokens: JsonToken[] = []
@@ -45,7 +45,7 @@ export function indentJson(text: string): JsonToken[] {
   }
 }
 
-/** `lineBreak` is undefined where everything stays on one line. */
+/** `lineBreak` is undefined if everything stays on one line. */
 function spaceBetween(before: string, next: string, lineBreak: string | undefined): string {
   if (before === ':') return ' '
   if (before === ',') return isCloser(next) ? '' : (lineBreak ?? ' ')
@@ -67,19 +67,19 @@ function isCloser(spelling: string): boolean {
   return spelling === '}' || spelling === ']'
 }
 
-/** 0 if the list that begins there is longer, or holds lists or objects. */
+/** The length of the list at `index`; 0 if it is too long for one line or contains lists or objects. */
 function shortListLength(text: string, index: number): number {
   return flatList.exec(text.slice(index, index + shortListCharsMax))?.[0].length ?? 0
 }
 
-/** The indented text as a whole, to be copied. */
+/** The whole indented text, for copying. */
 export function joinTokens(tokens: readonly JsonToken[]): string {
   return tokens.map(({ text }) => text).join('')
 }
 
 /**
- * The members of an object in their exact spelling, as `name: value`, without those named, cut off after `charsMax`
- * characters.
+ * The members of an object in their exact spelling, as `name: value`, without those in `without`, truncated after
+ * `charsMax` characters.
  */
 export function summarizeMembers(text: string, without: ReadonlySet<string>, charsMax: number): string {
   let summary = ''

@@ -2,7 +2,7 @@ const minute = 60_000
 const hour = 60 * minute
 const day = 24 * hour
 
-/** The spans up to now that are offered, in milliseconds. */
+/** The selectable spans up to now, in milliseconds. */
 export const spans = {
   '15m': 15 * minute,
   '1h': hour,
@@ -15,21 +15,21 @@ export const spans = {
 
 export type SpanName = keyof typeof spans
 
-/** A time range: a span that ends now, or fixed times. */
+/** A chosen time range: a span that ends now, or fixed times. */
 export type RangeChoice = SpanName | { from: number; to: number }
 
-/** The range that the address names, in milliseconds since 1970: `from <= at < to`. */
+/** The range of the address, in milliseconds since 1970: `from <= at < to`. */
 export interface Range {
   choice: RangeChoice
   from: number
   to: number
-  /** Whether it ends now: parsed later, it has moved. */
+  /** Whether the range ends now, and so moves each time it is parsed. */
   isLive: boolean
-  /** Why the address was not followed, a sentence for people. */
+  /** Explains why the range in the address was ignored. */
   note: string | undefined
 }
 
-/** Reads `range`, or `from` and `to` in RFC 3339, from the query of an address; never throws. */
+/** Parses `range`, or `from` and `to` in RFC 3339, from the query of an address. Never throws. */
 export function parseRange(query: URLSearchParams, now: number, fallback: SpanName = '1h'): Range {
   const [name, from, to] = [query.get('range'), query.get('from'), query.get('to')]
   if (from !== null || to !== null) {
@@ -61,12 +61,12 @@ export function formatRange(choice: RangeChoice): Record<'range' | 'from' | 'to'
   return { range: undefined, from: formatUtc(choice.from), to: formatUtc(choice.to) }
 }
 
-/** RFC 3339 in UTC, in seconds if it is whole ones. */
+/** RFC 3339 in UTC, without fractions for whole seconds. */
 function formatUtc(at: number): string {
   return new Date(at).toISOString().replace('.000Z', 'Z')
 }
 
-/** What follows "the last". */
+/** Completes "the last …". */
 export const spanTitles: Readonly<Record<SpanName, string>> = {
   '15m': '15 minutes',
   '1h': 'hour',

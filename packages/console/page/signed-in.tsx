@@ -17,9 +17,9 @@ import { SessionWorkerContext, useWorker } from './worker/use-worker.ts'
 
 export interface SignedInProps {
   session: Session
-  /** Of the project of the session. */
+  /** An address within the session's project. */
   address: Address
-  /** Stands in the header. */
+  /** Content of the header. */
   menu: ComponentChildren
   onRefused(): void
 }
@@ -49,13 +49,13 @@ export function SignedIn({ session, address, menu, onRefused }: SignedInProps) {
   )
 }
 
-/** Ends with the session, and its memory with it. */
+/** The worker of the session. It ends with the session, which frees its memory. */
 function SessionWorker({ children }: { children: ComponentChildren }) {
   return <SessionWorkerContext.Provider value={useWorker()}>{children}</SessionWorkerContext.Provider>
 }
 
 function Page({ address, menu }: Pick<SignedInProps, 'address' | 'menu'>) {
-  // also for the times that a view formats by itself
+  // rerender for times that views format themselves
   useTimeZone()
   const name = address.path[0] ?? 'now'
   const view = Object.hasOwn(views, name) ? views[name] : undefined
@@ -66,7 +66,7 @@ function Page({ address, menu }: Pick<SignedInProps, 'address' | 'menu'>) {
     document.title = titleOf(address, title)
   }, [address, title])
   useEffect(() => {
-    // a change of view is read out and continues at its top; the first view leaves the focus where it is
+    // announce a change of view and start at its top; the first view leaves the focus alone
     if (!isFirst.current) heading.current?.focus()
     isFirst.current = false
   }, [title])
@@ -100,11 +100,11 @@ function Page({ address, menu }: Pick<SignedInProps, 'address' | 'menu'>) {
   )
 }
 
-/** The members of a query that name what a view shows, the narrowest first. */
+/** Members of a query that name the subject of a view, narrowest first. */
 const subjects = ['event', 'id', 'session', 'player', 'place', 'build']
 const subjectCharsMax = 60
 
-/** What is shown, the narrowest first, as tabs and the history cut it at its end. */
+/** The title of the view, narrowest subject first, because tabs and the history truncate its end. */
 function titleOf({ path, query, projectId }: Address, title: string): string {
   const named = [...subjects.map((name) => query.get(name)), ...path.slice(1).reverse()].filter((each) => each !== null)
   const subject = named.map((each) => visibleText(each.slice(0, subjectCharsMax))).join(' · ')
@@ -145,14 +145,14 @@ function LoadedView({ load, address }: { load: () => Promise<View>; address: Add
   )
 }
 
-/** A response that a view cannot show, such as that of another version, leaves the rest of the page usable. */
+/** Keeps the rest of the page usable if a view cannot show a response, such as that of another version. */
 function ViewBoundary({ children }: { children: ComponentChildren }) {
   const [error] = useErrorBoundary((error) => console.error(error))
   if (error === undefined) return <>{children}</>
   return <Notice kind="failed">This view failed: choose another one, or reload the page.</Notice>
 }
 
-/** Keeps the range of the address. */
+/** Links to the views; they keep the range of the address. */
 function Navigation({ current, query }: { current: string; query: URLSearchParams }) {
   const list = useRef<HTMLUListElement>(null)
   useEffect(() => {

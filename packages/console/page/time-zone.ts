@@ -4,7 +4,7 @@ const name = 'ingest-utc'
 const listeners = new Set<() => void>()
 let isChosen = readChoice()
 
-/** Whether the page shows times in UTC: the choice of this tab, else the time zone of the browser. */
+/** Whether the page shows times in UTC: as chosen in this tab, or else according to the browser's time zone. */
 export function isUtc(): boolean {
   return isChosen
 }
@@ -19,7 +19,7 @@ export function setUtc(isUtc: boolean): void {
   for (const listener of listeners) listener()
 }
 
-/** `Europe/Berlin`, or `UTC`: that in which the page shows times. */
+/** The time zone in which the page shows times: `Europe/Berlin`, or `UTC`. */
 export function timeZone(): string {
   return isChosen ? 'UTC' : browserTimeZone()
 }
@@ -28,7 +28,7 @@ export function browserTimeZone(): string {
   return new Intl.DateTimeFormat().resolvedOptions().timeZone
 }
 
-/** The same for a component, which is rendered again when it changes. */
+/** The time zone, for a component, which rerenders when it changes. */
 export function useTimeZone(): string {
   const [, render] = useState(0)
   useLayoutEffect(() => {

@@ -1,19 +1,19 @@
 /**
  * A character that is invisible, or that reorders, breaks or blanks the text around it: controls, line separators, lone
- * surrogates, and what fonts may ignore, such as bidirectional and zero-width characters, tags and variation selectors.
- * The variation selector that makes ❤ an emoji is excepted.
+ * surrogates, and characters that fonts may ignore, such as bidirectional and zero-width characters, tags and variation
+ * selectors. The variation selector that makes ❤ an emoji is excepted.
  */
 const hidden =
   /(?!\ufe0f)[\p{Cc}\p{Cs}\p{Zl}\p{Zp}\p{DI}\u2800\ufff9-\ufffb]|(?<!(?!\p{Emoji_Presentation})\p{Extended_Pictographic})\ufe0f/gu
 const hiddenInLines = new RegExp(`(?![\\t\\n]|\\r\\n)(?:${hidden.source})`, 'gu')
 
-/** Characters as they are, or the visible escape of one. */
+/** A part of a text: unchanged characters, or the visible escape of one. */
 export interface TextPart {
   text: string
   isEscape: boolean
 }
 
-/** Splits a text at its hidden characters. With `isMultiline`, line breaks and tabs stay as they are. */
+/** Splits a text at its hidden characters. With `isMultiline`, line breaks and tabs are kept. */
 export function splitHidden(text: string, isMultiline = false): TextPart[] {
   const parts: TextPart[] = []
   let end = 0
@@ -31,7 +31,7 @@ export function visibleText(text: string): string {
   return text.replace(hidden, escapeUnits)
 }
 
-/** As JSON has it: a character beyond 16 bits takes two. */
+/** As in JSON: a character beyond 16 bits takes two escapes. */
 function escapeUnits(text: string): string {
   return Array.from({ length: text.length }, (_, i) => {
     return `\\u${text.charCodeAt(i).toString(16).padStart(4, '0')}`

@@ -1,7 +1,7 @@
 import { RequestError, toRequestError } from './request-error.ts'
 import type { Session } from './session.ts'
 
-/** Values that are undefined are left out. */
+/** Undefined values are omitted. */
 export type Query = Readonly<Record<string, string | number | undefined>>
 
 export interface RequestOptions {
@@ -9,9 +9,12 @@ export interface RequestOptions {
   signal?: AbortSignal | undefined
   /** Default: GET. */
   method?: string
-  /** Sent as it is, as `application/json`. */
+  /** Sent unchanged, as `application/json`. */
   body?: string
-  /** How long the response may take: to begin with `fetch`, as a whole with the others. Default: 30 seconds. */
+  /**
+   * Timeout of the response, in milliseconds: of its start with `fetch`, of the whole with the other methods. Default:
+   * 30 seconds.
+   */
   timeoutMs?: number
 }
 
@@ -20,28 +23,31 @@ export interface Api {
   readonly session: Session
   readonly observer: ApiObserver
   /**
-   * A response of 2xx.
+   * Resolves with a 2xx response.
    *
    * @throws {RequestError}
    * @throws the reason of the signal
    */
   fetch(path: string, options?: RequestOptions): Promise<Response>
-  /** Its body, as JSON. */
+  /** The response's body, parsed as JSON. */
   json<Body>(path: string, options?: RequestOptions): Promise<Body>
-  /** Its body, as `parse` reads it. A body that it cannot read, such as the page of a proxy, counts as no response. */
+  /**
+   * The response's body, parsed by `parse`. If `parse` throws, for example on a proxy's page, that counts as no
+   * response.
+   */
   body<Body>(path: string, parse: (text: string) => Body, options?: RequestOptions): Promise<Body>
 }
 
 /** Notified of the outcome of each request of an Api. */
 export interface ApiObserver {
-  /** After each response that can be read, also one that refuses the request. */
+  /** Called after each readable response, including one that refuses the request. */
   onResponse?(): void
   onError?(error: RequestError): void
 }
 
 const timeoutDefaultMs = 30_000
 
-/** The root of the API: this page and its worker are served from `console/` beside `v1/`. */
+/** The root of the API: the page and its worker are served from `console/`, next to `v1/`. */
 const root = new URL('../', globalThis.location?.href ?? 'http://localhost/console/')
 
 /** The address of a path of the API, for display. */
@@ -51,7 +57,7 @@ export function apiUrl(path: string): string {
 
 export function createApi(session: Session, observer: ApiObserver = {}): Api {
   const { onResponse, onError } = observer
-  /** `timeout` covers `read` as well. */
+  /** `timeout` includes `read`. */
   async function request<Result>(
     path: string,
     options: RequestOptions,
@@ -77,7 +83,7 @@ export function createApi(session: Session, observer: ApiObserver = {}): Api {
   }
 
   async function body<Body>(path: string, parse: (text: string) => Body, options: RequestOptions = {}): Promise<Body> {
-    // for connections that break silently
+    // detects connections that break silently
     const timeout = AbortSignal.timeout(options.timeoutMs ?? timeoutDefaultMs)
     return request(path, options, (response) => readAs(parse, response), timeout)
   }
@@ -99,7 +105,7 @@ async function readAs<Body>(parse: (text: string) => Body, response: Response): 
   }
 }
 
-/** One request of a session, whatever the response. Rejects without one. */
+/** Sends one request of a session; resolves with any response, rejects if there is none. */
 export async function send({ projectId, key }: Session, path: string, options: RequestOptions): Promise<Response> {
   const { query = {}, signal, method = 'GET', body, timeoutMs = timeoutDefaultMs } = options
   const url = new URL(path, root)
@@ -116,7 +122,7 @@ export async function send({ projectId, key }: Session, path: string, options: R
       },
       ...(body !== undefined && { body }),
       signal: signal ? AbortSignal.any([signal, timeout.signal]) : timeout.signal,
-      // the key goes to the origin of the page alone
+      // never send the key to another origin
       mode: 'same-origin',
       redirect: 'error',
       credentials: 'omit',

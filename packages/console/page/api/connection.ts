@@ -1,4 +1,4 @@
-/** Whether the server responds, as the last request found. */
+/** Whether the server responds, according to the last request. */
 export interface Connection {
   /** When it stopped responding, in milliseconds since 1970; undefined while it responds. */
   readonly lostAt: number | undefined
@@ -6,7 +6,10 @@ export interface Connection {
   lost(): void
   /** Ends the pauses of all polls. */
   retryNow(): void
-  /** Calls the listener when `lostAt` changes, and with `isRetry` for `retryNow`. Returns a function that ends it. */
+  /**
+   * Calls the listener when `lostAt` changes, and with `isRetry` on `retryNow`. Returns a function that unsubscribes
+   * it.
+   */
   subscribe(listener: (isRetry: boolean) => void): () => void
 }
 
@@ -35,12 +38,14 @@ export function createConnection(now: () => number = Date.now): Connection {
 }
 
 const firstMs = 1_000
-/** The page is back within this time of the server's return. */
+/** After the server returns, the page recovers within this time. */
 const longestMs = 5_000
-/** Timers end at once after more than 24 days, and a page that waits for days looks broken. */
+/** Timers of more than 24 days fire at once, and a page that waits for days looks broken. */
 const retryAfterMaxMs = 3_600_000
 
-/** The pause before attempt `attempt`, from 1: random up to a bound that doubles, and at least `retryAfterMs`, up to an hour. */
+/**
+ * The pause before attempt `attempt`, from 1: random up to a doubling bound, at least `retryAfterMs`, at most an hour.
+ */
 export function backoffMs(attempt: number, retryAfterMs = 0, random: () => number = Math.random): number {
   const bound = Math.min(longestMs, firstMs * 2 ** Math.min(attempt - 1, 10))
   return Math.max(Math.min(retryAfterMs, retryAfterMaxMs), bound / 2 + (random() * bound) / 2)

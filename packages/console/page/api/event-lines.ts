@@ -1,9 +1,9 @@
 /** One line of `GET /v1/events`. */
 export interface EventLine {
   cursor: string
-  /** Milliseconds since 1970; 0 for a line that holds a cursor alone. */
+  /** Milliseconds since 1970; 0 for a line with only a cursor. */
   receivedAt: number
-  /** The exact text of the event; undefined for an erased event and for a line that holds a cursor alone. */
+  /** The exact text of the event; undefined for an erased event and for a line with only a cursor. */
   text?: string
   /** The id of an erased event. */
   erased?: string
@@ -11,7 +11,7 @@ export interface EventLine {
 
 const start = /^\{"cursor":"([\w-]+)","receivedAt":(\d+),"event":/
 
-/** Parses a line without its line feed. The event is cut out, not parsed, so that its bytes stay as they are. */
+/** Parses a line without its line feed. The event's text is sliced, not parsed, so that it stays unchanged. */
 export function parseEventLine(line: string): EventLine {
   const match = start.exec(line)
   if (match) {
@@ -22,16 +22,16 @@ export function parseEventLine(line: string): EventLine {
   return { cursor: cursor ?? '', receivedAt, ...(erased !== undefined && { erased }) }
 }
 
-/** The lines of a whole body; text after the last line feed is ignored. */
+/** Parses a whole body; text after the last line feed is ignored. */
 export function parseEventLines(text: string): EventLine[] {
   return text.split('\n').slice(0, -1).map(parseEventLine)
 }
 
-/** The longest time without a byte, after which a response counts as interrupted. */
+/** After this time without a byte, a response counts as interrupted. */
 const stallDefaultMs = 30_000
 
 /**
- * The blocks of a body as they arrive.
+ * Yields the blocks of a body as they are received.
  *
  * @throws if the body breaks off or stalls
  */
@@ -61,7 +61,9 @@ export async function* readBlocks(
   }
 }
 
-/** The lines of a body of NDJSON as they arrive, see `readBlocks`; text after the last line feed is ignored. */
+/**
+ * Yields the lines of an NDJSON body as they are received, see `readBlocks`; text after the last line feed is ignored.
+ */
 export async function* readLines(
   body: ReadableStream<Uint8Array<ArrayBuffer>>,
   stallMs?: number,

@@ -1,7 +1,7 @@
 import type { Api } from './api.ts'
 import { type EventLine, parseEventLines } from './event-lines.ts'
 
-/** The event with an id, or its tombstone; null if it is not stored. */
+/** The event with this id, or its tombstone; null if it is not stored. */
 export async function findEvent(api: Api, eventId: string, signal: AbortSignal): Promise<EventLine | null> {
   const [line = null] = await api.body('v1/events', parseEventLines, { query: { eventId }, signal })
   return line

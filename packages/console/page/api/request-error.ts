@@ -1,6 +1,6 @@
 /**
- * Why a request failed, which decides about retries: `offline` and `unavailable` are tried again with backoff, `limited`
- * after `retryAfterMs`; the others are not tried again. `unsupported`: the server lacks the route.
+ * Why a request failed. The kind decides about retries: `offline` and `unavailable` are retried with backoff, `limited`
+ * after `retryAfterMs`; the others are not retried. `unsupported`: the server does not have the route.
  */
 export type FailureKind = 'offline' | 'unavailable' | 'limited' | 'unauthorized' | 'unsupported' | 'refused'
 
@@ -15,7 +15,7 @@ export interface Problem {
 
 export class RequestError extends Error {
   readonly kind: FailureKind
-  /** 0 without a response. */
+  /** 0 if there was no response. */
   readonly status: number
   readonly problem: Problem
   readonly retryAfterMs: number | undefined
@@ -38,7 +38,7 @@ export class RequestError extends Error {
   }
 }
 
-/** The error for a response other than 2xx and 304, whose body is read. */
+/** The error for a response that is neither 2xx nor 304; reads its body. */
 export async function toRequestError(response: Response): Promise<RequestError> {
   const { status } = response
   const problem = await readProblem(response)
@@ -54,7 +54,7 @@ function kindOf(status: number, { code }: Problem): FailureKind {
   if (status === 401) return 'unauthorized'
   if (status === 429) return 'limited'
   if (status === 404 && (code === 'not-found' || code === undefined)) return 'unsupported'
-  // the response of a proxy whose server is gone has no code
+  // a proxy's response for an unreachable server has no code
   if (status >= 500) return code === undefined ? 'offline' : 'unavailable'
   return 'refused'
 }

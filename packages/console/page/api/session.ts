@@ -1,21 +1,21 @@
-/** Who the page asks as: a project and a key with the scope `read`. */
+/** The credentials of the page: a project and a key with the scope `read`. */
 export interface Session {
   projectId: string
   key: string
 }
 
-/** The characters that a header can carry. */
+/** The characters that are valid in a header. */
 export const keyPattern = '[!-~]+'
 export const keyHint = 'A key has no spaces and looks like ik_…'
 
-/** The server does not say which of these it is. */
+/** Lists the possible reasons, because the server does not say which one applies. */
 export function explainRefusedKey(scope: string): string {
   return `The key was refused: it is wrong, expired or revoked, of another project, or lacks the scope ${scope}.`
 }
 
 const name = 'ingest-sessions'
 
-/** The sessions of this tab, of different projects, the one used last first. They survive a reload and end with the tab. */
+/** The sessions of this tab, one per project, most recently used first. They survive a reload and end with the tab. */
 export function loadSessions(): Session[] {
   try {
     const stored = JSON.parse(sessionStorage.getItem(name) ?? '[]') as Session[]
@@ -25,7 +25,7 @@ export function loadSessions(): Session[] {
   }
 }
 
-/** Also forgets the keys of `saveWriteKey` of projects without a session. */
+/** Saves the sessions, and forgets the keys saved by `saveWriteKey` for other projects. */
 export function saveSessions(sessions: readonly Session[]): void {
   for (const { projectId } of loadSessions()) {
     if (!sessions.some((each) => each.projectId === projectId)) saveWriteKey(projectId, '')
@@ -35,7 +35,7 @@ export function saveSessions(sessions: readonly Session[]): void {
 
 const writeKeyName = (projectId: string) => `ingest-write-key ${projectId}`
 
-/** The key with the scope `events:write` that was typed into this tab for a project; empty without one. */
+/** The key with the scope `events:write` that was entered in this tab for a project; empty if there is none. */
 export function loadWriteKey(projectId: string): string {
   try {
     return sessionStorage.getItem(writeKeyName(projectId)) ?? ''

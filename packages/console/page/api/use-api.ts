@@ -7,7 +7,7 @@ import { RequestError } from './request-error.ts'
 export const ApiContext = createContext<Api>(createApi({ projectId: '', key: '' }))
 export const ConnectionContext = createContext<Connection>(createConnection())
 
-/** The API as the signed-in project. */
+/** The API, as the signed-in project. */
 export function useApi(): Api {
   return useContext(ApiContext)
 }
@@ -19,7 +19,7 @@ export function useConnection(): Connection {
   return connection
 }
 
-/** The result of the last attempts. Data stays while later attempts fail. */
+/** The result of the last attempts. Data is kept while later attempts fail. */
 export interface Loaded<Data> {
   data: Data | undefined
   /** Why the last attempt failed; undefined after a success. */
@@ -31,8 +31,8 @@ export interface Loaded<Data> {
 }
 
 /**
- * Loads, and again `intervalMs` after each success; once without it. Failures that may go away are tried again with
- * backoff, others are not. Nothing is loaded while the tab is hidden. Starts over when a member of `inputs` changes.
+ * Loads data, and reloads it `intervalMs` after each success; only once if that is undefined. Temporary failures are
+ * retried with backoff. Nothing is loaded while the tab is hidden. Starts over when a member of `inputs` changes.
  */
 export function useLoaded<Data>(
   load: (api: Api, signal: AbortSignal) => Promise<Data>,
@@ -56,7 +56,7 @@ export function useLoaded<Data>(
     )
     return () => ending.abort()
   }, [api, connection, round, ...inputs])
-  // a result of other inputs is not shown
+  // do not show the result of other inputs
   useEffect(() => () => setState(nothing), [api, ...inputs])
   return { ...state, reload: () => setRound((count) => count + 1) }
 }
@@ -70,8 +70,9 @@ export interface RepeatContext {
 }
 
 /**
- * Calls `step` until it returns undefined instead of a pause in milliseconds, or the signal aborts. A step that fails is
- * tried again with backoff if that may help; otherwise this ends. It waits while the tab is hidden.
+ * Calls `step` until it returns undefined, or the signal aborts; otherwise it returns the pause before the next call,
+ * in milliseconds. Temporary failures are retried with backoff; another failure ends this. Waits while the tab is
+ * hidden.
  */
 export async function repeat(step: () => Promise<number | undefined>, context: RepeatContext): Promise<void> {
   const { connection, signal, onError } = context
@@ -94,7 +95,9 @@ export async function repeat(step: () => Promise<number | undefined>, context: R
   }
 }
 
-/** Resolves after a pause, but not while the tab is hidden; at once when the signal aborts or the user tries again. */
+/**
+ * Resolves after a pause, but not while the tab is hidden; at once if the signal aborts or the user requests a retry.
+ */
 function pause(ms: number, connection: Connection, signal: AbortSignal): Promise<void> {
   return new Promise((resolve) => {
     let isOver = false
@@ -102,7 +105,7 @@ function pause(ms: number, connection: Connection, signal: AbortSignal): Promise
       isOver = true
       endIfVisible()
     }, ms)
-    // when one request finds the server again, the others do not wait for their own attempt
+    // once one request reaches the server again, the others retry at once
     const unsubscribe = connection.subscribe((isRetry) => (isRetry || connection.lostAt === undefined) && end())
     document.addEventListener('visibilitychange', endIfVisible)
     signal.addEventListener('abort', end)

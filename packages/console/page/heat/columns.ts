@@ -1,14 +1,14 @@
 import { formatPointer, parsePointer, resolvePointer } from '../json-pointer.ts'
 
-/** The values that one member has in each event; NaN where an event lacks it or has no coordinate there. */
+/** The numbers of one member; NaN for an event without a coordinate in that member. */
 export interface Column {
   pointer: string
   values: Float64Array
-  /** Events that have a number there. */
+  /** Number of events with a number in this member. */
   count: number
 }
 
-/** The numbers of events, by JSON Pointer. Bounded: see the limits below. */
+/** The numbers in events, by JSON Pointer. Their number is limited: see below. */
 export interface Columns {
   readonly rows: number
   add(event: unknown): void
@@ -16,10 +16,10 @@ export interface Columns {
   list(): Column[]
 }
 
-// members named like coordinates are not crowded out by others
+// members named like coordinates are not displaced by others
 const coordinateColumnsMax = 24
 const otherColumnsMax = 16
-// events whose member names are data, such as ids of players, would make the tree grow with each of them
+// limits a tree that would otherwise grow with each event whose member names are data, such as player ids
 const nodesMax = 4_000
 const depthMax = 5
 const arrayItemsMax = 3
@@ -27,10 +27,10 @@ const arrayItemsMax = 3
 const coordinateName = /^([xyz012]|lat|lng|lon|latitude|longitude)$/i
 const identities = new Set(['timestamp', 'placeId', 'sessionId', 'serverId', 'playerId'])
 
-/** Larger numbers are no coordinates: their squares, sums and 32-bit floats would not be finite. */
+/** Larger numbers are not coordinates: their squares, sums and 32-bit floats would not be finite. */
 const coordinateMax = 1e18
 
-/** Whether a value can be a coordinate: not Infinity, as which 1e999, valid JSON, is parsed. */
+/** Whether a value can be a coordinate. Excludes Infinity, to which valid JSON such as 1e999 is parsed. */
 export function isCoordinate(value: unknown): value is number {
   return typeof value === 'number' && Math.abs(value) <= coordinateMax
 }
@@ -41,11 +41,11 @@ interface Node {
   column?: Column | undefined
 }
 
-/** Keeps the pointers in `wanted` beside the limits. */
+/** Creates columns; the pointers in `wanted` are kept in addition to the limits. */
 export function createColumns(wanted: readonly string[] = []): Columns {
   const columns = new Map<string, Column>()
   const fixed = wanted.map((pointer) => ({ tokens: parsePointer(pointer) ?? [], column: create(pointer) }))
-  // wanted pointers are resolved by themselves
+  // wanted pointers are resolved separately
   const members = createMembers((pointer) => (columns.has(pointer) ? undefined : create(pointer)))
   let rows = 0
 
@@ -76,7 +76,7 @@ export function createColumns(wanted: readonly string[] = []): Columns {
   }
 }
 
-/** The members of all events as a tree, which grows up to the limits. */
+/** The members of all events as a tree, whose size is limited. */
 function createMembers(create: (pointer: string) => Column | undefined) {
   const root: Node = { tokens: [], children: new Map() }
   let nodes = 0
@@ -134,7 +134,7 @@ function lengthen(column: Column, length: number): void {
   if (column.values !== before) column.values.fill(Number.NaN, before.length)
 }
 
-/** The values in an array of at least this length, twice as long as before if it grows. New values are 0. */
+/** The values in an array of at least `length`; if it must grow, at least twice as long as before. New values are 0. */
 export function grow<Values extends Float32Array | Float64Array | Uint8Array | Uint16Array | Uint32Array>(
   values: Values,
   length: number,

@@ -1,23 +1,23 @@
 import { findParts, geometryNames, isPart, type Members, type Parts } from './parts.ts'
 
-/** The parts of a map with what tells them from each other. */
+/** The parts of a map, with data that distinguishes them. */
 export interface KnownParts extends Parts {
-  /** The id, else the name, else the path: parts may share one. */
+  /** The id, or else the name, or else the path of each part. Parts may share a key. */
   keys: readonly string[]
-  /** The other members of each, as JSON; parts in them and lists of objects are left out. */
+  /** The other members of each part, as JSON, without nested parts and lists of objects. */
   others: readonly string[]
 }
 
 export type ChangeKind = 'added' | 'removed' | 'moved' | 'changed'
 
-/** A part that differs, by its indexes in both maps. */
+/** A difference: the indexes of a part in both maps. */
 export interface PartChange {
   kind: ChangeKind
   before?: number
   after?: number
 }
 
-/** How many parts of one key are paired by their distance; more are paired in their order. */
+/** Up to this many parts with the same key are paired by distance; more are paired in order. */
 const pairedMax = 200
 
 export function findKnownParts(map: unknown): KnownParts {
@@ -43,12 +43,12 @@ function isText(value: unknown): value is string | number {
 function othersOf(members: Members): string {
   const entries = Object.entries(members).filter(([name]) => !geometryNames.has(name))
   if (entries.length === 0) return ''
-  // without a replacer where it would do nothing: with one it takes several times as long
+  // no replacer unless it is needed: with one, this takes several times as long
   const isDeep = entries.some(([, value]) => isObject(value) && Object.values(value).some(isObject))
   return JSON.stringify(Object.fromEntries(entries), isDeep ? withoutParts : undefined)
 }
 
-/** Parts are compared by themselves. */
+/** Omits nested parts, which are compared separately. */
 function withoutParts(name: string, value: unknown): unknown {
   const isParts = Array.isArray(value)
     ? value.some(isObject)
@@ -61,8 +61,8 @@ function isObject(value: unknown): value is object {
 }
 
 /**
- * What differs between the parts of two maps, in the order of the maps. Parts of one key that are the same cancel out;
- * of the rest, the nearest are paired.
+ * The differences between the parts of two maps, in the order of the maps. Equal parts with the same key cancel out; of
+ * the rest, the nearest are paired.
  */
 export function compareParts(before: KnownParts, after: KnownParts): PartChange[] {
   const groups = groupByKey(before)
@@ -98,7 +98,7 @@ function groupByKey({ keys }: KnownParts): Map<string, number[]> {
 interface Pairing {
   before: KnownParts
   after: KnownParts
-  /** From the indexes before to those after. */
+  /** From indexes in the old map to indexes in the new one. */
   pairs: Map<number, number>
 }
 
@@ -152,7 +152,7 @@ function textOf({ centers, sizes, rotations, others }: KnownParts, index: number
 function distance(a: Parts, i: number, b: Parts, j: number): number {
   let sum = 0
   for (let axis = 0; axis < 3; axis++) {
-    // the third axis of a flat map is not a number
+    // NaN for the third axis of a flat map
     const delta = (a.centers[3 * i + axis] as number) - (b.centers[3 * j + axis] as number) || 0
     sum += delta * delta
   }
@@ -172,7 +172,7 @@ function isEqual(a: Float32Array, i: number, b: Float32Array, j: number, length:
   return true
 }
 
-/** The members of two JSON objects that differ, as texts of at most `charsMax` characters. */
+/** The members in which two JSON objects differ, as texts of at most `charsMax` characters. */
 export function differingMembers(before: string, after: string, charsMax: number): { before: string; after: string } {
   const [old, now] = [before, after].map((text) => JSON.parse(text || '{}') as Members) as [Members, Members]
   const names = [...new Set([...Object.keys(old), ...Object.keys(now)])]

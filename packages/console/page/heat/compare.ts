@@ -1,20 +1,22 @@
 import { type Cell, cellOf, type Grid } from './grid.ts'
 import type { CountedEvents } from './heat-events.ts'
 
-/** How the shares of two samples differ by cell. */
+/** The differences between the shares of two samples, by cell. */
 export interface Difference extends Grid {
-  /** The share of the first sample's events that a cell has, less that of the second. */
+  /** For each cell, its share of the first sample's events minus its share of the second's. */
   values: Float64Array
-  /** 1 where the difference exceeds two standard errors, so that chance alone rarely makes it. */
+  /** 1 where the difference exceeds two standard errors, so that it is unlikely to be chance. */
   isClear: Uint8Array
-  /** The greatest clear difference, either way; 0 without one. */
+  /** The largest clear difference in either direction; 0 if there is none. */
   max: number
 }
 
-/** Of independent events: those of one player or one window are less so, which makes chance larger. */
+/**
+ * Assumes independent events. Events of one player or one window are correlated, which makes chance differences larger.
+ */
 const standardErrors = 2
 
-/** Compares counts of one grid. Shares make samples and builds of any size comparable. */
+/** Compares counts in one grid. Shares make samples and builds of any size comparable. */
 export function compareCounts(a: CountedEvents, b: CountedEvents): Difference {
   const { left, top, cell, columns, rows } = a
   const values = new Float64Array(a.counts.length)
@@ -41,7 +43,7 @@ export interface ComparedCell extends Cell {
   value: number
 }
 
-/** The cells with the greatest clear differences, either way, the greatest first. */
+/** The cells with the largest clear differences in either direction, largest first. */
 export function mostDifferentCells(a: CountedEvents, b: CountedEvents, limit: number): ComparedCell[] {
   const { values, isClear } = compareCounts(a, b)
   const clear = [...values.keys()].filter((i) => isClear[i] === 1)

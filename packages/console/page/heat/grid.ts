@@ -11,12 +11,12 @@ export interface Grid {
   rows: number
 }
 
-/** How many events each cell has, row by row. */
+/** The number of events in each cell, row by row. */
 export interface Counts extends Grid {
   counts: Uint32Array<ArrayBuffer>
-  /** The events of the densest cell; 0 without events. */
+  /** The number of events in the densest cell; 0 without events. */
   max: number
-  /** Events in these cells. */
+  /** The number of events in all cells. */
   inside: number
 }
 
@@ -28,7 +28,10 @@ export interface Cell extends Box {
 const cellPixels = 5
 const cellsMax = 100_000
 
-/** Cells for the visible box, of a round number of units: at least 5 pixels, and at most 100,000 of them. */
+/**
+ * Cells for the visible box. Their size is a round number of units; they are at least 5 pixels wide, and at most
+ * 100,000.
+ */
 export function gridOf(box: Box, unitsPerPixel: number): Grid {
   let cell = niceStep(cellPixels * unitsPerPixel)
   for (;;) {
@@ -41,7 +44,9 @@ export function gridOf(box: Box, unitsPerPixel: number): Grid {
   }
 }
 
-/** Counts the points for whose index `isShown` holds. A point on a border is in the cell to its right or below. */
+/**
+ * Counts the points for whose index `isShown` is true. A point on a border belongs to the cell to its right or below.
+ */
 export function countCells(
   grid: Grid,
   points: { xs: Float64Array; ys: Float64Array; length: number },
@@ -66,7 +71,7 @@ export function countCells(
   return { ...grid, counts, max, inside }
 }
 
-/** The cell at a point of the map, undefined outside. */
+/** The cell at a point of the map; undefined outside of the grid. */
 export function cellAt(grid: Counts, x: number, y: number): Cell | undefined {
   const column = Math.floor((x - grid.left) / grid.cell)
   const row = Math.floor((y - grid.top) / grid.cell)
@@ -90,7 +95,7 @@ export function densestCells(grid: Counts, limit: number): Cell[] {
 
 /** The cell of an index of `counts`. */
 export function cellOf({ left, top, cell, columns, counts }: Counts, index: number): Cell {
-  // by whole numbers of cells, so that 0.1 is not 0.1 + 1e-17
+  // computed from whole numbers of cells, to avoid 0.1 + 1e-17
   const column = Math.round(left / cell) + (index % columns)
   const row = Math.round(top / cell) + Math.floor(index / columns)
   return {
@@ -102,7 +107,7 @@ export function cellOf({ left, top, cell, columns, counts }: Counts, index: numb
   }
 }
 
-/** `number * step` without the noise of binary fractions: 3 × 0.1 is 0.3. */
+/** `number * step` without binary rounding noise: 3 × 0.1 is 0.3. */
 function multiple(number: number, step: number): number {
   return Number((number * step).toPrecision(12))
 }

@@ -5,17 +5,17 @@ import { findPairs, type Pair } from './pairs.ts'
 import { createTexts } from './texts.ts'
 import type { Box } from './viewport.ts'
 
-/** The numbers, times, types, places and ids of the events that were read. */
+/** The numbers, times, types, places and ids of the events read so far. */
 export interface HeatEvents {
   readonly length: number
   add(event: unknown, receivedAt: number): void
   summary(): EventSummary
   count(selection: Selection, grid: Grid): CountedEvents
-  /** A box that holds the selected events, but a few far ones; undefined if none has coordinates. */
+  /** A box around the selected events, without a few outliers; undefined if none has coordinates. */
   extent(selection: Selection): Box | undefined
-  /** How the located events spread over the values of a third member, whatever the selection's slice. */
+  /** The distribution of the located events over a third member; ignores the selection's slice. */
   heights(selection: Selection, pointer: string): Heights | undefined
-  /** The selected events in a box, the newest first. */
+  /** The selected events in a box, newest first. */
   list(selection: Selection, box: Box, limit: number): ListedEvent[]
 }
 
@@ -26,24 +26,24 @@ export interface Named {
 
 export interface EventSummary {
   events: number
-  /** By count, the most frequent first. An event without a type has the name ''. */
+  /** Most frequent first. Events without a type are counted as ''. */
   types: Named[]
-  /** Of the events that name a place, by count. */
+  /** The places that events name, most frequent first. */
   places: Named[]
   pairs: Pair[]
-  /** Pointers of all members that are kept. */
+  /** Pointers of all kept members. */
   pointers: string[]
   /** The members of the first event. */
   example: Member[]
 }
 
-/** Which events are shown, and by which members. */
+/** Selects the events to show, and the members used as coordinates. */
 export interface Selection {
   across: string
   down: string
   /** Default: all. */
   types?: readonly string[] | undefined
-  /** Events that name another place are left out. Default: all places. */
+  /** Omits events that name another place. Default: all places. */
   placeId?: string | undefined
   /** Only events with a number from `min` to `max` in this member. */
   slice?: Slice | undefined
@@ -56,9 +56,9 @@ export interface Slice {
 }
 
 export interface CountedEvents extends Counts {
-  /** Events of the place and the types. */
+  /** Number of events with the place and types. */
   selected: number
-  /** Those of them that have both coordinates, and are in the slice. */
+  /** Number of these events that have both coordinates and are in the slice. */
   located: number
 }
 
@@ -91,7 +91,7 @@ export function createHeatEvents(wanted: readonly string[] = []): HeatEvents {
   let times = new Float64Array(1_024)
   let example: Member[] = []
 
-  /** Which events are selected, whether or not they have coordinates. */
+  /** Whether an event is selected, with or without coordinates. */
   function filterOf({ types: shown, placeId }: Selection): (index: number) => boolean {
     const isType = types.mask((name) => !shown || shown.includes(name))
     const isPlace = places.mask((name) => placeId === undefined || name === '' || name === placeId)
@@ -181,7 +181,7 @@ interface Points {
   slice: (Slice & { values: Float64Array }) | undefined
 }
 
-/** False for a missing value, which is NaN or undefined. */
+/** False if a value is missing, that is NaN or undefined. */
 function isLocated({ xs, ys, slice }: Points, index: number): boolean {
   if (!isNumber(xs[index]) || !isNumber(ys[index])) return false
   if (!slice) return true
@@ -221,7 +221,7 @@ function extentOf(points: Points, isShown: (index: number) => boolean): Box | un
   return { left, top, right, bottom }
 }
 
-/** The least and the greatest value, without the outer hundredths if these are far away. */
+/** The minimum and maximum, without the outer hundredths if these are far away. */
 function span(values: Float64Array, indexes: readonly number[]): [number, number] {
   const every = Math.ceil(indexes.length / sampleMax)
   const sample = indexes.filter((_, i) => i % every === 0).map((index) => values[index] as number)
@@ -240,16 +240,16 @@ function span(values: Float64Array, indexes: readonly number[]): [number, number
 }
 
 interface Names {
-  /** The number of each row's name. */
+  /** The index of each row's name. */
   readonly indexes: Uint16Array
   add(row: number, name: string): void
-  /** 1 for the numbers of the names for which `is` holds. */
+  /** 1 for each name for which `is` returns true. */
   mask(is: (name: string) => boolean): Uint8Array
   nameAt(row: number): string
   list(): Named[]
 }
 
-/** At most 1,000 different names; the others share one. */
+/** Holds at most 1,000 different names; further names share one. */
 function createNames(): Names {
   const numbers = new Map<string, number>()
   const names: Named[] = []
@@ -287,7 +287,7 @@ export interface Member {
 
 const membersMax = 60
 
-/** The members of a JSON value, with those of its objects and short arrays, at most 60. */
+/** The members of a JSON value, including those of nested objects and short arrays; at most 60. */
 export function listMembers(value: unknown): Member[] {
   const members: Member[] = []
   visit(value, [])

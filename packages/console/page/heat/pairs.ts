@@ -1,14 +1,14 @@
 import { formatPointer, parsePointer } from '../json-pointer.ts'
 import type { Columns } from './columns.ts'
 
-/** Two members that may be coordinates, and how many events have a number in both. */
+/** Two members that may be coordinates, and the number of events with a number in both. */
 export interface Pair {
   across: string
   down: string
   count: number
 }
 
-/** Names of members that go together, the preferred first: maps are looked at from above, and y is up. */
+/** Member names that form a pair, preferred first: maps are viewed from above, and y is up. */
 const names = [
   ['x', 'z'],
   ['x', 'y'],
@@ -20,11 +20,11 @@ const names = [
 
 const parents = ['/position', '', '/pos', '/location']
 
-/** The pairs that are looked for, for people. */
+/** Describes the member names that are searched for. */
 export const lookedFor =
   '/position/x and /position/z, /x and /z, /x and /y, /position/0 and /position/2, and the same below other members'
 
-/** The pairs that events have, the one that most of them have first. */
+/** The pairs found in events, most frequent first. */
 export function findPairs(columns: Columns): Pair[] {
   const pairs = columns.list().flatMap(({ pointer }) => {
     const tokens = parsePointer(pointer) ?? []
@@ -41,7 +41,7 @@ export function findPairs(columns: Columns): Pair[] {
     .map(({ across, down, count }) => ({ across, down, count }))
 }
 
-/** Events that have a number in both members. */
+/** Number of events with a number in both members. */
 function countBoth(columns: Columns, across: string, down: string): number {
   const xs = columns.get(across)?.values
   const ys = columns.get(down)?.values
@@ -51,7 +51,7 @@ function countBoth(columns: Columns, across: string, down: string): number {
   return count
 }
 
-/** 0, 1 or 2 for x, y or z: which axis of the map a pointer's last token names. */
+/** The axis named by a pointer's last token: 0, 1 or 2 for x, y or z. */
 export function axisOf(pointer: string): 0 | 1 | 2 | undefined {
   const name = pointer.slice(pointer.lastIndexOf('/') + 1).toLowerCase()
   if (name === 'x' || name === '0') return 0

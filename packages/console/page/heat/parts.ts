@@ -4,15 +4,15 @@ import type { Box } from './viewport.ts'
 /** An axis of the map: x, y (up) or z. */
 export type Axis = 0 | 1 | 2
 
-/** The parts of a map, by their centers, sizes and rotations. */
+/** The parts of a map: their centers, sizes and rotations. */
 export interface Parts {
   length: number
-  /** Three numbers a part; NaN for the third axis of a flat map. */
+  /** Three numbers per part; NaN for the third axis of a flat map. */
   centers: Float32Array
   sizes: Float32Array
-  /** Radians about the vertical axis, counterclockwise from above. */
+  /** Radians about the vertical axis, counterclockwise as seen from above. */
   rotations: Float32Array
-  /** Whether there are more than were read. */
+  /** Whether the map has more parts than were read. */
   isCut: boolean
 }
 
@@ -22,15 +22,15 @@ type Vector = readonly [number, number, number]
 export type Members = Record<string, unknown>
 
 /**
- * Finds every object that has a position and a size, however deep; at most 1,000,000. `onPart` receives each with its
- * path, in which `*` stands for indexes.
+ * Finds every object with a position and a size, at any depth; at most 1,000,000. `onPart` receives each with its path,
+ * in which `*` stands for an index.
  */
 export function findParts(map: unknown, onPart: (members: Members, path: string) => void = () => {}): Parts {
   const list = createPartList()
   const rest: unknown[] = [map]
   const paths: string[] = ['']
   const push = (value: unknown, path: string) => {
-    // long arrays of numbers hold no parts
+    // long arrays of numbers contain no parts
     if (typeof value !== 'object') return
     rest.push(value)
     paths.push(path)
@@ -50,7 +50,7 @@ export function findParts(map: unknown, onPart: (members: Members, path: string)
   return list.end(rest.length > 0)
 }
 
-/** Members that say nothing but where a part is and how large it is. */
+/** Members that only describe the position and size of a part. */
 export const geometryNames: ReadonlySet<string> = new Set([
   ...['size', 'Size', 'dimensions', 'extents', 'Extents', 'width', 'height', 'depth', 'length'],
   ...['position', 'Position', 'pos', 'center', 'x', 'y', 'z', 'X', 'Y', 'Z'],
@@ -71,7 +71,7 @@ function createPartList() {
     get length() {
       return length
     },
-    /** Whether it is a part. */
+    /** Returns whether the object is a part. */
     add(members: Members): boolean {
       const size = sizeOf(members)
       const position = size && positionOf(members, size)
@@ -92,7 +92,7 @@ function createPartList() {
 function sizeOf(members: Members): Vector | undefined {
   const size = members.size ?? members.Size ?? members.dimensions
   if (isCoordinate(size)) return absolute([size, size, size])
-  // engines call half of the size extents
+  // engines call half of the size "extents"
   const half = vectorOf(members.extents ?? members.Extents)
   const whole = vectorOf(size) ?? half?.map((each) => 2 * each) ?? sidesOf(members)
   return whole && absolute(whole as unknown as Vector)
@@ -113,7 +113,7 @@ function positionOf(members: Members, size: Vector): Vector | undefined {
     members.position ?? members.Position ?? members.pos ?? members.cframe ?? members.CFrame ?? members.center
   if (named !== undefined) return vectorOf(named) ?? vectorOf((named as Members | null)?.position)
   const own = vectorOf(members)
-  // rectangles of two dimensions have their position at a corner, in all editors of tiles
+  // in tile editors, the position of a 2D rectangle is a corner
   const isRectangle = own && Number.isNaN(own[2]) && isCoordinate(members.width)
   return isRectangle ? [own[0] + size[0] / 2, own[1] + size[1] / 2, Number.NaN] : own
 }
@@ -132,7 +132,7 @@ function vectorOf(value: unknown): Vector | undefined {
   return [X, isCoordinate(Y) ? Y : 0, isCoordinate(Z) ? Z : Number.NaN]
 }
 
-/** From an angle in degrees, or from the matrix of a CFrame. */
+/** The rotation, from an angle in degrees or from the matrix of a CFrame. */
 function rotationOf(members: Members): number {
   const { rotation = members.Rotation ?? members.orientation ?? members.Orientation, rotationY } = members
   const cframe = members.cframe ?? members.CFrame
@@ -141,16 +141,16 @@ function rotationOf(members: Members): number {
   return isCoordinate(degrees) ? (degrees * Math.PI) / 180 : 0
 }
 
-/** The parts as seen along the third axis: four corners each. */
+/** The outlines of parts as seen along the third axis: four corners each. */
 export interface Footprints {
   length: number
-  /** Eight numbers a part: across, down of its corners, in order around it. */
+  /** Eight numbers per part: across and down of each corner, in order around it. */
   corners: Float32Array
-  /** The box around all but far parts; undefined without parts. */
+  /** A box around all but outlying parts; undefined without parts. */
   box: Box | undefined
 }
 
-/** Some of the parts, by their indexes. */
+/** The parts with these indexes. */
 export function selectParts({ centers, sizes, rotations }: Parts, indexes: readonly number[]): Parts {
   const pick = (from: Float32Array, width: number) => {
     const picked = new Float32Array(indexes.length * width)
@@ -168,10 +168,10 @@ export function selectParts({ centers, sizes, rotations }: Parts, indexes: reado
   }
 }
 
-/** The largest parts, the largest first, as seen with these axes across and down. */
+/** The outlines of the largest parts, largest first, with these axes across and down. */
 export function footprintsOf(parts: Parts, across: Axis, down: Axis, limit: number): Footprints {
   const isFlat = (i: number) => Number.isNaN(parts.centers[3 * i + 2] as number)
-  // a flat map has x and y alone, whatever its events call them
+  // a flat map has only x and y, whatever its events call them
   const axes = (i: number): [Axis, Axis] => (isFlat(i) ? [0, 1] : [across, down])
   const areas = new Float64Array(parts.length)
   for (let i = 0; i < parts.length; i++) {
@@ -184,7 +184,7 @@ export function footprintsOf(parts: Parts, across: Axis, down: Axis, limit: numb
   const isFromAbove = across + down === 2 && across !== down
   for (const [at, i] of shown.entries()) {
     const [a, d] = axes(i)
-    // a rotation about the vertical axis shows from above alone
+    // a rotation about the vertical axis is visible only from above
     const rotation = isFromAbove ? (parts.rotations[i] as number) * (across === 0 ? 1 : -1) : 0
     setCorners(corners.subarray(8 * at, 8 * at + 8), {
       x: parts.centers[3 * i + a] as number,

@@ -1,15 +1,15 @@
-/** How counts become colours. */
+/** How counts map to colours. */
 export type ScaleKind = 'linear' | 'log'
 
-/** The least of 1, 2 or 5 × 10ⁿ that is not under `least`. */
+/** The smallest of 1, 2 or 5 × 10ⁿ that is at least `least`. */
 export function niceStep(least: number): number {
   const power = 10 ** Math.floor(Math.log10(least))
-  // the factor of 0.002 is 2.0000000000000004
+  // tolerance: 0.002 gives 2.0000000000000004
   const factor = [1, 2, 5, 10].find((factor) => factor * power >= least * (1 - 1e-9)) ?? 10
   return Number((factor * power).toPrecision(12))
 }
 
-/** Round numbers from `from` to `to`, about `number` of them. */
+/** About `number` round numbers from `from` to `to`. */
 export function ticks(from: number, to: number, number: number): number[] {
   if (!(to > from)) return [from]
   const step = niceStep((to - from) / Math.max(1, number))
@@ -18,13 +18,13 @@ export function ticks(from: number, to: number, number: number): number[] {
   return Array.from({ length: last - first + 1 }, (_, i) => Number(((first + i) * step).toPrecision(12)))
 }
 
-/** Where a count from 1 to `max` stands on the scale, from 0 to 1. */
+/** The position of a count from 1 to `max` on the scale, from 0 to 1. */
 export function fraction(count: number, max: number, kind: ScaleKind): number {
   if (max <= 1) return 1
   return kind === 'log' ? Math.log(count) / Math.log(max) : (count - 1) / (max - 1)
 }
 
-/** The counts that a legend names: 1, the greatest, and round ones between that leave space for both. */
+/** The counts shown in a legend: 1, the maximum, and round counts between them with enough space. */
 export function legendCounts(max: number, kind: ScaleKind): number[] {
   if (max <= 1) return [1]
   const between =
@@ -38,7 +38,7 @@ export function legendCounts(max: number, kind: ScaleKind): number[] {
   return [1, ...roomy, max]
 }
 
-/** Viridis: lightness rises evenly, so that it reads without its hues too. */
+/** Viridis: its lightness rises evenly, so it is readable without hues. */
 const viridis = [
   [68, 1, 84],
   [72, 36, 117],
@@ -53,7 +53,7 @@ const viridis = [
   [253, 231, 37],
 ] as const
 
-/** Few events are close to the background, many stand out from it: light on dark, dark on light. */
+/** Low counts are close to the background, high counts stand out: light on dark, dark on light. */
 export function colorAt(at: number, isDark: boolean): [number, number, number] {
   const place = (isDark ? 0.14 + 0.86 * at : 0.9 - 0.9 * at) * (viridis.length - 1)
   const low = Math.min(viridis.length - 2, Math.max(0, Math.floor(place)))
@@ -63,7 +63,7 @@ export function colorAt(at: number, isDark: boolean): [number, number, number] {
   return [mix(0), mix(1), mix(2)]
 }
 
-/** Where a difference from −max to max stands, from −1 to 1. */
+/** The position of a difference from −max to max on the scale, from −1 to 1. */
 export function signedFraction(value: number, max: number, kind: ScaleKind): number {
   const share = max === 0 ? 0 : Math.min(1, Math.abs(value) / max)
   // logarithmic over two powers of ten, through 0
@@ -72,13 +72,15 @@ export function signedFraction(value: number, max: number, kind: ScaleKind): num
 
 type Color = readonly [number, number, number]
 
-/** Blue and orange are told apart with each kind of colour blindness, and by brightness from what is between. */
+/**
+ * Blue and orange are distinguishable with every kind of colour blindness, and differ in brightness from the middle.
+ */
 const diverging = {
   light: { less: [24, 88, 168], middle: [226, 228, 232], more: [170, 78, 0] },
   dark: { less: [120, 182, 255], middle: [52, 58, 68], more: [255, 172, 84] },
 } as const satisfies Record<string, Record<string, Color>>
 
-/** From −1, blue, to 1, orange. */
+/** The colour at −1 (blue) to 1 (orange). */
 export function divergingColorAt(at: number, isDark: boolean): [number, number, number] {
   const { less, middle, more } = diverging[isDark ? 'dark' : 'light']
   const end: Color = at < 0 ? less : more

@@ -1,6 +1,6 @@
 import { grow } from './columns.ts'
 
-/** Many short texts, packed: as UTF-8, without an object each. */
+/** Many short texts, packed as UTF-8 without an object for each. */
 export interface Texts {
   add(text: string): void
   get(index: number): string
@@ -16,7 +16,7 @@ export function createTexts(): Texts {
   let end = 0
   return {
     add(text) {
-      // at most three bytes a UTF-16 unit
+      // at most three bytes per UTF-16 code unit
       bytes = grow(bytes, end + 3 * text.length)
       ends = grow(ends, length + 1)
       end += encoder.encodeInto(text, bytes.subarray(end)).written

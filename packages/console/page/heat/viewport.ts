@@ -6,7 +6,7 @@ export interface Box {
   bottom: number
 }
 
-/** The visible part of the map: the point in the middle, and the scale, the same across and down. */
+/** The visible part of the map: its center, and the scale, which is the same across and down. */
 export interface Viewport {
   x: number
   y: number
@@ -21,7 +21,7 @@ export interface Size {
 
 const marginShare = 0.04
 
-/** Shows the whole box with a margin. A box without width or height gets a unit of it. */
+/** Shows the whole box with a margin. A box without width or height is treated as one unit wide or high. */
 export function fit({ left, top, right, bottom }: Box, size: Size): Viewport {
   const width = Math.max(right - left, 1) * (1 + 2 * marginShare)
   const height = Math.max(bottom - top, 1) * (1 + 2 * marginShare)
@@ -32,7 +32,7 @@ export function fit({ left, top, right, bottom }: Box, size: Size): Viewport {
   }
 }
 
-/** Factors over 1 show less of the map. The point at `at` (pixels) stays there. */
+/** Zooms; factors over 1 show less of the map. The map point at `at` (pixels) keeps its place on the screen. */
 export function zoom(
   viewport: Viewport,
   factor: number,
@@ -48,7 +48,7 @@ export function zoom(
   }
 }
 
-/** Moves the map by pixels: over positive `dx` it goes to the right. */
+/** Moves the map by pixels; positive `dx` moves it to the right. */
 export function pan(viewport: Viewport, dx: number, dy: number): Viewport {
   return {
     ...viewport,
@@ -57,7 +57,7 @@ export function pan(viewport: Viewport, dx: number, dy: number): Viewport {
   }
 }
 
-/** The part of the map that is shown. */
+/** The visible box of the map. */
 export function boxOf({ x, y, unitsPerPixel }: Viewport, { width, height }: Size): Box {
   const halfWidth = (width / 2) * unitsPerPixel
   const halfHeight = (height / 2) * unitsPerPixel

@@ -1,39 +1,41 @@
-/** A time range, cut into windows without gaps; times are milliseconds since 1970, `from <= at < to`. */
+/** A time range, divided into windows without gaps. Times are milliseconds since 1970, `from <= at < to`. */
 export interface Windows {
-  /** How many there are: a power of two. */
+  /** Number of windows: a power of two. */
   count: number
-  /** The window that is read as the `order`th, from 0. */
+  /** The window to read at position `order`, from 0. */
   window(order: number): { from: number; to: number }
 }
 
 export interface WindowsOptions {
   from: number
   to: number
-  /** About how many events the range has: with more, windows are shorter. 0 makes the range one window. */
+  /**
+   * Approximate number of events in the range: the more, the shorter the windows. 0 makes the range a single window.
+   */
   total?: number | undefined
 }
 
-/** What a window of many has on average, so that one response holds it. */
+/** Target average of events in a window, so that one response holds it. */
 const eventsPerWindow = 512
 const countMin = 1_024
 const countMax = 1 << 20
 
 /**
- * The windows of a sample, which is every event of some of them.
+ * The windows of a sample, which consists of all events of some of them.
  *
- * Why whole windows: a response begins at `from`. A sample of the first events of slices would over-represent what
- * happens behind the borders of slices, and the same number of events of each slice would over-represent quiet hours.
- * Of whole windows that are chosen at random, each event has the same chance, that is `windows read / windows`, whatever
- * the rate: nothing needs a weight, and `events × windows / windows read` estimates the total.
+ * Why whole windows: a response begins at `from`. Sampling the first events of slices would over-represent the time
+ * after slice borders, and sampling the same number of events from each slice would over-represent quiet hours. If
+ * whole windows are chosen at random, each event has the same chance, `windows read / windows`, whatever the rate: no
+ * weights are needed, and `events × windows / windows read` estimates the total.
  *
- * Of the first 2ⁿ windows there is one in each of 2ⁿ equal parts of the range, at a random place in it (a van der Corput
- * sequence, scrambled as by Owen, 1995), so that any number of them is spread evenly and no period of the traffic can
- * coincide with theirs. The order is the same each time: a link shows the same sample.
+ * The first 2ⁿ windows include one in each of 2ⁿ equal parts of the range, at a random place in it (a van der Corput
+ * sequence, scrambled as by Owen, 1995). So any number of windows is spread evenly, and they cannot coincide with a
+ * period of the traffic. The order is always the same, so that a link shows the same sample.
  */
 export function createWindows({ from, to, total = countMin }: WindowsOptions): Windows {
   const length = Math.max(0, to - from)
   const wanted = total === 0 ? 1 : Math.max(countMin, Math.min(countMax, total / eventsPerWindow))
-  // at least a millisecond each
+  // each window is at least a millisecond long
   const bits = Math.floor(Math.log2(Math.max(1, Math.min(wanted, length))))
   const count = 2 ** bits
   const timeAt = (number: number) => from + Math.round((number / count) * length)
@@ -46,7 +48,7 @@ export function createWindows({ from, to, total = countMin }: WindowsOptions): W
   }
 }
 
-/** A permutation of the numbers below 2^bits: the bits reversed, each flipped depending on those before it. */
+/** A permutation of the numbers below 2^bits: the bits are reversed, each flipped depending on the bits before it. */
 function scramble(order: number, bits: number): number {
   let number = 0
   let before = 1

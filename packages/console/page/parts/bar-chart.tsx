@@ -2,16 +2,16 @@ import { formatCompact } from '../format.ts'
 import './bar-chart.css'
 
 export interface Bar {
-  /** Shown while the pointer is above it. */
+  /** Shown on hover. */
   title: string
   value: number
-  /** Whether its step is not over, so that the value is an estimate. */
+  /** Whether the bar's step has not ended, so that the value is an estimate. */
   isEstimate?: boolean
 }
 
 export interface Mark {
   title: string
-  /** Where it is, from 0 at the start of the first bar to 1 at the end of the last. */
+  /** Position from 0, the start of the first bar, to 1, the end of the last. */
   position: number
 }
 
@@ -21,11 +21,11 @@ interface BarChartProps {
   /** Oldest first. */
   bars: readonly Bar[]
   marks?: readonly Mark[]
-  /** Below the first and the last bar. */
+  /** Labels below the first and the last bar. */
   ends: readonly [string, string]
 }
 
-/** Bars from 0 to the largest value, as wide as the parent, in the colour of `--bar`. */
+/** Bars from 0 to the largest value, as wide as the parent, in the colour `--bar`. */
 export function BarChart({ label, bars, marks = [], ends }: BarChartProps) {
   const max = Math.max(1, ...bars.map(({ value }) => value))
   return (

@@ -8,15 +8,15 @@ export interface BuildComboboxProps {
   label?: string
   /** '' for none. */
   value: string
-  /** What is shown for none, which is an option then. */
+  /** The text of the option for none, if there is such an option. */
   none?: string
   onChoose(buildId: string): void
 }
 
-/** The most pages without a match that one search reads: each looks at 10,000 builds. */
+/** Maximum number of pages without a match that one search reads: each covers 10,000 builds. */
 const pagesMax = 10
 
-/** Chooses a build of the project: the newest first, found by a part of its id. */
+/** Chooses a build of the project: newest first, searchable by a part of its id. */
 export function BuildCombobox({ label = 'Build', value, none, onChoose }: BuildComboboxProps) {
   const api = useApi()
   return (

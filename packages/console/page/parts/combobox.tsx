@@ -12,7 +12,7 @@ export interface Option {
   value: string
   /** Default: the value. */
   label?: string
-  /** What tells it from others, such as a count. */
+  /** Distinguishes the option from others, such as a count. */
   detail?: string
 }
 
@@ -32,21 +32,21 @@ export interface ComboboxProps {
   onChoose(value: string): void
 }
 
-/** The most options that are listed at a time: more are found by typing. */
+/** Maximum number of options listed at a time; further ones are found by typing. */
 export const optionsMax = 100
 
 const searchDelayMs = 150
 const pageRows = 10
 
 /**
- * A field with a list of options to choose one from: the editable combobox with list autocomplete of the ARIA Authoring
- * Practices Guide. Text that is not chosen from the list is dropped.
+ * A field with a list of options: the editable combobox with list autocomplete of the ARIA Authoring Practices Guide.
+ * Text that is not an option is dropped.
  */
 export function Combobox({ label, value, options, placeholder, onChoose }: ComboboxProps) {
   const id = useId()
   const input = useRef<HTMLInputElement>(null)
   const [isOpen, setOpen] = useState(false)
-  /** Undefined until something is typed: then the whole list is shown. */
+  /** Undefined until the user types; then the whole list is shown. */
   const [typed, setTyped] = useState<string>()
   const [active, setActive] = useState<string>()
   const { page, error } = useOptions(options, isOpen ? (typed ?? '') : undefined)
@@ -58,7 +58,7 @@ export function Combobox({ label, value, options, placeholder, onChoose }: Combo
   useEffect(() => document.getElementById(`${id}-${row}`)?.scrollIntoView({ block: 'nearest' }), [row, isOpen, page])
 
   useEffect(() => {
-    // what is typed next replaces the value
+    // select the value, so that typing replaces it
     if (!isOpen && document.activeElement === input.current) input.current?.select()
   }, [isOpen, text])
 
@@ -87,7 +87,7 @@ export function Combobox({ label, value, options, placeholder, onChoose }: Combo
       open()
     } else return
     event.preventDefault()
-    // it closes this alone
+    // Escape closes only the list
     event.stopPropagation()
   }
 
@@ -158,7 +158,10 @@ function describe(page: OptionPage | undefined): string {
   return page.isCut ? `The first ${formatCount(page.options.length)}: type to find others.` : ''
 }
 
-/** The options that match; those of the text before until they are found. `text` is undefined while none are shown. */
+/**
+ * The matching options; until they are found, those of the previous text. `text` is undefined while no options are
+ * shown.
+ */
 function useOptions(options: ComboboxProps['options'], text: string | undefined) {
   const search = typeof options === 'function' ? options : undefined
   const query = useDelayed(search && text)
@@ -172,7 +175,7 @@ function useOptions(options: ComboboxProps['options'], text: string | undefined)
   return { page: data ?? last.current, error }
 }
 
-/** A text that is typed, after a pause; at once when it begins or ends. */
+/** The typed text after a pause; at once when typing begins or ends. */
 function useDelayed(text: string | undefined): string | undefined {
   const [delayed, setDelayed] = useState(text)
   const isNow = text === undefined || delayed === undefined

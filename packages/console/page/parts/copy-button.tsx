@@ -1,6 +1,6 @@
 import { useState } from 'preact/hooks'
 
-/** Copies a text. `what` completes "Copy …". */
+/** Copies a text. `what` completes the label "Copy …". */
 export function CopyButton({ text, what }: { text: string; what: string }) {
   const [state, setState] = useState('Copy')
   async function copy(): Promise<void> {
@@ -20,7 +20,7 @@ export function CopyButton({ text, what }: { text: string; what: string }) {
 
 async function copyText(text: string): Promise<void> {
   if (navigator.clipboard) return navigator.clipboard.writeText(text)
-  // without TLS, browsers offer the clipboard to selections only
+  // without TLS, browsers only allow copying a selection
   const field = document.createElement('textarea')
   field.value = text
   document.body.append(field)

@@ -12,8 +12,8 @@ import { Time } from './time.tsx'
 import { Value } from './value.tsx'
 
 /**
- * A stored or an erased event: when it was received, its cursor, its members to filter by, in addition to a filter, its
- * exact bytes and beside them the same, indented.
+ * A stored or erased event: when it was received, its cursor, links that add its members to `filter`, its exact bytes,
+ * and the same bytes indented.
  */
 export function EventDetail({ line, filter }: { line: EventLine; filter?: EventFilter }) {
   const { cursor, receivedAt, text, erased } = line
@@ -53,7 +53,7 @@ export function EventDetail({ line, filter }: { line: EventLine; filter?: EventF
   )
 }
 
-/** The exact text of an event, and beside it the same, indented. */
+/** The exact text of an event, next to the indented text. */
 export function EventText({ text }: { text: string }) {
   const indented = useMemo(() => joinTokens(indentJson(text)), [text])
   return (

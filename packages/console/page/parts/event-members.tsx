@@ -7,11 +7,11 @@ import { Value } from './value.tsx'
 export interface EventMembersProps {
   text: string
   receivedAt: number
-  /** To which the links add a member. */
+  /** The filter to which the links add a member. */
   filter?: EventFilter | undefined
 }
 
-/** The members of an event that the server filters by: each is a link to the events with its value. */
+/** The members of an event that the server can filter by; each links to the events with its value. */
 export function EventMembers({ text, receivedAt, filter = {} }: EventMembersProps) {
   const event = JSON.parse(text) as Record<string, unknown>
   return (
@@ -26,7 +26,7 @@ export function EventMembers({ text, receivedAt, filter = {} }: EventMembersProp
 
 const playedMs = 3_600_000
 
-/** What the session and the player did in the hour before and after. */
+/** Links to the events of the session and the player in the hour before and after. */
 function PlayLinks({ event, receivedAt }: { event: Record<string, unknown>; receivedAt: number }) {
   const around = formatRange({ from: receivedAt - playedMs, to: receivedAt + playedMs })
   const links = (['session', 'player'] as const).flatMap((name) => {

@@ -2,7 +2,7 @@ import type { Issue } from '../api/bodies.ts'
 import './issue-name.css'
 import { Value } from './value.tsx'
 
-/** The code of an issue and where in the event it is. */
+/** The code of an issue, and its path in the event. */
 export function IssueName({ code, path }: Pick<Issue, 'code' | 'path'>) {
   return (
     <>
@@ -16,7 +16,7 @@ export function IssueName({ code, path }: Pick<Issue, 'code' | 'path'>) {
   )
 }
 
-/** `/buildId`, and `the event` for the event itself, to which the empty JSON Pointer points. */
+/** `/buildId`, or `the event` for the empty JSON Pointer. */
 function formatPath(path: string): string {
   return path === '' ? 'the event' : path
 }

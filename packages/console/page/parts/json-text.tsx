@@ -3,7 +3,7 @@ import { indentJson, type JsonToken, joinTokens } from '../json-text.ts'
 import './json-text.css'
 import { copyExactly, VisibleText } from './value.tsx'
 
-/** More elements take a noticeable pause to render: a longer text has no colours. */
+/** Longer texts have no colours: more elements would take a noticeable pause to render. */
 const colouredTokensMax = 4_000
 
 /** JSON, indented and coloured; numbers and escapes keep their spelling. */
@@ -21,7 +21,7 @@ export function JsonText({ text }: { text: string }) {
 }
 
 function Token({ kind, text }: JsonToken) {
-  // only the space between tokens has line breaks
+  // only whitespace between tokens has line breaks
   if (kind === 'punctuation') return <VisibleText text={text} isMultiline />
   return (
     <bdi class={kind}>

@@ -3,7 +3,7 @@ import type { RequestError } from '../api/request-error.ts'
 import { type Loaded, useConnection } from '../api/use-api.ts'
 import { Value } from './value.tsx'
 
-/** Stands in place of content that is loading, empty or failed. */
+/** Replaces content that is loading, empty or failed. */
 export function Notice({ kind, children }: { kind: 'loading' | 'empty' | 'failed'; children: ComponentChildren }) {
   return (
     <p class={`notice ${kind}`} role={kind === 'failed' ? 'alert' : 'status'}>
@@ -13,8 +13,8 @@ export function Notice({ kind, children }: { kind: 'loading' | 'empty' | 'failed
 }
 
 /**
- * Explains a failure, unless the banner of the page does: that the server does not respond. `what` completes "This server
- * does not …".
+ * Explains a failure, unless the page's banner does, which reports that the server does not respond. `what` completes
+ * "This server does not …".
  */
 export function Failure({ error, what = 'support this' }: { error: RequestError; what?: string }) {
   const { lostAt } = useConnection()
@@ -43,7 +43,7 @@ function explain({ kind, message, problem, retryAfterMs }: RequestError, what: s
   }
 }
 
-/** Shows loaded data. Data of an earlier attempt stays visible below a failure. */
+/** Shows loaded data. If a reload fails, the old data stays visible below the failure. */
 export function Content<Data>({
   loaded: { data, error },
   what,

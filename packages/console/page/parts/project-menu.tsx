@@ -4,14 +4,14 @@ import { signInAddress } from './sign-in.tsx'
 import { Value } from './value.tsx'
 
 export interface ProjectMenuProps {
-  /** To which this tab is signed in. */
+  /** Projects that this tab is signed in to. */
   projectIds: readonly string[]
   address: Address
-  /** Of all without a project. */
+  /** Signs out of a project, or of all if it is undefined. */
   onSignOut(projectId?: string): void
 }
 
-/** Names the project, and opens a menu to change to another one, to sign in to one more, and to sign out. */
+/** Shows the project, with a menu to switch to another one, to sign in to a further one, and to sign out. */
 export function ProjectMenu({ projectIds, address, onSignOut }: ProjectMenuProps) {
   const { projectId: current, path } = address
   return (

@@ -4,7 +4,7 @@ import { formatLocal, parseLocal } from '../format.ts'
 import { formatRange, type Range, type RangeChoice, type SpanName, spans, spanTitles } from '../range.ts'
 import './range-picker.css'
 
-/** Chooses the time range of a view, which the address holds. Stands in `.controls`. */
+/** Chooses the time range of a view, which the address holds. Must be inside of `.controls`. */
 export function RangePicker({ range }: { range: Range }) {
   const { choice, note } = range
   const [isCustom, setCustom] = useState(typeof choice !== 'string')
@@ -12,7 +12,7 @@ export function RangePicker({ range }: { range: Range }) {
     setCustom(typeof next !== 'string')
     replaceQuery(formatRange(next))
   }
-  // an address that is opened meanwhile
+  // also open if the address has changed to fixed times
   const isOpen = isCustom || typeof choice !== 'string'
   return (
     <>
@@ -43,7 +43,7 @@ export function RangePicker({ range }: { range: Range }) {
   )
 }
 
-/** Two times in the time zone of the page. */
+/** Two times, in the time zone of the page. */
 function CustomRange({ range, onChoose }: { range: Range; onChoose(choice: RangeChoice): void }) {
   const [problem, setProblem] = useState<string>()
   function submit(event: SubmitEvent): void {

@@ -8,7 +8,7 @@ import type { Steps } from './steps.ts'
 import { Time } from './time.tsx'
 import { Value } from './value.tsx'
 
-/** A build that froze, as its first event was stored. */
+/** A build that is frozen, which means that its first event was stored. */
 export interface Release {
   buildId: string
   /** In milliseconds since 1970. */
@@ -18,7 +18,7 @@ export interface Release {
 const pollMs = 60_000
 const releasesMax = 100
 
-/** The newest builds that froze, newest first. */
+/** The most recently frozen builds, newest first. */
 export function useReleases(): readonly Release[] {
   const { data } = useLoaded(
     (api, signal) => api.json<BuildPage>('v1/builds', { query: { order: 'frozen', limit: releasesMax }, signal }),
@@ -30,10 +30,10 @@ export function useReleases(): readonly Release[] {
   )
 }
 
-/** More marks would hide the bars. */
+/** Maximum number of marks: more would hide the bars. */
 const marksMax = 8
 
-/** The newest of those within the steps, oldest first, and where in a chart of them they are. */
+/** The newest releases within the steps, oldest first, with their positions in a chart. */
 export function releasesWithin(releases: readonly Release[], { steps, stepSeconds }: Steps): (Release & Mark)[] {
   const from = Date.parse(steps[0]?.at ?? '')
   const length = steps.length * stepSeconds * 1000
@@ -48,7 +48,7 @@ export function releasesWithin(releases: readonly Release[], { steps, stepSecond
     .reverse()
 }
 
-/** Names the marks of a chart. */
+/** Lists the releases marked in a chart. */
 export function ReleaseList({ releases }: { releases: readonly Release[] }) {
   if (releases.length === 0) return null
   return (

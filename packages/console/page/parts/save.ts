@@ -5,6 +5,6 @@ export function save(blob: Blob, name: string): void {
   link.href = url
   link.download = name
   link.click()
-  // the browser may read it after this event
+  // revoked later, because the browser may still read it
   setTimeout(() => URL.revokeObjectURL(url), 60_000)
 }

@@ -8,7 +8,7 @@ import { visibleText } from '../visible-text.ts'
 import { Notice } from './notice.tsx'
 import { Value } from './value.tsx'
 
-/** The address that asks for a further project. */
+/** The address of the sign-in to a further project. */
 export const signInAddress = '#/sign-in'
 
 export function isSignIn(fragment: string): boolean {
@@ -16,11 +16,11 @@ export function isSignIn(fragment: string): boolean {
 }
 
 export interface SignInProps {
-  /** That the address names. */
+  /** The project that the address names. */
   projectId: string | undefined
-  /** The projects to which this tab is signed in. */
+  /** The projects that this tab is signed in to. */
   others: readonly string[]
-  /** Why the session before ended. */
+  /** Why the previous session ended. */
   reason: string | undefined
   onSignIn(session: Session): void
 }
@@ -91,7 +91,7 @@ export function SignIn({ projectId = '', others, reason, onSignIn }: SignInProps
   )
 }
 
-/** Ways back to the projects of this tab. */
+/** Links back to the projects of this tab. */
 function Others({ projectId, others }: Pick<SignInProps, 'others'> & { projectId: string }) {
   return (
     <p class="notice">

@@ -4,15 +4,15 @@ const width = 120
 const height = 24
 
 interface SparklineProps {
-  /** Describes it for screen readers. */
+  /** Description for screen readers. */
   label: string
   /** Oldest first. */
   counts: readonly number[]
-  /** What reaches the top. Default: the largest count. */
+  /** The value at the top. Default: the largest count. */
   max?: number
 }
 
-/** How counts changed, without axes. */
+/** A line of counts over time, without axes. */
 export function Sparkline({ label, counts, max = Math.max(1, ...counts) }: SparklineProps) {
   const step = width / Math.max(1, counts.length)
   const heightOf = (count: number) => (count === 0 ? 0 : Math.max(1, (height * count) / max))

@@ -1,18 +1,18 @@
 import { formatMinute, formatTime } from '../format.ts'
 
-/** The bars of a response: what was counted in each step of a range. */
+/** The steps of a range in a response, which become bars. */
 export interface Steps {
   stepSeconds: number
   /** Oldest first, without gaps. */
   steps: readonly { at: string }[]
 }
 
-/** When a step began: with its day if the steps are hours. */
+/** The start of a step; includes the day if the steps are hours. */
 export function formatStepTime(at: string, stepSeconds: number): string {
   return stepSeconds < 3_600 ? formatMinute(Date.parse(at)) : formatTime(Date.parse(at))
 }
 
-/** For the ends of an axis. */
+/** Labels for the ends of an axis. */
 export function endsOf({ steps, stepSeconds }: Steps): [string, string] {
   return [steps[0], steps.at(-1)].map((step) => (step ? formatStepTime(step.at, stepSeconds) : '')) as [string, string]
 }
@@ -24,7 +24,7 @@ export function nameOfStep(stepSeconds: number): string {
   return names[stepSeconds] ?? `${stepSeconds} s`
 }
 
-/** What a chart shows, for screen readers. */
+/** Describes a chart for screen readers. */
 export function describeCounts(what: string, { steps, stepSeconds }: Steps, counts: readonly number[]): string {
   const peak = Math.max(0, ...counts)
   const at = steps[counts.indexOf(peak)]?.at

@@ -1,7 +1,7 @@
 import { formatTime } from '../format.ts'
 import { useTimeZone } from '../time-zone.ts'
 
-/** A time of the server in the time zone of the page, with the exact time as its title. */
+/** A time of the server in the page's time zone; its title has the exact time. */
 export function Time({ at, format = formatTime }: { at: number | string; format?: (ms: number) => string }) {
   useTimeZone()
   const ms = typeof at === 'number' ? at : Date.parse(at)

@@ -1,7 +1,7 @@
 import type { RefObject } from 'preact'
 import { useEffect, useState } from 'preact/hooks'
 
-/** The visible part of a scrolled box, in CSS pixels. `update` reads it at once. */
+/** The visible part of a scrolled box, in CSS pixels. `update` reads it immediately. */
 export function useScroll(box: RefObject<HTMLElement | null>): { scrollTop: number; height: number; update(): void } {
   const [scroll, setScroll] = useState({ scrollTop: 0, height: 600 })
   function update(): void {

@@ -3,18 +3,18 @@ import { useMemo } from 'preact/hooks'
 import { splitHidden } from '../visible-text.ts'
 import './value.css'
 
-/** More elements take a noticeable pause to render. */
+/** Maximum number of escapes: more elements would take a noticeable pause to render. */
 const escapesMax = 1_000
 
 interface ValueProps {
   text: string
-  /** Whether line breaks and tabs stay as they are. */
+  /** Whether line breaks and tabs are kept. */
   isMultiline?: boolean
 }
 
 /**
- * A text of others, such as an id: it cannot reorder what is around it, and its hidden characters are shown as escapes.
- * A selection of it is copied with the characters themselves, unless there are more than a thousand.
+ * A text from users, such as an id. It cannot reorder the text around it, and its hidden characters are shown as
+ * escapes. Copying a selection yields the original characters, unless there are more than a thousand.
  */
 export function Value(props: ValueProps) {
   return (
@@ -24,14 +24,14 @@ export function Value(props: ValueProps) {
   )
 }
 
-/** The same in an element that isolates it. */
+/** The same, in an element that isolates it. */
 export function VisibleText({ text, isMultiline = false }: ValueProps) {
   const parts = useMemo(() => splitHidden(text, isMultiline), [text, isMultiline])
   if (parts.length > 2 * escapesMax) return <>{parts.map(({ text }) => text).join('')}</>
   return <>{parts.map(({ text, isEscape }) => (isEscape ? <span class="escape">{text}</span> : text))}</>
 }
 
-/** Copies the selection, if it is within the element, with hidden characters instead of their escapes. */
+/** Copies the selection, if it is inside of the element, with hidden characters instead of their escapes. */
 export function copyExactly(event: TargetedClipboardEvent<HTMLElement>): void {
   const selection = getSelection()
   if (!selection?.rangeCount || !event.clipboardData) return
@@ -39,7 +39,7 @@ export function copyExactly(event: TargetedClipboardEvent<HTMLElement>): void {
   if (!event.currentTarget.contains(range.commonAncestorContainer)) return
   const copied = range.cloneContents()
   for (const part of copied.querySelectorAll('.escape')) {
-    // one that is selected in part is copied as it is
+    // a partly selected escape is copied as text
     if (/^(\\u[\da-f]{4})+$/.test(part.textContent)) part.textContent = JSON.parse(`"${part.textContent}"`)
   }
   event.clipboardData.setData('text/plain', copied.textContent ?? '')

@@ -1,7 +1,7 @@
 /** Rows rendered above and below the visible ones, for fast scrolling. */
 const marginRows = 8
 
-/** The rows of a list that are rendered: `first` up to and without `end`. */
+/** The rows of a list to render: from `first` (inclusive) to `end` (exclusive). */
 export function visibleRows(
   { scrollTop, height, rowHeight }: { scrollTop: number; height: number; rowHeight: number },
   count: number,
@@ -10,7 +10,7 @@ export function visibleRows(
   return { first, end: Math.min(count, Math.ceil((scrollTop + height) / rowHeight) + marginRows) }
 }
 
-/** Where the list scrolls to so that a row is visible as a whole. */
+/** The scroll position that makes a row fully visible. */
 export function scrollToRow(
   { scrollTop, height, rowHeight }: { scrollTop: number; height: number; rowHeight: number },
   row: number,
@@ -19,7 +19,7 @@ export function scrollToRow(
   return Math.max(Math.min(scrollTop, top), top + rowHeight - height)
 }
 
-/** The row to which a key moves from `row`, -1 being none; undefined for other keys. */
+/** The row that a key selects after `row`, -1 meaning none; undefined for other keys. */
 export function rowAfterKey(key: string, row: number, count: number, pageRows: number): number | undefined {
   const moves: Record<string, number> = {
     ArrowDown: row + 1,

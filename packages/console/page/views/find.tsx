@@ -9,7 +9,7 @@ import { Time } from '../parts/time.tsx'
 import { Value } from '../parts/value.tsx'
 import './find.css'
 
-/** `#/find?id=…`: whether the event with an id is stored, when it was received, and its bytes. */
+/** `#/find?id=…`: whether the event with this id is stored, when it was received, and its bytes. */
 export function FindView({ address }: { address: Address }) {
   const id = address.query.get('id') ?? ''
   return (

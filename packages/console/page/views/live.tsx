@@ -14,7 +14,7 @@ import { OpenedEvent } from './live/opened-event.tsx'
 import { StreamState } from './live/stream-state.tsx'
 import { useFollow } from './live/use-follow.ts'
 
-/** `#/live?player=…&event=…`: the events that match, as they are stored, newest first, and the opened one. */
+/** `#/live?player=…&event=…`: the matching events as they are stored, newest first, and the opened one. */
 export function LiveView({ address }: { address: Address }) {
   const filter = useMemo(() => parseEventFilter(address.query), [address])
   const seen = useMemo(createSeenValues, [])
@@ -31,11 +31,11 @@ interface StreamProps {
   filter: EventFilter
   seen: SeenValues
   query: URLSearchParams
-  /** The event that the address named at first, null if it is not stored. */
+  /** The event that the address named initially; null if it is not stored. */
   linked?: { id: string; line: EventLine | null } | undefined
 }
 
-/** Begins with the event that is open in the address at first, or with the newest. */
+/** Starts at the event that the address opens initially, or at the newest. */
 function Linked(props: StreamProps) {
   const [id] = useState(() => props.query.get('event'))
   const loaded = useLoaded(async (api, signal) => id && { id, line: await findEvent(api, id, signal) }, [id])
@@ -60,7 +60,7 @@ function Stream({ filter, seen, query, linked }: StreamProps) {
   const { held, error, version, status } = following
   const events = useMemo(() => eventsWith(text, held.events), [held, held.events, text])
   const opened = events.find((event) => event.cursor === cursor) ?? (linked?.id === id ? linked.line : undefined)
-  // the banner says so when the server does not respond
+  // if the server does not respond, the banner says so
   const isFailed = error !== undefined && error.kind !== 'offline'
 
   function close(): void {

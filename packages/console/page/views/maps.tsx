@@ -13,13 +13,13 @@ export function MapsView({ address }: { address: Address }) {
   const withBuildId = address.query.get('with')
   const isFirst = useRef(true)
   useEffect(() => {
-    // the link that was followed is gone
+    // the followed link no longer exists: move the focus
     if (!isFirst.current) document.querySelector<HTMLElement>('main h1')?.focus()
     isFirst.current = false
   }, [buildId, placeId, withBuildId])
   if (buildId === undefined) return <Builds search={address.query.get('search') ?? ''} />
   if (placeId === null) return <BuildMaps key={buildId} buildId={buildId} />
   if (withBuildId !== null) return <CompareMaps {...{ buildId, placeId, withBuildId }} />
-  // the worker of a map ends with it
+  // the worker of a map ends with this component
   return <MapOfPlace key={JSON.stringify([buildId, placeId])} buildId={buildId} placeId={placeId} />
 }

@@ -20,8 +20,8 @@ import { VolumeTable } from './now/volumes.tsx'
 const pollMs = 5_000
 
 /**
- * `#/now?range=…`: the health of the server, and what it received in the range. `compare` names two builds that stand side
- * by side.
+ * `#/now?range=…`: the health of the server, and the events it received in the range. `compare` names two builds to
+ * show side by side.
  */
 export function NowView({ address: { query } }: { address: Address }) {
   const range = parseRange(query, Date.now())
@@ -77,7 +77,7 @@ function TypeVolumes({ activity }: { activity: Activity }) {
   )
 }
 
-/** Retries at once when the server becomes ready, instead of after the backoff. */
+/** When the server becomes ready, retries at once instead of after the backoff. */
 function useRetryWhenReady(isReady: boolean): void {
   const connection = useConnection()
   const wasReady = useRef(isReady)
@@ -87,7 +87,7 @@ function useRetryWhenReady(isReady: boolean): void {
   }, [isReady])
 }
 
-/** Whether neither the banner of the page nor the health reports it. */
+/** Whether neither the page's banner nor the health notice reports the error. */
 function isUnexplained({ kind }: RequestError, isReady: boolean): boolean {
   return kind !== 'offline' && (kind !== 'unavailable' || isReady)
 }

@@ -20,7 +20,7 @@ import './playback/playback.css'
 import { type Play, useLastActivity, usePlay } from './playback/use-play.ts'
 import { MapPartsLine, useMapParts } from './where/map-parts.tsx'
 
-/** `#/playback?session=…` or `player=…`: their events in order, and their path over the map. */
+/** `#/playback?session=…` or `player=…`: the events in order, and their path over the map. */
 export function PlaybackView({ address: { query } }: { address: Address }) {
   const filter = parseEventFilter(query)
   const seen = useMemo(createSeenValues, [])
@@ -41,7 +41,7 @@ export function PlaybackView({ address: { query } }: { address: Address }) {
 
 const lastActivityMs = 3_600_000
 
-/** Without a range in the address: that of the hour before the last event. */
+/** If the address has no range, uses the hour before the last event. */
 function LastActivityOf({ filter }: { filter: EventFilter }) {
   const { at, searchedFrom, isComplete, error, searchFurther } = useLastActivity(filter)
   useEffect(() => {
@@ -104,7 +104,7 @@ function Played({ filter, range, query }: PlayedProps) {
   )
 }
 
-/** How much of the range was read, and whether more is in it. */
+/** Shows how much of the range was read, and whether it has more events. */
 function Progress({ play: { reader, events, isReading, error } }: { play: Play }) {
   const withTimestamp = events.filter(({ hasTimestamp }) => hasTimestamp).length
   return (
@@ -130,7 +130,7 @@ interface PlayOverProps {
   opened: string | undefined
 }
 
-/** The path over the map of the place and the build of most events, and the events. */
+/** The path over the map, for the most frequent place and build, and the events. */
 function PlayOver({ play: { events, reader, pair }, filter, opened }: PlayOverProps) {
   const call = useWorker()
   const buildId = filter.build ?? mostFrequent(events.map(({ buildId }) => buildId))
@@ -149,7 +149,7 @@ function PlayOver({ play: { events, reader, pair }, filter, opened }: PlayOverPr
     [events, pair?.across, pair?.down, placeId],
   )
   const [moved, setMoved] = useState<number>()
-  // a link begins with its event
+  // a link starts at its event
   const at = moved ?? events.find(({ cursor }) => cursor === opened)?.at ?? events[0]?.at ?? 0
   return (
     <>

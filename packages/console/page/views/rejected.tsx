@@ -17,8 +17,8 @@ import { filterGroups, mergeCauses, type Origin, origins, toNdjson } from './rej
 import './rejected/rejected.css'
 
 /**
- * Why events were rejected, and who sent them: `#/rejected?code=…&path=…` opens one cause, and `build`, `type`, `key` and
- * `server` select.
+ * Why events were rejected, and where they came from. `#/rejected?code=…&path=…` opens one cause; `build`, `type`,
+ * `key` and `server` filter.
  */
 export function RejectedView({ address: { query } }: { address: Address }) {
   const range = parseRange(query, Date.now())
@@ -53,7 +53,7 @@ function ExportButton({ groups }: { groups: readonly RejectionGroup[] }) {
   )
 }
 
-/** The origins that the address selects, each with a button that removes it. */
+/** The origin filters of the address, each with a button to remove it. */
 function Filters({ query }: { query: URLSearchParams }) {
   const names = (Object.keys(origins) as Origin[]).filter((name) => query.has(name))
   if (names.length === 0) return null

@@ -11,7 +11,7 @@ import './try/try.css'
 
 type Attempt = SentBatchProps | 'sending' | 'no response' | undefined
 
-/** Sends a batch with a key of its own and shows the exact response. */
+/** Sends a batch with a separate key and shows the exact response. */
 export function TryView() {
   const { projectId } = useApi().session
   const [body, setBody] = useState(() => sampleBatch(projectId))

@@ -3,7 +3,10 @@ import type { Address } from '../address.ts'
 
 export type View = ComponentType<{ address: Address }>
 
-/** The views by the first segment of their address, in the order of the navigation. Each is loaded when it is opened. */
+/**
+ * The views by the first segment of their address, in the order of the navigation. Each is loaded when it is first
+ * opened.
+ */
 export const views: Readonly<Record<string, { title: string; load(): Promise<View> }>> = {
   now: { title: 'Now', load: async () => (await import('./now.tsx')).NowView },
   live: { title: 'Live events', load: async () => (await import('./live.tsx')).LiveView },

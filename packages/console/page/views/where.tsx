@@ -15,14 +15,14 @@ import { useSettledRange } from './where/use-settled-range.ts'
 import { formatWhere, parseWhere, type WhereAddress } from './where/where-address.ts'
 import './where/where.css'
 
-/** The newest, of which the view shows one unless the address names another. */
+/** Maximum number of listed builds. The view shows one of them unless the address names another. */
 const buildsMax = 1_000
 
 async function loadBuilds(api: Api, signal: AbortSignal): Promise<BuildPage> {
   return api.json<BuildPage>('v1/builds', { query: { order: 'frozen', limit: buildsMax }, signal })
 }
 
-/** A sample of the events of a build over its map, or how those of two builds differ. */
+/** A sample of a build's events over its map, or the difference between two builds. */
 export function WhereView({ address }: { address: Address }) {
   const builds = useLoaded(loadBuilds, [])
   const where = useMemo(() => parseWhere(address.query), [address])
@@ -74,7 +74,7 @@ function FrozenBuild({ build, list, where, range, renew, choices }: FrozenBuildP
   )
   const change = (changes: Partial<WhereAddress>) => replace({ buildId, ...changes })
   const frozenMs = build.frozenAt ? Date.parse(build.frozenAt) : 0
-  // a build whose first event is newer than the view
+  // the build's first event may be newer than the view
   useEffect(() => {
     if (range.isLive && frozenMs >= range.to) renew()
   }, [frozenMs])
@@ -86,7 +86,7 @@ function FrozenBuild({ build, list, where, range, renew, choices }: FrozenBuildP
   )
 }
 
-/** The address holds the choices, so that it can be shared. */
+/** Puts the choices into the address, so that they can be shared. */
 function replace(changes: Partial<WhereAddress>): void {
   replaceQuery(formatWhere(changes))
 }
@@ -105,14 +105,14 @@ function BuildChoices({ build: { buildId }, where: { versus } }: { build: Frozen
   )
 }
 
-/** The build that the address names, else the one that froze last, one with a map before others. */
+/** The build named by the address, or else the most recently frozen one, preferring builds with a map. */
 function chooseBuild(builds: readonly Build[], buildId: string | undefined): FrozenSince | undefined {
   if (buildId !== undefined) return named(builds, buildId)
   const frozen = builds.filter(({ frozenAt }) => frozenAt !== null)
   return frozen.find(({ maps }) => maps > 0) ?? frozen[0] ?? builds[0]
 }
 
-/** The freeze of a build that is not listed is not known. */
+/** A build by name; its freeze is unknown if it is not listed. */
 function named(builds: readonly Build[], buildId: string): FrozenSince {
   return builds.find((build) => build.buildId === buildId) ?? { buildId, frozenAt: undefined }
 }

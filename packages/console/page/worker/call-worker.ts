@@ -9,7 +9,7 @@ export interface CallOptions<Progress> {
 }
 
 /**
- * Has the worker do something, see `createCalls`.
+ * Calls the worker, see `createCalls`.
  *
  * @throws {RequestError} also for failures of the worker itself: kind `refused`
  * @throws the reason of the signal
@@ -39,7 +39,10 @@ interface PendingCall {
   reject(error: unknown): void
 }
 
-/** Starts the worker with the first call. It asks as the project of the Api, and its requests count as requests of it. */
+/**
+ * A client of the worker, which is started by the first call. The worker uses the Api's project, and reports its
+ * requests' outcomes to the Api.
+ */
 export function createWorkerClient(api: Api, startWorker: () => WorkerPort): WorkerClient {
   const pending = new Map<number, PendingCall>()
   let worker: WorkerPort | undefined

@@ -13,12 +13,12 @@ import type { CallContext } from './call-context.ts'
 import { fetchMapBytes, type MapVersion, parseMap } from './map-calls.ts'
 import type { LoadProgress } from './read-body.ts'
 
-/** What is drawn, in this order: what moved at both places. */
+/** The layers of the picture, in drawing order; moved parts are drawn at both places. */
 const layers = ['same', 'removed', 'moved-from', 'moved', 'changed', 'added'] as const
 export type Layer = (typeof layers)[number]
 
 export interface MapComparison {
-  /** How many parts each map has. */
+  /** The number of parts of each map. */
   before: number
   after: number
   /** Whether a map has more parts than were read. */
@@ -29,11 +29,11 @@ export interface MapComparison {
 
 export interface ChangedPart {
   kind: ChangeKind
-  /** Its id, else its name, else its path. */
+  /** Its id, or else its name, or else its path. */
   key: string
   before?: PartState
   after?: PartState
-  /** Where it is in the picture. */
+  /** Its box in the picture. */
   box: Box | undefined
 }
 
@@ -41,7 +41,7 @@ export interface PartState {
   /** Two or three numbers. */
   position: number[]
   size: number[]
-  /** The other members, if both maps have the part: those that differ. */
+  /** The other members; if both maps have the part, only those that differ. */
   others: string
 }
 
@@ -50,13 +50,13 @@ export interface ComparisonView extends Viewport, Size {
   colors: Readonly<Record<Layer, PartColors>>
 }
 
-/** How many changes one page of the list has. */
+/** Number of changes on one page of the list. */
 export const changesPerPage = 100
 const drawnMax = 50_000
 const othersCharsMax = 200
 const [across, down] = [0, 2] as const
 
-/** Calls that compare two maps, which stay in the worker as parts. */
+/** Calls that compare two maps, whose parts stay in the worker's memory. */
 export function createCompareCalls() {
   let before: KnownParts | undefined
   let after: KnownParts | undefined
@@ -73,7 +73,7 @@ export function createCompareCalls() {
       after = undefined
       changes = []
       pictures = {}
-      // one after the other, so that one document is in memory at a time
+      // one after another, so that only one document is in memory at a time
       const old = await loadParts(maps.before, context)
       const now = old && (await loadParts(maps.after, context))
       if (!old || !now) return undefined

@@ -3,7 +3,7 @@ import { parsePointer, resolvePointer } from '../json-pointer.ts'
 import type { CallContext } from './call-context.ts'
 import { type LoadProgress, readBody } from './read-body.ts'
 
-/** A complete map, as its status names it. */
+/** A version of a complete map, according to its status. */
 export interface MapVersion {
   buildId: string
   placeId: string
@@ -23,14 +23,14 @@ export type OpenedMap = { preview: Preview } | { problem: string }
 
 const previewCharsMax = 20_000
 
-/** Calls for the map that is open: one at a time, to which the calls after `openMap` refer. */
+/** Calls for the open map: one at a time, which `openMap` sets. */
 export function createMapCalls() {
   let document: unknown
 
   return {
-    /** Fetches a JSON map and parses it. The preview has its exact spelling. */
+    /** Fetches a JSON map and parses it. The preview keeps its exact spelling. */
     async openMap(map: MapVersion, context: CallContext<LoadProgress>): Promise<OpenedMap> {
-      // frees the map before, while the next one is loaded
+      // free the previous map while the next one is loaded
       document = undefined
       const bytes = await fetchMapBytes(map, context)
       try {
@@ -42,14 +42,14 @@ export function createMapCalls() {
       }
     },
 
-    /** The value at a JSON Pointer; undefined without one. */
+    /** A preview of the value at a JSON Pointer; undefined if there is none. */
     readPointer: async (pointer: string, _context: CallContext): Promise<Preview | undefined> =>
       readPointer(document, pointer),
 
     /** The bytes of a map, to be saved as a file. */
     async downloadMap(map: MapVersion, context: CallContext<LoadProgress>): Promise<Blob> {
       const response = await fetchContent(map, context)
-      // the browser holds blobs outside of the page's memory, if need be on disk
+      // the browser keeps blobs outside of the page's memory, if necessary on disk
       let saved = new Blob([])
       let blocks: Uint8Array<ArrayBuffer>[] = []
       let held = 0
@@ -62,13 +62,13 @@ export function createMapCalls() {
         held = 0
       }
       await readBody(response, map.size, onBlock, context)
-      // no type that a browser would show instead of saving it
+      // a type that browsers save instead of showing
       return new Blob([saved, ...blocks], { type: 'application/octet-stream' })
     },
   }
 }
 
-/** The largest map that is parsed in a browser tab. */
+/** Maximum bytes of a map that is parsed in a browser tab. */
 export const parsedBytesMax = 32 << 20
 
 /** @throws if the bytes are not JSON in UTF-8 */
@@ -116,7 +116,7 @@ async function fetchContent(map: MapVersion, { api, signal }: CallContext<LoadPr
   throw new RequestError('unavailable', 'The map was replaced meanwhile.')
 }
 
-/** A proxy that compresses makes an entity tag weak, adds to it or takes it away. */
+/** Whether an entity tag has this digest. A compressing proxy makes the tag weak, extends or removes it. */
 export function isVersion(etag: string | null, digest: string): boolean {
   return etag === null || etag.includes(digest)
 }

@@ -3,12 +3,12 @@ import type { Session } from '../api/session.ts'
 
 // Messages between the page and its worker, in which large bodies are fetched and parsed.
 
-/** Calls of one page have different numbers. */
+/** Calls of one page have different ids. */
 export type PageMessage =
   | { type: 'call'; number: number; session: Session; name: string; argument: unknown }
   | { type: 'cancel'; number: number }
 
-/** `response` and `error` pass on the state of the connection and of the key, as the worker's requests find it. */
+/** `response` and `error` report the state of the connection and of the key, from the worker's requests. */
 export type WorkerMessage =
   | { type: 'progress'; number: number; progress: unknown }
   | { type: 'result'; number: number; result: unknown }
@@ -16,7 +16,7 @@ export type WorkerMessage =
   | { type: 'response' }
   | { type: 'error'; failure: Failure }
 
-/** A RequestError as it is posted. */
+/** A RequestError in the form that is posted. */
 export interface Failure {
   kind: FailureKind
   message: string

@@ -10,7 +10,7 @@ export interface LoadProgress {
 const progressBytes = 1 << 20
 
 /**
- * Reads a body of `total` bytes as it arrives. `onBlock` receives every block once.
+ * Reads a body of `total` bytes as it is received. `onBlock` receives every block once.
  *
  * @throws {RequestError} `offline` if it breaks off, or stalls for 30 seconds
  * @throws the reason of the signal
@@ -34,7 +34,7 @@ export async function readBody(
       }
     }
   } catch {
-    // the length tells whether the body is complete
+    // the length shows whether the body is complete
   }
   signal.throwIfAborted()
   if (loaded === total) return

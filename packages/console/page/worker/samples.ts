@@ -4,7 +4,7 @@ import { createHeatEvents, type EventSummary, type HeatEvents } from '../heat/he
 import { createWindows, type Windows } from '../heat/windows.ts'
 import type { CallContext } from './call-context.ts'
 
-/** Which events of a project, as parameters of `GET /v1/events`. */
+/** Selects events of a project, as parameters of `GET /v1/events`. */
 export interface EventFilter {
   buildId?: string | undefined
   type?: string | undefined
@@ -14,17 +14,17 @@ export interface EventFilter {
   serverId?: string | undefined
 }
 
-/** The events that a sample is of. */
+/** The query of a sample. */
 export interface SampleAsk {
   filter: EventFilter
   /** Milliseconds since 1970: `from <= receivedAt < to`. */
   from: number
   to: number
-  /** Pointers to keep the values of, besides those that look like coordinates. */
+  /** Pointers whose values are kept, in addition to those that look like coordinates. */
   wanted: readonly string[]
 }
 
-/** What is read before the page asks for more: whichever comes first. */
+/** When to stop reading until the page asks for more: at whichever limit comes first. */
 export interface ReadingGoal {
   windows: number
   events: number
@@ -33,9 +33,9 @@ export interface ReadingGoal {
 export interface SampleProgress extends EventSummary {
   /** Windows that were read. */
   windows: number
-  /** Events until this time are in the range; beyond that of the ask if it is live. */
+  /** The end of the range that was read; later than that of the query if it is live. */
   until: number
-  /** The share of the range that was read, and so the chance of each event to be in the sample; 1 for all. */
+  /** The share of the range that was read, and so each event's chance to be in the sample; 1 for all. */
   share: number
 }
 
@@ -43,13 +43,13 @@ interface Sample {
   ask: SampleAsk
   events: HeatEvents
   windows: Windows
-  /** The order of the next window to begin. */
+  /** The order of the next window to read. */
   next: number
   /** Windows that were interrupted. */
   open: OpenWindow[]
-  /** Whether the whole range may fit into one window. */
+  /** Whether the whole range is being tried as one window. */
   isTrial: boolean
-  /** Where the range ends by now, see `extend`. */
+  /** The current end of the range, see `extend`. */
   until: number
   tail?: OpenWindow | undefined
 }
@@ -57,17 +57,17 @@ interface Sample {
 interface OpenWindow {
   from: number
   to: number
-  /** Events up to it are in the sample. */
+  /** Events up to this cursor are in the sample. */
   cursor?: string | undefined
-  /** When the last of them was received. */
+  /** When the last of these events was received. */
   reachedAt?: number
 }
 
-/** Samples in the worker: the page receives counts. */
+/** Samples in the worker: the page only receives counts. */
 export interface Samples {
   /**
-   * Reads some windows, and when the goal is reached what has come until a time. Describes all that was read; progress is
-   * reported before a failure.
+   * Reads some windows; once the goal is reached, also new events until `until`. Describes everything read so far.
+   * Progress is reported even before a failure.
    */
   read(
     request: { ask: SampleAsk; goal: ReadingGoal; until?: number | undefined },
@@ -76,7 +76,7 @@ export interface Samples {
   get(ask: SampleAsk): HeatEvents | undefined
 }
 
-/** Of all samples together; their numbers take up to 320 bytes an event, usually 100. */
+/** Maximum number of events in all samples; their numbers take up to 320 bytes per event, usually 100. */
 const eventsMax = 1_000_000
 const perResponse = 2_000
 const trialResponsesMax = 3
@@ -85,9 +85,9 @@ const parallelWindows = 6
 const batchMin = 12
 const batchMax = 96
 
-/** Keeps what was read, and forgets the sample that was used least recently when there are too many events. */
+/** Keeps samples; evicts the least recently used one if they have too many events. */
 export function createSamples(): Samples {
-  /** The least recently used first. */
+  /** Least recently used first. */
   const kept = new Map<string, Sample>()
 
   function use(ask: SampleAsk): Sample | undefined {
@@ -103,7 +103,7 @@ export function createSamples(): Samples {
     let total = 0
     for (const { events } of kept.values()) total += events.length
     for (const [oldest, { events }] of kept) {
-      // two are compared
+      // never evict two samples that are being compared
       if (total <= eventsMax || kept.size <= 2) return
       kept.delete(oldest)
       total -= events.length
@@ -144,7 +144,7 @@ export function createSamples(): Samples {
 const keyOf = ({ filter, from, to, wanted }: SampleAsk) =>
   JSON.stringify([from, to, Object.entries(filter).sort(), [...wanted].sort()])
 
-/** A sample of all events of these, perhaps among others, which the page filters by type and place. */
+/** A complete sample that contains all of these events; the page filters it by type and place. */
 function findComplete(samples: Iterable<Sample>, ask: SampleAsk): Sample | undefined {
   const key = keyOf(withoutPageFilters(ask))
   for (const sample of samples) if (shareOf(sample) === 1 && keyOf(sample.ask) === key) return sample
@@ -155,7 +155,7 @@ function withoutPageFilters({ filter: { type: _type, placeId: _placeId, ...filte
   return { ...ask, filter }
 }
 
-/** The types to choose from: those of a sample of all types, if one was read. */
+/** The types to choose from: those of a sample of all types, if there is one. */
 function typesOf(samples: Iterable<Sample>, { ask }: Sample, summary: EventSummary): EventSummary['types'] {
   if (ask.filter.type === undefined) return summary.types
   const { type: _type, ...filter } = ask.filter
@@ -164,14 +164,14 @@ function typesOf(samples: Iterable<Sample>, { ask }: Sample, summary: EventSumma
   return summary.types
 }
 
-/** The whole range as one window: few events are read at once. */
+/** A sample that tries the whole range as one window, because few events can be read at once. */
 function createTrial(ask: SampleAsk): Sample {
   const windows = createWindows({ ...ask, total: 0 })
   const open = ask.from < ask.to ? [{ from: ask.from, to: ask.to }] : []
   return { ask, events: createHeatEvents(ask.wanted), windows, next: 1, open, isTrial: true, until: ask.to }
 }
 
-/** The sample itself if it has come to its end, else one of many windows in its place. */
+/** The sample itself if it is complete, otherwise a new one with many windows. */
 async function finishTrial(sample: Sample, context: CallContext<SampleProgress>): Promise<Sample> {
   const { ask, open, events } = sample
   const [window] = open
@@ -192,7 +192,7 @@ async function finishTrial(sample: Sample, context: CallContext<SampleProgress>)
   }
 }
 
-/** About how many events there are, from the shortest windows; 1 if there are too few to tell. */
+/** The estimated number of events, from the shortest windows; 1 if there are too few to tell. */
 async function estimateTotal(ask: SampleAsk, { api, signal }: CallContext<SampleProgress>): Promise<number> {
   const shortest = createWindows({ ...ask, total: Number.POSITIVE_INFINITY })
   const probed = Math.min(probesMax, shortest.count)
@@ -219,8 +219,8 @@ function isReached({ windows, next, open, events }: Sample, goal: ReadingGoal): 
 }
 
 /**
- * Adds what has come since, as if the range ended later: of the time that has passed, as large a share at random as of the
- * range, so that each event has the same chance.
+ * Adds new events, as if the range ended later. Of the time that has passed, it reads the same share as of the range,
+ * at a random place, so that each event has the same chance.
  */
 async function extend(sample: Sample, until: number, context: CallContext<SampleProgress>): Promise<void> {
   if (!sample.tail && until > sample.until) {
@@ -235,7 +235,7 @@ async function extend(sample: Sample, until: number, context: CallContext<Sample
   sample.tail = undefined
 }
 
-/** Reads windows side by side; the first failure ends it, and interrupted windows are continued by the next call. */
+/** Reads windows concurrently. The first failure ends it; the next call resumes interrupted windows. */
 async function readBatch(sample: Sample, goal: ReadingGoal, context: CallContext<SampleProgress>): Promise<void> {
   const batch = Math.max(batchMin, Math.min(batchMax, Math.ceil(sample.next / 4)))
   const end = Math.min(sample.next + batch, sample.windows.count, Math.max(goal.windows, sample.next))
@@ -252,7 +252,7 @@ async function readBatch(sample: Sample, goal: ReadingGoal, context: CallContext
   async function readWindows(): Promise<void> {
     for (let window = nextWindow(); window && !failure; window = nextWindow()) {
       while (window.from < window.to && !(await readResponse(sample, window, context)));
-      // a cancelled call may have ended it before
+      // a cancelled call may have removed it before
       sample.open = sample.open.filter((each) => each !== window)
     }
   }
@@ -266,7 +266,7 @@ async function readBatch(sample: Sample, goal: ReadingGoal, context: CallContext
   if (failure) throw failure.error
 }
 
-/** Whether the end of the window was reached before. Events stay read if the response breaks off. */
+/** Resolves to whether the end of the window was reached. Events are kept if the response breaks off. */
 async function readResponse(
   { ask: { filter }, events }: Pick<Sample, 'ask' | 'events'>,
   window: OpenWindow,

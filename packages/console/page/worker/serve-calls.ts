@@ -3,7 +3,7 @@ import { RequestError } from '../api/request-error.ts'
 import type { CallContext } from './call-context.ts'
 import { type PageMessage, toFailure, type WorkerMessage } from './messages.ts'
 
-/** The worker's end of the connection to its page. */
+/** The worker's end of its connection to the page. */
 export interface PagePort {
   postMessage(message: WorkerMessage, transfer?: Transferable[]): void
   addEventListener(type: 'message', listener: (event: { data: PageMessage }) => void): void
@@ -11,7 +11,7 @@ export interface PagePort {
 
 type Call = (argument: unknown, context: CallContext<unknown>) => Promise<unknown>
 
-/** Runs the calls of the page, several at a time. */
+/** Runs the page's calls, concurrently. */
 export function serveCalls(port: PagePort, calls: object): void {
   const table = new Map(Object.entries(calls)) as Map<string, Call>
   const running = new Map<number, AbortController>()
@@ -35,7 +35,7 @@ export function serveCalls(port: PagePort, calls: object): void {
       const result = await call(argument, { api, signal: ending.signal, onProgress })
       port.postMessage({ type: 'result', number, result }, isImage(result) ? [result] : [])
     } catch (error) {
-      // the page has forgotten a call that it cancelled
+      // the page no longer knows a call that it cancelled
       if (!ending.signal.aborted)
         port.postMessage({ type: 'failure', number, failure: toFailure(requestErrorOf(error)) })
     } finally {
@@ -44,7 +44,7 @@ export function serveCalls(port: PagePort, calls: object): void {
   }
 }
 
-/** Images are moved, not copied. */
+/** Images are transferred, not copied. */
 function isImage(result: unknown): result is ImageBitmap {
   return typeof ImageBitmap === 'function' && result instanceof ImageBitmap
 }

@@ -4,7 +4,7 @@ import { useApi } from '../api/use-api.ts'
 import { type CallWorker, createWorkerClient, type WorkerPort } from './call-worker.ts'
 
 /**
- * The worker of this component: it starts with the first call, and ends with the component or the session. That frees
+ * The worker of this component. It starts with the first call, and ends with the component or the session, which frees
  * its memory. Use it once per view.
  */
 export function useWorker(): CallWorker {
@@ -14,7 +14,7 @@ export function useWorker(): CallWorker {
   return client.call
 }
 
-/** The worker of the session: it outlives views, so that what it has read stays. */
+/** The worker of the session, which outlives views and keeps the data that it has read. */
 export const SessionWorkerContext = createContext<CallWorker>(() => Promise.reject(new Error('There is no session.')))
 
 export function useSessionWorker(): CallWorker {

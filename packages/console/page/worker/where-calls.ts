@@ -17,7 +17,7 @@ interface SampleQuestion {
 /** The parts of a map. */
 export interface FoundParts {
   count: number
-  /** How many of them are drawn: the largest. */
+  /** How many of them are drawn: the largest ones. */
   drawn: number
   isCut: boolean
   box: Box | undefined
@@ -31,7 +31,9 @@ export interface PartsView extends Viewport, Size {
 
 const partsDrawnMax = 50_000
 
-/** The calls of the view "Where it happens": events and parts stay in the worker, the page receives counts and images. */
+/**
+ * The calls of the view "Where it happens". Events and parts stay in the worker; the page receives counts and images.
+ */
 export function createWhereCalls() {
   const samples = createSamples()
   let parts: { digest: string; found: Parts | undefined } | undefined
@@ -64,7 +66,7 @@ export function createWhereCalls() {
 
     /** Downloads a map and finds its parts; undefined if it is not JSON. */
     whereFindParts: async (map: MapVersion, context: CallContext<LoadProgress>): Promise<number | undefined> => {
-      // a map that stands from before is not downloaded again
+      // keep a map that is already loaded
       if (parts?.digest !== map.digest) {
         parts = undefined
         footprints = undefined
@@ -74,7 +76,7 @@ export function createWhereCalls() {
       return parts.found?.length
     },
 
-    /** The parts as seen with these axes across and down. */
+    /** The parts, as seen with these axes across and down. */
     whereLookAtParts: async ({ across, down }: { across: Axis; down: Axis }): Promise<FoundParts | undefined> => {
       if (!parts?.found) return undefined
       footprints = footprintsOf(parts.found, across, down, partsDrawnMax)

@@ -8,22 +8,22 @@ import { rowAfterKey, scrollToRow, visibleRows } from '../../parts/visible-rows.
 import { timeZone } from '../../time-zone.ts'
 import type { HeldEvent } from './held-events.ts'
 
-/** As in live.css. */
+/** Must match live.css. */
 const rowHeight = 32
 const summaryCharsMax = 300
 /** Members that are shown elsewhere in the row, or are the same in all rows. */
 const shownMembers = new Set(['projectId', 'eventId', 'type', 'buildId', 'timestamp'])
 
-/** An event of the list; what it lacks is empty. */
+/** An event of the list; missing members are empty. */
 export type ListedEvent = Omit<HeldEvent, 'isAfterGap'> & { isAfterGap?: boolean }
 
 export interface EventListProps<Event extends ListedEvent> {
-  /** Newest first, unless a playback is shown. */
+  /** Newest first; in a playback, oldest first. */
   events: readonly Event[]
   playback?: {
-    /** In place of the time when each event was received. */
+    /** Shown instead of the times of receipt. */
     times: readonly string[]
-    /** The row that is kept visible; -1 for none. */
+    /** The row to keep visible; -1 for none. */
     current: number
   }
   /** The cursor of the opened event. */
@@ -31,7 +31,7 @@ export interface EventListProps<Event extends ListedEvent> {
   onOpen(event: Event): void
 }
 
-/** A list of which only the visible rows are rendered. It stays where it is scrolled to while events come in above. */
+/** A list that renders only its visible rows, and keeps its scroll position while events are added above. */
 export function EventList<Event extends ListedEvent>({ events, playback, opened, onOpen }: EventListProps<Event>) {
   const list = useRef<HTMLDivElement>(null)
   const { scrollTop, height, update } = useScroll(list)
@@ -74,7 +74,7 @@ export function EventList<Event extends ListedEvent>({ events, playback, opened,
         aria-label={playback ? 'Events in order' : 'Events, newest first'}
         tabIndex={0}
         aria-activedescendant={openedRow >= first && openedRow < end ? idOf(opened) : undefined}
-        // a mouse button opens when it is pressed: the row may move on before it is released
+        // a mouse press opens the event: the row may have moved before the button is released
         onPointerDown={({ button, pointerType, target }) => {
           if (pointerType === 'mouse' && button === 0) open(target)
         }}
@@ -119,7 +119,7 @@ function Head({ isPlayback }: { isPlayback: boolean }) {
   )
 }
 
-/** Keeps the scroll position when events are added above, but not at the top. */
+/** Keeps the scroll position when events are added above, except at the top. */
 function useAnchor(list: RefObject<HTMLElement | null>, events: readonly ListedEvent[], update: () => void): void {
   const newest = useRef<string | undefined>(undefined)
   useLayoutEffect(() => {
@@ -149,7 +149,7 @@ function EventRow({
   count: number
   isOpened: boolean
   isCurrent: boolean
-  /** Default: when it was received. */
+  /** Default: the time of receipt. */
   time: string | undefined
 }) {
   const { receivedAt, type, buildId, eventId, text } = event

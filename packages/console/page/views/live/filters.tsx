@@ -10,11 +10,11 @@ import type { SeenValues } from './held-events.ts'
 export interface FiltersProps {
   filter: EventFilter
   seen: SeenValues
-  /** The member that is offered first. */
+  /** The member that is offered first. Default: `type`. */
   first?: FilterName
 }
 
-/** Chooses what the server selects. The choices are in the address. */
+/** Chooses the filter of the server. The choices are in the address. */
 export function Filters({ filter, seen, first = 'type' }: FiltersProps) {
   const chosen = filterNames.filter((name) => filter[name] !== undefined)
   return (
@@ -51,14 +51,14 @@ export function Filters({ filter, seen, first = 'type' }: FiltersProps) {
   )
 }
 
-/** The opened event need not match another filter. */
+/** Changes the filter and closes the opened event, which need not match it. */
 function changeFilter(changes: EventFilter | Record<string, undefined>): void {
   replaceQuery({ ...changes, event: undefined, cursor: undefined })
 }
 
 const suggestedMs = 86_400_000
 
-/** Values that the server counted in the last day, or that events here have. */
+/** Suggested values: counted by the server in the last day, or seen in events here. */
 function useSuggestions(name: FilterName, seen: SeenValues): string[] {
   const { data = [] } = useLoaded(
     async (api, signal) => {

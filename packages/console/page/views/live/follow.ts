@@ -3,21 +3,21 @@ import type { Stats } from '../../api/bodies.ts'
 import type { EventLine } from '../../api/event-lines.ts'
 import { RequestError } from '../../api/request-error.ts'
 
-/** Seconds that the server may hold a response. */
+/** Seconds that the server may hold back a response. */
 export const waitSeconds = 25
-/** After this many full responses in a row, the page counts as behind. */
+/** After this many full responses in a row, the page counts as lagging. */
 const fullInRowMax = 2
 const requestIntervalMs = 500
-/** Limits of one response: the first, and those that follow from the size of its events. */
+/** Limits of one response: the first one; later ones depend on the size of events. */
 export const firstLimit = 100
 const limitMax = 500
 const limitMin = 20
 /** Bursts of up to this many events are shown completely. */
 export const burstMax = (fullInRowMax - 1) * limitMax
 const responseCharsAim = 4 * 2 ** 20
-/** How long before its beginning it reads: under load, as many events as a list shows. */
+/** How long before its beginning it starts to read, in milliseconds: under load, as many events as a list shows. */
 const beginningMs = 50
-/** Rates and the sampling are those of the last seconds. */
+/** Rates and sampling cover this much of the recent past, in milliseconds. */
 const windowMs = 10_000
 
 /** One response of `GET /v1/events`. */
@@ -26,25 +26,28 @@ export type ReadEvents = (query: Query, signal: AbortSignal) => Promise<EventLin
 export interface FollowOptions {
   read: ReadEvents
   stats(signal: AbortSignal): Promise<Pick<Stats, 'events' | 'firstAt' | 'lastAt'>>
-  /** Events oldest first. `isAfterGap`: some before them were left out. If it fails, they are read again. */
+  /**
+   * Receives events, oldest first. `isAfterGap`: events before them were skipped. If it rejects, the events are read
+   * again.
+   */
   onEvents(events: EventLine[], isAfterGap: boolean, signal: AbortSignal): Promise<void>
-  /** Begins with the events received at this time, in milliseconds since 1970. Default: with the newest. */
+  /** Starts with the events received at this time, in milliseconds since 1970. Default: with the newest. */
   beginAt?: number | undefined
   now?(): number
 }
 
 export interface Follower {
-  /** One request, at the beginning two. Resolves with the pause before the next step, in milliseconds. */
+  /** Sends one request, at the beginning two. Resolves with the pause before the next step, in milliseconds. */
   step(signal: AbortSignal): Promise<number>
-  /** The time from which it has read, and that of the first event of the project; undefined before. */
+  /** The time from which it has read, and that of the project's first event; undefined until then. */
   beginning(): Beginning | undefined
   /** Whether events were skipped in the last seconds. */
   isSampled(): boolean
   /** Whether events after the last one were skipped. */
   isAfterGap(): boolean
-  /** Events received per second, over the last ten seconds; undefined before they are over. */
+  /** Events received per second, over the last ten seconds; undefined during the first ten seconds. */
   receivedPerSecond(): number | undefined
-  /** When the server last refused the cursor. It then began again with the newest events. */
+  /** When the server last refused the cursor. It then restarted with the newest events. */
   cursorRefusedAt(): number | undefined
 }
 
@@ -55,13 +58,13 @@ export interface Beginning {
 }
 
 /**
- * Follows the events of a project from its newest ones on, with two requests per second at most. A full response means
- * that more is behind it: the next one begins at the end.
+ * Follows the events of a project from its newest ones, with at most two requests per second. A full response means
+ * that there are more events: the next request skips to the end of the log.
  */
 export function createFollower({ read, stats, onEvents, beginAt, now = Date.now }: FollowOptions): Follower {
   let begunAt: number | undefined
   let beginning: Beginning | undefined
-  /** From the beginning if undefined. */
+  /** If undefined, read from the beginning. */
   let after: string | undefined
   let limit = firstLimit
   let isAfterGap = false
@@ -79,7 +82,7 @@ export function createFollower({ read, stats, onEvents, beginAt, now = Date.now 
       const from = events < firstLimit ? first : (at ?? Date.parse(lastAt)) - beginningMs
       const to = at === undefined ? undefined : at + 1
       await take(await read({ from, to, limit }, signal), signal)
-      // what was there may have been erased meanwhile
+      // the events at the beginning may have been erased in the meantime
       after ??= 'end'
       beginning ??= { from, firstAt: first }
     }
@@ -88,7 +91,7 @@ export function createFollower({ read, stats, onEvents, beginAt, now = Date.now 
 
   async function poll(signal: AbortSignal): Promise<void> {
     try {
-      // a long poll would not tell for its whole wait that the server is back
+      // no long poll after a failure: it would delay the news that the server is back
       await take(await read({ after, limit, wait: hasFailed ? 0 : waitSeconds }, signal), signal)
       hasFailed = false
     } catch (error) {
@@ -148,12 +151,12 @@ export function createFollower({ read, stats, onEvents, beginAt, now = Date.now 
   }
 }
 
-/** Lines with an event: without erased events and cursors alone. */
+/** The lines with an event, without erased events and lines with only a cursor. */
 export function eventsOf(lines: EventLine[]): EventLine[] {
   return lines.filter(({ text }) => text !== undefined)
 }
 
-/** The limit of the response after one with these events. */
+/** The limit of the next response, from the size of these events. */
 export function nextLimit(events: EventLine[]): number {
   const chars = events.reduce((sum, { text = '' }) => sum + text.length, 0)
   return Math.max(limitMin, Math.min(limitMax, Math.floor((responseCharsAim * events.length) / chars)))

@@ -5,29 +5,29 @@ export const eventsHeldMax = 1_000
 const charsHeldMax = 4 * 2 ** 20
 const valuesMax = 500
 
-/** An event with the members that the list shows; a member that the event lacks is empty. */
+/** An event with the members that the list shows; missing members are empty. */
 export interface HeldEvent extends EventLine {
   text: string
   eventId: string
   type: string
   buildId: string
-  /** Whether events before it were left out. */
+  /** Whether events before it were skipped. */
   isAfterGap: boolean
 }
 
-/** The last events that arrived, at most 1,000 and 4 Mi characters. */
+/** The latest events, at most 1,000 and 4 Mi characters. */
 export interface HeldEvents {
   /** Oldest first. */
   readonly events: readonly HeldEvent[]
-  /** Events that arrived since `hold`. */
+  /** Number of events received since `hold`. */
   readonly newerCount: number
-  /** Whether earlier events were dropped, so that none is added before. */
+  /** Whether earlier events were dropped, so that none can be added before. */
   readonly isFull: boolean
   add(events: readonly HeldEvent[]): void
   addEarlier(events: readonly HeldEvent[]): void
-  /** Events that arrive from now on are kept aside. */
+  /** Puts aside events received from now on. */
   hold(): void
-  /** Adds what was kept aside. */
+  /** Adds the events put aside. */
   release(): void
 }
 
@@ -76,7 +76,7 @@ export function createHeldEvents(): HeldEvents {
   }
 }
 
-/** The last of the events, oldest first, as many as are held. */
+/** The newest of the events, oldest first, up to the limits. */
 export function newestOf<Line extends EventLine>(events: Line[]): Line[] {
   let chars = 0
   let first = events.length
@@ -88,14 +88,14 @@ export function newestOf<Line extends EventLine>(events: Line[]): Line[] {
   return first === 0 ? events : events.slice(first)
 }
 
-/** Values that events had so far, up to 500 for each member. */
+/** Values seen in events, up to 500 for each member. */
 export type SeenValues = Readonly<Record<FilterName, Set<string>>>
 
 export function createSeenValues(): SeenValues {
   return Object.fromEntries(filterNames.map((name) => [name, new Set()])) as unknown as SeenValues
 }
 
-/** Reads the fields that the list shows from a line with an event, and notes the values to filter by. */
+/** Reads the fields that the list shows from a line with an event, and adds its values to `seen`. */
 export function toHeldEvent(line: EventLine, seen: SeenValues, isAfterGap = false): HeldEvent {
   const { text = '{}' } = line
   const event = JSON.parse(text) as Record<string, unknown>
@@ -111,7 +111,7 @@ function nameOf(value: unknown): string {
   return typeof value === 'string' ? value : ''
 }
 
-/** The events that have the text anywhere, ignoring case, newest first. */
+/** The events whose text contains `text`, ignoring case, newest first. */
 export function eventsWith(text: string, events: readonly HeldEvent[]): HeldEvent[] {
   const pattern = text === '' ? undefined : new RegExp(escapePattern(text), 'iu')
   return events.filter((event) => pattern?.test(event.text) ?? true).reverse()

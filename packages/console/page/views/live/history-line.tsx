@@ -10,7 +10,7 @@ export interface HistoryLineProps {
   shownCount: number
 }
 
-/** How many events are here, how far back the server was searched for them, and a text to look for in them. */
+/** Shows how many events are listed and how far back the server was searched, with a field to search their text. */
 export function HistoryLine({ following, text, shownCount }: HistoryLineProps) {
   const { held, history, isSearching, searchFurther } = following
   if (!history && held.events.length === 0) return null
@@ -43,7 +43,7 @@ export function HistoryLine({ following, text, shownCount }: HistoryLineProps) {
 
 function describeSearch({ held, history, isSearching }: Following) {
   if (held.isFull) return `the newest of them: ${formatCount(eventsHeldMax)} are kept at most.`
-  // without one, it began before the first event
+  // without a history, the follower began before the first event
   if (!history || history.isComplete()) return 'all that are stored were searched.'
   return (
     <>

@@ -2,26 +2,26 @@ import type { EventLine } from '../../api/event-lines.ts'
 import { type Beginning, eventsOf, firstLimit, nextLimit, type ReadEvents } from './follow.ts'
 import { newestOf } from './held-events.ts'
 
-/** A run ends when it has found this many events, or after this many requests. */
+/** A run ends once it has found this many events, or after this many requests. */
 const enoughEvents = 100
 const requestsMax = 30
 const spanFirstMs = 200
 const spanFactor = 6
-/** A longer span is everything before. */
+/** Beyond this, the span covers all earlier events. */
 const spanMaxMs = 30 * 86_400_000
 
 export interface History {
-  /** One request. Resolves with undefined when the run has ended: the next step begins another one. */
+  /** Sends one request. Resolves with undefined at the end of a run; the next step starts another run. */
   step(signal: AbortSignal): Promise<0 | undefined>
-  /** Every event received from then on was searched, in milliseconds since 1970. */
+  /** Every event received since this time was searched; in milliseconds since 1970. */
   searchedFrom(): number
-  /** Whether that is every event of the project. */
+  /** Whether all events of the project were searched. */
   isComplete(): boolean
 }
 
 /**
- * Reads backwards from where a follower began, in spans that become longer: a few look-ups in the index, however long
- * the log is. `onEvents` receives the events of a span, oldest first; `isAfterGap`: earlier ones of it are left out.
+ * Reads backwards from where a follower began, in growing spans: this takes a few index lookups, however long the log
+ * is. `onEvents` receives the events of a span, oldest first; `isAfterGap`: earlier events of the span were skipped.
  */
 export function createHistory(
   { from, firstAt }: Beginning,
@@ -68,7 +68,7 @@ export function createHistory(
       const lines = await read({ from: start, to: searchedFrom, after: span.after, limit }, signal)
       requests++
       const cursor = lines.at(-1)?.cursor
-      // a response without progress is the end of the span
+      // a response without progress means the end of the span
       if (cursor !== undefined && cursor !== span.after) take(lines, cursor)
       else endSpan(start)
       return found >= enoughEvents || requests >= requestsMax || isComplete() ? endRun() : 0

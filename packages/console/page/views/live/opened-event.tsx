@@ -11,7 +11,7 @@ import { Value } from '../../parts/value.tsx'
 
 export interface OpenedEventProps {
   id: string
-  /** The event, null if it is not stored; looked up if undefined. */
+  /** The event; null if it is not stored; undefined to look it up. */
   event: EventLine | null | undefined
   filter: EventFilter
   onClose(): void

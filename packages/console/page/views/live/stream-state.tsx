@@ -8,22 +8,22 @@ import { Time } from '../../parts/time.tsx'
 import { burstMax } from './follow.ts'
 import type { Following } from './use-follow.ts'
 
-/** While nothing comes in, rates and the sampling end by themselves. */
+/** Rerender interval: rates and sampling expire even if no events are received. */
 const renderIntervalMs = 2_000
-/** Each costs the project 1 MiB of its limit for reads. */
+/** Each request costs the project 1 MiB of its read limit. */
 const statsIntervalMs = 10_000
 
 export interface StreamStateProps {
   following: Following
   isPaused: boolean
-  /** Paused at an event that a link named: what came after it is not read. */
+  /** Paused at the event of a link: later events are not read. */
   isPast: boolean
   isFiltered: boolean
   onPause(): void
   onResume(): void
 }
 
-/** Whether the page follows the stream, and whether it skips events. */
+/** Shows whether the page follows the stream, and whether it skips events. */
 export function StreamState({ following, isPaused, isPast, isFiltered, onPause, onResume }: StreamStateProps) {
   useRenderEvery(renderIntervalMs)
   const { follower, held, status } = following
@@ -84,7 +84,7 @@ function nameState({
   return isSampled ? ['sampled', 'Following, sampled'] : ['following', 'Following']
 }
 
-/** What comes in, or since when nothing does. */
+/** The rate of received events, or since when none was received. */
 function Rates({
   following: { follower, held },
   isFiltered,
@@ -118,7 +118,7 @@ function Rates({
   )
 }
 
-/** The rate of the whole project, polled slowly; undefined unless it is wanted. */
+/** The rate of the whole project, polled slowly; undefined unless `isWanted`. */
 function useStoredPerSecond(isWanted: boolean): number | undefined {
   const before = useRef<{ events: number; at: number } | undefined>(undefined)
   async function load(api: Api, signal: AbortSignal): Promise<number | undefined> {

@@ -8,17 +8,17 @@ import { createFollower, type Follower, firstLimit, type ReadEvents, waitSeconds
 import { createHeldEvents, type HeldEvent, type HeldEvents, type SeenValues, toHeldEvent } from './held-events.ts'
 import { createHistory, type History } from './history.ts'
 
-/** A response of more text is parsed with pauses, so that the page responds meanwhile. */
+/** A longer response is parsed with pauses, so that the page stays responsive. */
 const parsedAtOnceChars = 256 * 1024
 
 export interface FollowInputs {
   filter: EventFilter
   seen: SeenValues
-  /** Begins with the events received at this time. Default: with the newest. */
+  /** Starts with the events received at this time. Default: with the newest. */
   beginAt: number | undefined
-  /** Events that come in do not move the others. */
+  /** New events do not move the others. */
   isPaused: boolean
-  /** Nothing is read behind `beginAt`. */
+  /** Nothing after `beginAt` is read. */
   isPast: boolean
 }
 
@@ -31,7 +31,7 @@ export interface Following {
   searchFurther(): void
   /** Changes with each response. */
   version: number
-  /** `stopped`: by an error that does not go away by itself. */
+  /** `stopped`: by a permanent error. */
   status: 'connecting' | 'following' | 'stopped'
   error: RequestError | undefined
 }
@@ -43,7 +43,7 @@ interface State {
   isSearching: boolean
 }
 
-/** Follows the events of the project that match, and looks for earlier ones, while the view is open and visible. */
+/** Follows the matching events of the project, and searches for earlier ones, while the view is open and visible. */
 export function useFollow({ filter, seen, beginAt, isPaused, isPast }: FollowInputs): Following {
   const api = useApi()
   const connection = useContext(ConnectionContext)
@@ -147,7 +147,7 @@ function toHeldEvents(lines: EventLine[], seen: SeenValues, isAfterGap: boolean)
   return lines.map((line, i) => toHeldEvent(line, seen, isAfterGap && i === 0))
 }
 
-/** One response of `GET /v1/events`, also one that waits for events. */
+/** Reads one response of `GET /v1/events`, which may be a long poll. */
 export async function readEvents(api: Api, query: Query, signal: AbortSignal): Promise<EventLine[]> {
   const timeoutMs = (waitSeconds + 15) * 1000
   return api.body('v1/events', parseEventLines, { query, signal, timeoutMs })

@@ -1,7 +1,7 @@
 import { formatAddress } from '../../address.ts'
 import { Value } from '../../parts/value.tsx'
 
-/** Links to the builds, to a build and to one of its maps: the last is the current page. */
+/** Links to the builds, a build and one of its maps; the last one is the current page. */
 export function Breadcrumbs({ buildId, placeId }: { buildId: string; placeId?: string }) {
   const isBuild = placeId === undefined
   return (

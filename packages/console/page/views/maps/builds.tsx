@@ -9,13 +9,13 @@ import { Value } from '../../parts/value.tsx'
 import { PagedTable } from './paged-table.tsx'
 import { PublishHint } from './publish-hint.tsx'
 
-/** How far back activity is kept. */
+/** How long activity is stored by default, in milliseconds. */
 const activityMs = 14 * 86_400_000
 const searchDelayMs = 300
 
 type BuildActivity = NonNullable<Activity['groups']>[number]
 
-/** The builds of the project, the newest first, with what was counted of them in the last 14 days. */
+/** The builds of the project, newest first, with their activity in the last 14 days. */
 export function Builds({ search }: { search: string }) {
   const activity = useLoaded(loadActivity, [])
   return (

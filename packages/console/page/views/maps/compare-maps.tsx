@@ -22,11 +22,11 @@ import { Digest } from './map-status.tsx'
 export interface CompareMapsProps {
   buildId: string
   placeId: string
-  /** The build that is compared with, as the earlier one. */
+  /** The earlier build to compare with. */
   withBuildId: string
 }
 
-/** What changed in the map of a place from one build to another. */
+/** The changes to the map of a place from one build to another. */
 export function CompareMaps({ buildId, placeId, withBuildId }: CompareMapsProps) {
   const maps = useLoaded(
     (api, signal) =>

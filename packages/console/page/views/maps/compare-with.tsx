@@ -4,7 +4,7 @@ import { BuildCombobox } from '../../parts/build-combobox.tsx'
 interface CompareWithProps {
   buildId: string
   placeId: string
-  /** '' for none yet. */
+  /** '' if none is chosen yet. */
   withBuildId: string
 }
 

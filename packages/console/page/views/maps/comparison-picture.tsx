@@ -10,16 +10,16 @@ import { partColors, useTheme } from '../where/use-theme.ts'
 
 interface ComparisonPictureProps {
   call: CallWorker
-  /** Around all parts. */
+  /** A box around all parts. */
   box: Box
-  /** Around a part to show. */
+  /** A box around the part to show. */
   focus: Box | undefined
 }
 
-/** How much of what is around a part is shown with it. */
+/** How much of a part's surroundings is shown with it. */
 const focusShare = 4
 
-/** The parts of both maps from above, in the colours of what became of them. */
+/** The parts of both maps from above; colours show the kind of change. */
 export function ComparisonPicture({ call, box, focus }: ComparisonPictureProps) {
   const frame = useRef<HTMLDivElement | null>(null)
   const canvas = useRef<HTMLCanvasElement>(null)
@@ -87,7 +87,7 @@ function widen({ left, top, right, bottom }: Box): Box {
   return { left: left - margin, top: top - margin, right: right + margin, bottom: bottom + margin }
 }
 
-/** As the words in maps.css. */
+/** The colours must match maps.css. */
 function colorsOf(isDark: boolean): ComparisonView['colors'] {
   const color = (rgb: string, fill = 0.3) => ({ fill: `rgb(${rgb} / ${fill})`, line: `rgb(${rgb} / 0.95)` })
   const [added, removed, moved, changed] = isDark

@@ -17,12 +17,12 @@ const extensions = new Map(
   }),
 )
 
-/** Whether a content type is JSON, with parameters or without: `application/json`, `application/geo+json`. */
+/** Whether a content type is JSON, with or without parameters: `application/json`, `application/geo+json`. */
 export function isJsonType(contentType: string): boolean {
   return /^(application|text)\/([\w.-]+\+)?json$/.test(mediaType(contentType))
 }
 
-/** `2026.11.20-920587237.json`: characters that file systems do not allow become `_`. */
+/** `2026.11.20-920587237.json`. Characters that file systems do not allow become `_`. */
 export function fileNameOf({ buildId, placeId, contentType }: Record<'buildId' | 'placeId' | 'contentType', string>) {
   const extension = extensions.get(mediaType(contentType)) ?? (isJsonType(contentType) ? 'json' : 'bin')
   const visible = splitHidden(`${buildId}-${placeId}`).map(({ text, isEscape }) => (isEscape ? '_' : text))

@@ -11,7 +11,7 @@ import type { LoadProgress } from '../../worker/read-body.ts'
 import { LoadBar } from './download.tsx'
 import { isJsonType } from './file-name.ts'
 
-/** The content of a complete map: a preview if it is JSON of at most 32 MiB. */
+/** The content of a complete map, with a preview if it is JSON of at most 32 MiB. */
 export function MapContent({ map, callWorker }: { map: MapStatus; callWorker: CallWorker }) {
   if (!isJsonType(map.contentType)) {
     return (
@@ -49,7 +49,7 @@ function JsonContent({ map, callWorker }: { map: MapStatus; callWorker: CallWork
   )
 }
 
-/** The beginning of the document, or of the value that a JSON Pointer names. */
+/** A preview of the document, or of the value at a JSON Pointer. */
 function JsonPreview({ whole, callWorker }: { whole: Preview; callWorker: CallWorker }) {
   const [shown, setShown] = useState(whole)
   const [problem, setProblem] = useState('')

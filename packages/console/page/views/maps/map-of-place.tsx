@@ -19,7 +19,7 @@ import { PublishHint } from './publish-hint.tsx'
 const uploadPollMs = 5_000
 const openPollMs = 30_000
 
-/** One map: its status, kept up to date, and its content. */
+/** One map: its status, which is polled, and its content. */
 export function MapOfPlace({ buildId, placeId }: { buildId: string; placeId: string }) {
   const callWorker = useWorker()
   const status = useLoaded((api, signal) => loadStatus(api, { buildId, placeId }, signal), [buildId, placeId], pollMsOf)
@@ -45,7 +45,7 @@ export function MapOfPlace({ buildId, placeId }: { buildId: string; placeId: str
   )
 }
 
-/** Null: nothing was published yet. */
+/** The status of a map; null if nothing is published. */
 export async function loadStatus(api: Api, query: Query, signal: AbortSignal): Promise<MapStatus | null> {
   try {
     return await api.json<MapStatus>('v1/maps', { query, signal })
@@ -55,7 +55,7 @@ export async function loadStatus(api: Api, query: Query, signal: AbortSignal): P
   }
 }
 
-/** A frozen map that is complete stays as it is. */
+/** A frozen, complete map does not change: it is not polled. */
 function pollMsOf(map: MapStatus | null): number | undefined {
   if (!map || map.state === 'incomplete' || map.pending) return uploadPollMs
   return map.frozen ? undefined : openPollMs

@@ -2,7 +2,7 @@ import type { MapContents, MapStatus } from '../../api/bodies.ts'
 import { formatCount, formatCountOf } from '../../format.ts'
 import { CopyButton } from '../../parts/copy-button.tsx'
 
-/** `complete`, `incomplete`, or complete with a replacement on its way. */
+/** Shows `complete`, `incomplete`, or complete with a pending replacement. */
 export function MapState({ map }: { map: MapStatus }) {
   return (
     <>
@@ -23,8 +23,8 @@ export function Digest({ digest }: { digest: string }) {
 const listedMax = 100
 
 /**
- * How much of a manifest has been uploaded. The API names each missing chunk once, also one that repeats in the
- * manifest, so that fewer may be there than the bar shows.
+ * How much of a manifest is uploaded. The API names each missing chunk once, even if the manifest repeats it, so the
+ * bar may show more chunks than are stored.
  */
 export function ChunkBar({ contents: { chunks, missing } }: { contents: MapContents }) {
   if (missing.length === 0) return null

@@ -15,23 +15,23 @@ interface Page<Row> {
 export interface PagedTableProps<Row> {
   caption: string
   columns: readonly Column[]
-  /** What the rows depend on: another one begins with the first page. */
+  /** The query of the rows; when it changes, the table returns to the first page. */
   query?: string
   load(cursor: string | undefined, api: Api, signal: AbortSignal): Promise<Page<Row>>
-  /** Shown in place of a table without rows. */
+  /** Shown instead of a table without rows. */
   empty: ComponentChildren
-  /** Renders a `<tr>`; below 40rem, each `<td>` has the name of its column as `data-label`. */
+  /** Renders a `<tr>`. Below 40rem, each `<td>` shows its `data-label`, the name of the column. */
   children: (row: Row) => ComponentChildren
 }
 
-/** A table of one page of a list at a time. */
+/** A table that shows one page of a list at a time. */
 export function PagedTable<Row>(props: PagedTableProps<Row>) {
-  // the pages start over with another query
+  // another query resets the pages
   return <Pages key={props.query} {...props} />
 }
 
 function Pages<Row>({ caption, columns, load, empty, children }: PagedTableProps<Row>) {
-  /** How the pages up to the one that is shown begin. */
+  /** The cursors of the pages up to the current one. */
   const [cursors, setCursors] = useState<readonly (string | undefined)[]>([undefined])
   const cursor = cursors.at(-1)
   const loaded = useLoaded((api, signal) => load(cursor, api, signal), [cursor])

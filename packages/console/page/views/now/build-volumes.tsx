@@ -15,7 +15,7 @@ import { type Volume, VolumeTable } from './volumes.tsx'
 
 const causesMax = 3
 
-/** Events by build; two builds that are chosen stand side by side: `compare=1.42.0&compare=1.42.1`. */
+/** Events by build; two chosen builds are shown side by side: `compare=1.42.0&compare=1.42.1`. */
 export function BuildVolumes({ activity, query }: { activity: Activity; query: URLSearchParams }) {
   const chosen = query.getAll('compare').slice(-2)
   const compared = chosen.flatMap((name) => activity.groups?.find((volume) => volume.name === name) ?? [])
@@ -57,7 +57,7 @@ export function BuildVolumes({ activity, query }: { activity: Activity; query: U
   )
 }
 
-/** The rest at the end. */
+/** Sorts newest first, with the rest at the end. */
 function compareNewest(a: Volume, b: Volume): number {
   if (a.name === null || b.name === null) return a.name === null ? 1 : -1
   return Date.parse(b.firstAt) - Date.parse(a.firstAt) || b.accepted - a.accepted

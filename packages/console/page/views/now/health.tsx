@@ -5,13 +5,13 @@ import { Failure } from '../../parts/notice.tsx'
 import './now.css'
 
 export interface Health {
-  /** The problem that a batch would get now; undefined if it would be stored. */
+  /** Why a batch would fail now; undefined if it would be stored. */
   problem: Problem | undefined
 }
 
 export async function loadHealth(api: Api, signal: AbortSignal): Promise<Health> {
   try {
-    // a 200 alone may be the page of a proxy
+    // a 200 without JSON may be a proxy's page
     await api.json('readyz', { signal })
     return { problem: undefined }
   } catch (error) {
@@ -29,11 +29,11 @@ const remedies: Readonly<Record<string, string>> = {
   'store-closed': 'The program that serves the API has closed its store: start it again.',
 }
 
-/** Whether a batch could be stored now; if not, the reason and the remedy. */
+/** Shows whether a batch could be stored now; if not, the reason and the remedy. */
 export function HealthNotice({ health: { data, error } }: { health: Loaded<Health> }) {
   const { lostAt } = useConnection()
   if (error?.kind === 'unsupported') return <Failure error={error} what="report whether it is ready" />
-  // the banner of the page says that the server is gone
+  // the page's banner reports a lost connection
   if (!data || error || lostAt !== undefined)
     return <p class="health muted">Whether the server is ready is not known.</p>
   if (!data.problem) {

@@ -19,12 +19,12 @@ const titles: Readonly<Record<Outcome, string>> = {
 interface OutcomeChartsProps {
   activity: Activity
   releases: readonly Release[]
-  /** Events per second now, if the last step is the current one. */
+  /** Current events per second, if the last step is the current one. */
   rate: number | undefined
   query: URLSearchParams
 }
 
-/** Accepted, duplicates and rejected by step, each with a scale of its own: three of 100,000 stay visible. */
+/** Accepted, duplicates and rejected by step, each with a scale of its own, so that 3 of 100,000 remain visible. */
 export function OutcomeCharts({ activity, releases, rate, query }: OutcomeChartsProps) {
   const marks = releasesWithin(releases, activity)
   const { servers, stepSeconds } = activity
@@ -94,7 +94,7 @@ function OutcomeChart({ outcome, activity, marks, rate, query }: OutcomeChartPro
   )
 }
 
-/** The current step is not over: its bar gets the height that the rate would give it. */
+/** The bar of the current, unfinished step: extrapolated from the rate. */
 function estimate({ title, value }: Bar, rate: number, stepSeconds: number): Bar {
   const expected = Math.max(value, Math.round(rate * stepSeconds))
   return { title: `${title} so far, ${formatRate(rate)} per second now`, value: expected, isEstimate: true }

@@ -1,12 +1,12 @@
-/** Whether something began or ended within a range. */
+/** Whether something started or stopped within a range. */
 export type Trend = 'new' | 'stopped'
 
-/** Fewer steps at the start or the end of a range say nothing. */
+/** Fewer quiet steps at the start or end of a range are not significant. */
 const quietStepsMin = 3
 
 /**
- * The trend of counts, oldest first. A rare thing has pauses: it counts as begun or ended after a silence that is twice as
- * long as the longest pause between its events.
+ * The trend of counts, oldest first. Rare events have pauses: they count as started or stopped only after a silence
+ * that is twice as long as their longest pause.
  */
 export function trendOf(counts: readonly number[]): Trend | undefined {
   const busy = counts.flatMap((count, index) => (count > 0 ? [index] : []))
@@ -19,7 +19,7 @@ export function trendOf(counts: readonly number[]): Trend | undefined {
   return first >= quietMin ? 'new' : undefined
 }
 
-/** `4.6 %`; `< 0.1 %` for less, as a share that is not 0 must not read as none. */
+/** `4.6 %`, or `< 0.1 %`, so that a share above 0 is never shown as 0. */
 export function formatShare(part: number, whole: number): string {
   if (part === 0 || whole === 0) return '0 %'
   const percent = (100 * part) / whole

@@ -18,13 +18,13 @@ interface VolumeTableProps {
   volumes: readonly Volume[]
   /** The heading of the first column, such as `Type`. */
   what: string
-  /** What the rest is called. */
+  /** The name of the row for the rest. */
   rest: string
-  /** The address of what a row is about. */
+  /** The address that a row links to. */
   linkTo(name: string): string
-  /** Which of its trends a row shows. */
+  /** The trends that rows may show. */
   trends: readonly Trend[]
-  /** A further cell at the start of each row. */
+  /** An additional cell at the start of each row. */
   choice?: ((volume: Volume) => ComponentChildren) | undefined
 }
 
@@ -63,7 +63,7 @@ export function VolumeTable({ activity, volumes, what, rest, linkTo, choice, tre
   )
 }
 
-/** Up to the last step with an event: after it, everything has stopped. */
+/** Number of steps up to the last one with an event; after that, everything has stopped. */
 function busyStepsOf({ steps }: Activity): number {
   return steps.findLastIndex(({ accepted, duplicates, rejected }) => accepted + duplicates + rejected > 0) + 1
 }

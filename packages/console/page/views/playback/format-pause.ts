@@ -1,6 +1,6 @@
 import { formatSpan } from '../../format.ts'
 
-/** Since the beginning of a playback: `0:12.500`, `1:02:03.000`. */
+/** The time since the start of a playback: `0:12.500`, `1:02:03.000`. */
 export function formatElapsed(ms: number): string {
   const seconds = Math.floor(ms / 1000)
   const [hours, minutes] = [Math.floor(seconds / 3600), Math.floor(seconds / 60) % 60]

@@ -7,11 +7,11 @@ export interface PathPoint {
   at: number
   x: number
   y: number
-  /** Whether no line leads here from the point before: it is of another session. */
+  /** Whether no line leads here from the previous point, which is of another session. */
   isStart: boolean
 }
 
-/** Where the events of a place happened, in their order; those without coordinates are left out. */
+/** The positions of the events of a place, in order, without events that lack coordinates. */
 export function pathOf(
   events: readonly PlayEvent[],
   columns: Columns,
@@ -31,7 +31,7 @@ export function pathOf(
   return path
 }
 
-/** Where the path is at a time: between two points of a session, on the line. Undefined before the first. */
+/** The position at a time: interpolated between two points of a session. Undefined before the first point. */
 export function pointAt(path: readonly PathPoint[], at: number): { x: number; y: number } | undefined {
   const next = path.findIndex((point) => point.at > at)
   const before = next === -1 ? path.at(-1) : path[next - 1]
@@ -54,7 +54,7 @@ export function boxOfPath(path: readonly PathPoint[]): Box | undefined {
   return box
 }
 
-/** The value that most events have; '' if none has one. */
+/** The most frequent value; '' if there is none. */
 export function mostFrequent(values: readonly string[]): string {
   const counts = new Map<string, number>()
   for (const value of values) if (value !== '') counts.set(value, (counts.get(value) ?? 0) + 1)

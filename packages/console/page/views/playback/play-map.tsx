@@ -20,7 +20,7 @@ export interface PlayMapProps {
   label: string
 }
 
-/** The path over the map, up to a time in a strong colour. */
+/** The path over the map; the part up to a time has a strong colour. */
 export function PlayMap({ call, path, pair, parts, at, label }: PlayMapProps) {
   const frame = useRef<HTMLDivElement | null>(null)
   const size = useSize(frame)
@@ -99,12 +99,12 @@ function drawPath(context: CanvasRenderingContext2D, { size, viewport, path, at,
   }
   context.restore()
 
-  /** The first points, as far as `here` if they are not all. */
+  /** Draws the first `length` points, and the line to `here` if these are not all. */
   function drawLine(length: number, color: string, width: number): void {
     context.beginPath()
     for (const { x, y, isStart } of path.slice(0, length)) {
       context[isStart ? 'moveTo' : 'lineTo'](...toPixels(x, y))
-      // a single point is seen too
+      // makes a single point visible
       if (isStart) context.lineTo(...toPixels(x, y))
     }
     if (here && length < path.length && length > 0) context.lineTo(...toPixels(here.x, here.y))

@@ -3,36 +3,36 @@ import { type Columns, createColumns } from '../../heat/columns.ts'
 import type { ListedEvent } from '../live/event-list.tsx'
 import { eventsOf, firstLimit, nextLimit, type ReadEvents } from '../live/follow.ts'
 
-/** The first events of a range are read, up to these bounds. */
+/** Maximum number of events that are read from a range. */
 export const eventsMax = 5_000
 const charsMax = 8 * 2 ** 20
-/** Spans of the range, read one after the other. */
+/** The range is read in this many slices, one after another. */
 const slices = 20
 
 /** An event in the order of play. */
 export interface PlayEvent extends ListedEvent {
   placeId: string
   sessionId: string
-  /** Its `timestamp`, without a valid one when it was received: in milliseconds since 1970. */
+  /** Its `timestamp`, or its time of receipt if that is missing or invalid; milliseconds since 1970. */
   at: number
   hasTimestamp: boolean
-  /** Its number in the columns. */
+  /** Its index in the columns. */
   row: number
 }
 
 export interface PlayReader {
-  /** One request. Resolves with undefined at the end. */
+  /** Sends one request. Resolves with undefined at the end. */
   step(signal: AbortSignal): Promise<0 | undefined>
   /** By their times. */
   events(): PlayEvent[]
   columns: Columns
-  /** From 0 to 1: the part of the range that was read. */
+  /** The part of the range that was read, from 0 to 1. */
   share(): number
-  /** Whether there are more events than are read. */
+  /** Whether the range has more events than were read. */
   isCut(): boolean
 }
 
-/** Reads the events received from `from` until before `to`, in slices. */
+/** Reads the events received from `from` (inclusive) to `to` (exclusive), in slices. */
 export function createPlayReader({ from, to }: { from: number; to: number }, read: ReadEvents): PlayReader {
   const events: PlayEvent[] = []
   const columns = createColumns()
@@ -68,7 +68,7 @@ export function createPlayReader({ from, to }: { from: number; to: number }, rea
       } else after = cursor
       return isCut || slice >= slices ? undefined : 0
     },
-    // stable: events of one time stay in the order of the log
+    // the sort is stable: events with the same time keep the order of the log
     events: () => events.toSorted((a, b) => a.at - b.at),
     columns,
     share: () => slice / slices,
@@ -78,7 +78,7 @@ export function createPlayReader({ from, to }: { from: number; to: number }, rea
 
 function membersOf(event: Record<string, unknown>, receivedAt: number) {
   const { eventId, type, buildId, placeId, sessionId, timestamp } = event
-  // NaN beyond the times of a Date
+  // NaN for times that a Date cannot represent
   const time = new Date(typeof timestamp === 'string' ? timestamp : Number(timestamp ?? Number.NaN)).getTime()
   return {
     eventId: textOf(eventId),

@@ -14,14 +14,14 @@ export interface PlayedEventsProps {
   onMove(at: number): void
 }
 
-/** The time of a playback, and the events, of which the one at that time is marked. */
+/** The controls of a playback, and its events with the current one marked. */
 export function PlayedEvents({ events, opened, at, onMove }: PlayedEventsProps) {
   const from = events[0]?.at ?? 0
   const to = events.at(-1)?.at ?? from
   const [isPlaying, setPlaying] = useState(false)
   const [chosenSpeed, setSpeed] = useState<number>()
   const speed = chosenSpeed ?? speedFor(to - from)
-  // several events may have one time: a step counts them
+  // several events may have the same time: a step moves by one event
   const [row, setRow] = useState(0)
   const current = events[row]?.at === at ? row : events.findLastIndex((event) => event.at <= at)
   const times = useMemo(

@@ -2,22 +2,22 @@ import { useEffect, useRef } from 'preact/hooks'
 import { formatTimeMs } from '../../format.ts'
 import { Time } from '../../parts/time.tsx'
 
-/** How many seconds of the game pass in one of the playback. */
+/** Seconds of the game per second of playback. */
 const speeds = [1, 2, 5, 10, 30, 60, 300, 1_800] as const
-/** A playback of the whole at the first speed takes at most this long. */
+/** The initial speed is chosen so that the whole playback takes at most this long. */
 const wholeMs = 60_000
 
-/** The slowest speed at which the whole takes no longer than a minute. */
+/** The slowest speed at which the whole playback takes at most a minute. */
 export function speedFor(durationMs: number): number {
   return speeds.find((speed) => durationMs / speed <= wholeMs) ?? speeds[speeds.length - 1] ?? 1
 }
 
-/** A person asked the system for less motion: the playback then goes from event to event, once a second. */
+/** Whether the user prefers reduced motion: the playback then steps from event to event, once a second. */
 export const prefersReducedMotion = () => matchMedia('(prefers-reduced-motion: reduce)').matches
 
 const reducedStepMs = 1_000
 
-/** Calls back with the milliseconds that passed, for each frame while it runs. */
+/** While it runs, calls back on each frame with the milliseconds since the last. */
 export function useClock(isRunning: boolean, onTick: (ms: number) => void): void {
   const latest = useRef(onTick)
   latest.current = onTick
@@ -51,11 +51,11 @@ export interface PlayerProps {
   onPlay(isPlaying: boolean): void
   onSpeed(speed: number): void
   onMove(at: number): void
-  /** To the event before or after. */
+  /** Moves to the previous or the next event. */
   onStep(direction: -1 | 1): void
 }
 
-/** Buttons, the speed and the time of a playback. */
+/** The controls of a playback: buttons, speed and time. */
 export function Player({ from, to, at, isPlaying, speed, onPlay, onSpeed, onMove, onStep }: PlayerProps) {
   return (
     <fieldset class="player">

@@ -14,13 +14,13 @@ export interface Play {
   reader: PlayReader
   /** By their times. */
   events: readonly PlayEvent[]
-  /** The members with coordinates that most events have. */
+  /** The most frequent pair of members with coordinates. */
   pair: Pair | undefined
   isReading: boolean
   error: RequestError | undefined
 }
 
-/** Reads the events of a range that match. Use it with a key of both. */
+/** Reads the matching events of a range. The component needs a `key` of both arguments. */
 export function usePlay(filter: EventFilter, range: { from: number; to: number }): Play {
   const api = useApi()
   const connection = useContext(ConnectionContext)
@@ -52,18 +52,18 @@ export function usePlay(filter: EventFilter, range: { from: number; to: number }
   return { reader, events, pair, isReading: state.isReading, error: state.error }
 }
 
-/** When the last event that matches was received. */
+/** When the last matching event was received. */
 export interface LastActivity {
   /** Null if none was found. */
   at: number | null | undefined
-  /** How far back was searched; undefined before the first response and without events. */
+  /** How far back was searched; undefined before the first response, and if the project has no events. */
   searchedFrom: number | undefined
   isComplete: boolean
   error: RequestError | undefined
   searchFurther(): void
 }
 
-/** Searches backwards for the last event that matches. Use it with a key of the filter. */
+/** Searches backwards for the last matching event. The component needs a `key` of the filter. */
 export function useLastActivity(filter: EventFilter): LastActivity {
   const api = useApi()
   const connection = useContext(ConnectionContext)

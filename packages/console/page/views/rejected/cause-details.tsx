@@ -14,16 +14,16 @@ interface CauseDetailsProps {
   cause: Cause
   steps: Steps
   isOpen: boolean
-  /** Called with whether it is open now. */
+  /** Called with whether the details are open now. */
   onToggle(isOpen: boolean): void
-  /** The address with an origin as filter. */
+  /** The address with an origin added to the filter. */
   linkTo(origin: Origin, value: string): string
 }
 
 const titles: Readonly<Record<Origin, string>> = { build: 'Build', type: 'Type', key: 'Key', server: 'Server' }
 const plurals: Readonly<Record<Origin, string>> = { build: 'builds', type: 'types', key: 'keys', server: 'servers' }
 
-/** A cause with its count over time; opened, who sent the events, and samples of them. */
+/** A cause with its count over time. When opened, shows the origins of the events and samples of them. */
 export function CauseDetails({ cause, steps, isOpen, onToggle, linkTo }: CauseDetailsProps) {
   const { code, path, message, count, firstAt, lastAt, counts, groups } = cause
   return (

@@ -2,11 +2,11 @@ import type { RejectionGroup } from '../../api/bodies.ts'
 
 export type Sample = RejectionGroup['samples'][number]
 
-/** What says where rejected events come from, by its name in the address. */
+/** Members that identify the origin of rejected events, by their names in the address. */
 export const origins = { build: 'buildId', type: 'type', key: 'keyId', server: 'server' } as const
 export type Origin = keyof typeof origins
 
-/** The groups with the same issue. */
+/** A cause: groups with the same issue. */
 export interface Cause extends Pick<RejectionGroup, 'code' | 'path' | 'message' | 'count' | 'firstAt' | 'lastAt'> {
   /** Rejected events in each step. */
   counts: number[]
@@ -16,7 +16,7 @@ export interface Cause extends Pick<RejectionGroup, 'code' | 'path' | 'message' 
 
 const samplesMax = 10
 
-/** The groups whose origin is that of the address. */
+/** The groups whose origin matches the address. */
 export function filterGroups(groups: readonly RejectionGroup[], query: URLSearchParams): RejectionGroup[] {
   return groups.filter((group) =>
     Object.entries(origins).every(([name, member]) => {
@@ -38,7 +38,7 @@ export function mergeCauses(groups: readonly RejectionGroup[]): Cause[] {
       continue
     }
     cause.count += count
-    // RFC 3339 in UTC compares as text
+    // RFC 3339 times in UTC compare as text
     if (firstAt < cause.firstAt) cause.firstAt = firstAt
     if (lastAt > cause.lastAt) Object.assign(cause, { lastAt, message })
     for (const [index, each] of counts.entries()) cause.counts[index] = (cause.counts[index] ?? 0) + each

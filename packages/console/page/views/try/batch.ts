@@ -4,7 +4,7 @@ import { quoteForShell } from '../../shell-quote.ts'
 
 export const batchPath = 'v1/events/batch'
 
-/** A batch that the server accepts, of events with new ids and without a build, which it would freeze. */
+/** A valid batch of events with new ids. They name no build, because that would be frozen. */
 export function sampleBatch(projectId: string, id = randomId()): string {
   const at = new Date().toISOString()
   const events = [
@@ -14,12 +14,12 @@ export function sampleBatch(projectId: string, id = randomId()): string {
   return JSON.stringify({ events }, null, 2)
 }
 
-// randomUUID exists only where the page is served with TLS
+// randomUUID exists only on pages served with TLS
 function randomId(): string {
   return Array.from(crypto.getRandomValues(new Uint8Array(6)), (byte) => byte.toString(16).padStart(2, '0')).join('')
 }
 
-/** Why the text is no batch; undefined if it is one. The server checks its limits. */
+/** Why the text is not a batch; undefined if it is one. The server checks the limits. */
 export function findBatchProblem(text: string): string | undefined {
   try {
     const batch = JSON.parse(text) as { events?: unknown } | null
@@ -29,7 +29,7 @@ export function findBatchProblem(text: string): string | undefined {
   }
 }
 
-/** The ids of the events of a batch by their index; null for an event without one. */
+/** The event ids of a batch, by index; null for an event without one. */
 export function eventIdsOf(text: string): (string | null)[] {
   const { events } = JSON.parse(text) as { events: unknown[] }
   return events.map((event) => {
@@ -52,8 +52,8 @@ export interface BatchResponse {
 }
 
 /**
- * Sends a batch and returns the response, whatever its status: a refusal does not sign the page out. Rejects if no
- * response comes.
+ * Sends a batch and resolves with the response, whatever its status: a refused key does not sign the page out. Rejects
+ * if there is no response.
  */
 export async function sendBatch(session: Session, body: string): Promise<BatchResponse> {
   const sentAt = performance.now()
@@ -70,10 +70,10 @@ export async function sendBatch(session: Session, body: string): Promise<BatchRe
   }
 }
 
-/** Linux refuses an argument of more than 131,071 bytes; a character of the body may take four, such as `'`. */
+/** Linux refuses an argument of more than 131,071 bytes; one character of the body, such as `'`, may take four. */
 const argumentCharactersMax = 30_000
 
-/** The command that sends the same batch from a POSIX shell, with the key of the environment variable INGEST_KEY. */
+/** A command that sends the same batch from a POSIX shell, with the key in the environment variable INGEST_KEY. */
 export function curlCommand(url: string, projectId: string, body: string): string {
   const isLong = body.length > argumentCharactersMax
   const options = [
@@ -85,6 +85,6 @@ export function curlCommand(url: string, projectId: string, body: string): strin
     isLong ? '--data-binary @-' : `--data-raw ${quoteForShell(body)}`,
   ]
   const command = options.join(' \\\n  ')
-  // printf is built into shells, so that its argument may have any size
+  // printf is a shell builtin, whose arguments may have any size
   return isLong ? `printf %s ${quoteForShell(body)} |\n  ${command}` : command
 }

@@ -13,7 +13,7 @@ export interface EventOutcome {
   issues: BatchResult['rejected'][number]['issues']
 }
 
-/** Explains the outcome, and the reaction of a sender. */
+/** Explains the outcome, and how a sender reacts to it. */
 export function explainResponse({ status, body, retryAfter }: BatchResponse, projectId: string): string[] {
   if (status === 202) return explainResult(parse<BatchResult>(body))
   const { title, detail } = parse<Problem>(body) ?? {}
@@ -41,13 +41,13 @@ function explainResult(result: BatchResult | undefined): string[] {
   return sentences.length > 0 ? sentences : ['The batch was empty: nothing to store.']
 }
 
-/** The outcome of each event of the batch that was sent; undefined for other responses than 202. */
+/** The outcome of each event of the sent batch; undefined if the status is not 202. */
 export function outcomesOf(sent: string, { status, body }: BatchResponse): EventOutcome[] | undefined {
   const result = status === 202 ? parse<BatchResult>(body) : undefined
   if (!result) return undefined
   const { accepted, duplicates } = result
   const rejected = new Map(result.rejected.map((each) => [each.index, each]))
-  // the response counts these two and does not say which event is which
+  // the response only counts accepted events and duplicates, without their indexes
   const others = duplicates === 0 ? 'accepted' : accepted === 0 ? 'duplicate' : 'accepted or duplicate'
   return eventIdsOf(sent).map((eventId, index) => {
     const refused = rejected.get(index)

@@ -14,11 +14,11 @@ export interface SentBatchProps {
   response: BatchResponse
 }
 
-/** The response to a batch: in words, by event, and as it came. */
+/** The response to a batch: explained, by event, and verbatim. */
 export function SentBatch({ sent, projectId, response }: SentBatchProps) {
   const { status, statusText, durationMs, requestId, body } = response
   const outcomes = outcomesOf(sent, response)
-  // a 202 that stores nothing is no good news
+  // a 202 that stores nothing is not a success
   const isGood = status === 202 && (!outcomes?.length || outcomes.some(({ outcome }) => outcome !== 'rejected'))
   return (
     <>

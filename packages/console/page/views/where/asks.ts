@@ -3,7 +3,7 @@ import type { Range } from '../../range.ts'
 import type { SampleAsk, SampleProgress } from '../../worker/samples.ts'
 import type { WhereAddress } from './where-address.ts'
 
-/** A build and when it froze: it has no event before. */
+/** A build and the time of its freeze, before which it has no events. */
 export interface FrozenSince {
   buildId: string
   frozenAt: string | null | undefined
@@ -12,14 +12,14 @@ export interface FrozenSince {
 export interface AskOptions {
   range: Range
   where: WhereAddress
-  /** Whether events that name no place count as of the chosen one. */
+  /** Whether events without a place count as events of the chosen place. */
   isPlaceless: boolean
   wanted: readonly string[]
 }
 
 /**
- * The events of a build that the server filters: by one type, by the place that the address names, by player, session
- * and server. The same object for the same events.
+ * The query for a build's events that the server filters: by one type, place, player, session and server. Returns the
+ * same object while the query is unchanged.
  */
 export function useAsk(build: FrozenSince | undefined, options: AskOptions): SampleAsk | undefined {
   const ask = build && askOf(build, options)
@@ -43,9 +43,9 @@ function askOf({ buildId, frozenAt }: FrozenSince, { range, where, isPlaceless, 
   }
 }
 
-/** A sample of a build, as it is shown. */
+/** A sample of a build, with its display name. */
 export interface ShownSample {
-  /** Of its build. */
+  /** The name of its build. */
   name: string
   ask: SampleAsk
   progress: SampleProgress

@@ -17,21 +17,21 @@ import type { WhereAddress } from './where-address.ts'
 export interface BuildEventsProps {
   call: CallWorker
   build: FrozenSince
-  /** The build that is compared with it. */
+  /** The build to compare it with. */
   versus: FrozenSince | undefined
   range: Range
   maps: readonly MapStatus[]
   where: WhereAddress
-  /** Stands before the other choices. */
+  /** Shown before the other choices. */
   choices: ComponentChildren
   change(changes: Partial<WhereAddress>): void
 }
 
-/** Reads samples of the events of a build, or of two, and shows them as soon as there are any. */
+/** Reads samples of the events of one or two builds, and shows them as soon as there are any. */
 export function BuildEvents(props: BuildEventsProps) {
   const { call, build, versus, range, maps, where, choices, change } = props
   const named = [where.across, where.down].filter((pointer) => pointer !== undefined)
-  // a pointer that is kept is not read again
+  // a pointer that is already kept needs no new read
   const [wanted, setWanted] = useState<readonly string[]>(named)
   const [isPlaceless, setPlaceless] = useState(false)
   const options = { range, where, wanted, isPlaceless }
@@ -43,7 +43,7 @@ export function BuildEvents(props: BuildEventsProps) {
   const { progress } = reading
   const pair = pairOf(where, progress) ?? pairOf(where, readingB.progress)
   const placeId = choosePlace(where.placeId, maps)
-  // events need not name their place
+  // events need not name a place
   const isNoneOfPlace = ask?.filter.placeId !== undefined && reading.status !== 'reading' && progress?.events === 0
   useEffect(() => {
     if (isNoneOfPlace) setPlaceless(true)
@@ -90,12 +90,12 @@ function versusOf(versus: FrozenSince | undefined, ask: ReturnType<typeof useAsk
   return versus && ask && progress && { name: versus.buildId, ask, progress }
 }
 
-/** The pair in the address, else the pair that most events have. */
+/** The pair in the address, or else the most frequent pair. */
 function pairOf({ across, down }: WhereAddress, progress: SampleProgress | undefined): PointerChoice | undefined {
   return across && down ? { across, down } : progress?.pairs[0]
 }
 
-/** The place that the address names, else the first with a complete map; undefined for all. */
+/** The place named by the address, or else the first with a complete map; undefined for all. */
 function choosePlace(named: string | undefined, maps: readonly MapStatus[]): string | undefined {
   if (named !== undefined) return named || undefined
   return maps.find(({ state }) => state === 'complete')?.placeId

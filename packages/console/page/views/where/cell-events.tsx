@@ -22,12 +22,12 @@ export interface CellEventsProps {
   samples: readonly ShownSample[]
   selection: Selection
   cell: Box
-  /** How many events were read. */
+  /** Number of events read so far. */
   events: number
   onClose(): void
 }
 
-/** The events of the samples in a cell, the newest first; each opens. */
+/** The sampled events in a cell, newest first; each can be opened. */
 export function CellEvents({ call, samples, selection, cell, events, onClose }: CellEventsProps) {
   const { across, down } = selection
   const lists = useLatest(
@@ -94,7 +94,7 @@ function CellList({ list, name }: { list: readonly ListedEvent[]; name: string |
   )
 }
 
-/** The event with its bytes, which the sample does not keep. */
+/** An opened event with its bytes, which are not part of the sample. */
 function OpenedEvent({ eventId }: { eventId: string }) {
   const loaded = useLoaded(
     (api, signal) => api.body('v1/events', parseEventLines, { query: { eventId }, signal }),

@@ -21,7 +21,7 @@ export function describeCounts(counts: CountedEvents, { across, down }: Selectio
   return `${both} ${where} in view, in ${formatCountOf(filled, 'cell')} of ${sides}; the densest has ${formatCount(max)}.`
 }
 
-/** Describes the map of two builds in a sentence. */
+/** Describes the comparison of two builds in a sentence. */
 export function describeDifference({ a, b, nameOfA, nameOfB }: Compared): string {
   const { isClear, max } = compareCounts(a, b)
   const clear = isClear.reduce((sum, each) => sum + each, 0)
@@ -35,7 +35,7 @@ interface DensestProps {
   onCell(cell: Cell): void
 }
 
-/** The densest cells in view: the map for those who do not see it. */
+/** The densest cells in view, as a table: a text alternative to the map. */
 export function DensestCells({ counts, selection, onCell }: DensestProps & { counts: CountedEvents }) {
   const cells = densestCells(counts, listed)
   return (
@@ -48,7 +48,7 @@ export function DensestCells({ counts, selection, onCell }: DensestProps & { cou
   )
 }
 
-/** The cells in view in which two builds differ most. */
+/** The cells in view with the largest differences between two builds. */
 export function DifferentCells({ a, b, nameOfA, nameOfB, selection, onCell }: DensestProps & Compared) {
   const cells = mostDifferentCells(a, b, listed)
   return (

@@ -4,10 +4,10 @@ import { type Box, boxOf, type Size, type Viewport } from '../../heat/viewport.t
 import { visibleText } from '../../visible-text.ts'
 import { formatUnits } from './format-units.ts'
 
-/** Space around the plot for the labels of its axes, in CSS pixels. */
+/** Space around the plot for axis labels, in CSS pixels. */
 export const margins = { left: 58, right: 12, top: 10, bottom: 42 }
 
-/** The plot within the canvas. */
+/** The size of the plot within the canvas. */
 export function plotOf({ width, height }: Size): Size {
   return {
     width: Math.max(1, width - margins.left - margins.right),
@@ -24,20 +24,20 @@ export interface Theme {
 }
 
 export interface HeatPicture {
-  /** Of the canvas. */
+  /** The size of the canvas. */
   size: Size
   viewport: Viewport
-  /** Counts as an image: a pixel a cell. */
+  /** Counts as an image with one pixel per cell. */
   heat: { image: CanvasImageSource; grid: Grid } | undefined
   /** The parts of the map, as drawn for a viewport. */
   parts: { image: CanvasImageSource; view: Viewport & Size } | undefined
-  /** Outlined. */
+  /** Cells to outline. */
   cells: readonly Box[]
   names: { across: string; down: string }
   theme: Theme
 }
 
-/** Draws everything, in CSS pixels. Images of another viewport are moved and stretched to where they belong. */
+/** Draws everything, in CSS pixels. Images of another viewport are moved and stretched into place. */
 export function drawHeat(context: CanvasRenderingContext2D, picture: HeatPicture): void {
   const { size, theme } = picture
   const plot = plotOf(size)
@@ -60,7 +60,7 @@ export function drawHeat(context: CanvasRenderingContext2D, picture: HeatPicture
 
 type ToPixels = (x: number, y: number) => [number, number]
 
-/** From units of the map to CSS pixels of the canvas. */
+/** Converts units of the map to CSS pixels of the canvas. */
 export function pixelsOf({ size, viewport }: Pick<HeatPicture, 'size' | 'viewport'>): ToPixels {
   const plot = plotOf(size)
   return (x, y) => [
@@ -85,7 +85,7 @@ function drawImages(context: CanvasRenderingContext2D, { heat, parts }: HeatPict
     context.imageSmoothingEnabled = false
     context.drawImage(heat.image, x, y, toX - x, toY - y)
     context.imageSmoothingEnabled = true
-    // faintly through the events
+    // faintly visible through the events
     context.globalAlpha = 0.5
     drawParts()
     context.globalAlpha = 1
@@ -95,7 +95,7 @@ function drawImages(context: CanvasRenderingContext2D, { heat, parts }: HeatPict
 function drawCell(context: CanvasRenderingContext2D, cell: Box, theme: Theme, toPixels: ToPixels): void {
   const [x, y] = toPixels(cell.left, cell.top)
   const [toX, toY] = toPixels(cell.right, cell.bottom)
-  // seen on any colour
+  // visible on any colour
   for (const [color, width] of [[theme.background, 4] as const, [theme.text, 2] as const]) {
     context.strokeStyle = color
     context.lineWidth = width
@@ -157,12 +157,12 @@ function drawLabels(context: CanvasRenderingContext2D, picture: HeatPicture, toP
   context.restore()
 }
 
-/** A point of the canvas as a point of the plot. */
+/** Converts a point of the canvas to a point of the plot. */
 export function toPlot({ x, y }: { x: number; y: number }): { x: number; y: number } {
   return { x: x - margins.left, y: y - margins.top }
 }
 
-/** The cell under a point of the canvas. */
+/** The cell at a point of the canvas. */
 export function cellUnder(
   counts: Counts,
   viewport: Viewport,

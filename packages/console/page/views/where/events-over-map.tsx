@@ -21,11 +21,11 @@ interface EventsOverMapProps {
   pair: PointerChoice
   placeId: string | undefined
   a: ShownSample
-  /** What `a` is compared with. */
+  /** The sample to compare `a` with. */
   b: ShownSample | undefined
 }
 
-/** The heat map, what it is filtered by, and what it shows in words. */
+/** The heat map, its filters, and a description in words. */
 export function EventsOverMap({ call, maps, where, change, pair, placeId, a, b }: EventsOverMapProps) {
   const [counts, setCounts] = useState<ShownCounts>()
   const parts = useMapParts(
@@ -49,7 +49,7 @@ export function EventsOverMap({ call, maps, where, change, pair, placeId, a, b }
   const asks = useMemo(() => (b ? [a.ask, b.ask] : [a.ask]), [a.ask, b?.ask])
   const samples = b ? [a, b] : [a]
   const events = samples.reduce((sum, { progress }) => sum + progress.events, 0)
-  // counts of both until those of one are there
+  // keep showing the counts of both until those of one are loaded
   const both = b && counts?.b && { a: counts.a, b: counts.b, nameOfA: a.name, nameOfB: b.name }
   const label = !counts ? 'Counting events.' : both ? describeDifference(both) : describeCounts(counts.a, selection)
   return (

@@ -9,7 +9,7 @@ import { Value } from '../../parts/value.tsx'
 import { visibleText } from '../../visible-text.ts'
 import type { WhereAddress } from './where-address.ts'
 
-/** Chips: none pressed shows all types. */
+/** Chips that filter by type; none pressed means all types. */
 export function TypeFilter({
   types,
   chosen,
@@ -21,7 +21,7 @@ export function TypeFilter({
 }) {
   const toggle = (name: string) =>
     onChoose(chosen.includes(name) ? chosen.filter((each) => each !== name) : [...chosen, name])
-  // a type that the address names stays to be taken off
+  // keep types that the address names, so that they can be removed
   const listed = [...types, ...chosen.filter((name) => !types.some((type) => type.name === name)).map(unseen)]
   return (
     <fieldset class="types">
@@ -81,12 +81,12 @@ export function PairFilter({
   )
 }
 
-/** Whether a browser shows the whole text of an option that is to be typed as it is. */
+/** Whether a browser shows the whole text of an option, so that a user can type it. */
 const isVisible = (pointer: string) => visibleText(pointer) === pointer
 
 const keyOf = ({ across, down }: PointerChoice) => `${across} ${down}`
 
-/** Two JSON Pointers to type. */
+/** A form for two JSON Pointers. */
 function PointerForm({
   pointers,
   chosen,
@@ -171,7 +171,7 @@ const ids = [
   ['serverId', 'Server'],
 ] as const
 
-/** Limits the events to those of a player, a session or a server, which the server looks for. */
+/** Filters the events by player, session or server, on the server. */
 export function IdFilters({
   where,
   onChoose,

@@ -1,7 +1,7 @@
 const units = new Intl.NumberFormat('en-US', { maximumSignificantDigits: 6 })
 const largeUnits = new Intl.NumberFormat('en-US', { maximumSignificantDigits: 6, notation: 'scientific' })
 
-/** A coordinate or a length of the map: `-1,250`, `0.25`, `9.0072E15`, which fits beside an axis. */
+/** A coordinate or length: `-1,250`, `0.25`, `9.0072E15`. Short enough for an axis. */
 export function formatUnits(value: number): string {
   return (Math.abs(value) < 1e7 ? units : largeUnits).format(value).replace('-', '−')
 }
@@ -11,10 +11,10 @@ export function formatBounds(from: number, to: number): string {
   return `${formatUnits(from)} to ${formatUnits(to)}`
 }
 
-/** `z` for `/position/z`: short where the whole pointer stands elsewhere. */
+/** `z` for `/position/z`: a short name where the whole pointer is shown elsewhere. */
 export function nameOf(pointer: string): string {
   const name = pointer.slice(pointer.lastIndexOf('/') + 1)
-  // the index of an array is no name
+  // an array index is not a name
   return /^\d+$/.test(name) ? pointer : name
 }
 

@@ -3,10 +3,10 @@ import type { Counts } from '../../heat/grid.ts'
 import { colorAt, divergingColorAt, fraction, type ScaleKind, signedFraction } from '../../heat/scale.ts'
 
 const opacity = 0.88
-/** Of a difference that may be chance. */
+/** Opacity of a difference that may be chance. */
 const faintOpacity = 0.3
 
-/** Counts as pixels: a pixel a cell, transparent without events. */
+/** Counts as an image with one pixel per cell, transparent where there are no events. */
 export function heatImage(counts: Counts, kind: ScaleKind, { isDark }: { isDark: boolean }): ImageData {
   const image = new ImageData(counts.columns, counts.rows)
   const pixels = new Uint32Array(image.data.buffer)
@@ -23,7 +23,7 @@ export function heatImage(counts: Counts, kind: ScaleKind, { isDark }: { isDark:
   return image
 }
 
-/** Differences as pixels: what may be chance is faint. */
+/** Differences as an image; differences that may be chance are faint. */
 export function differenceImage(difference: Difference, kind: ScaleKind, { isDark }: { isDark: boolean }): ImageData {
   const { columns, rows, values, isClear, max } = difference
   const image = new ImageData(columns, rows)
@@ -36,7 +36,7 @@ export function differenceImage(difference: Difference, kind: ScaleKind, { isDar
   return image
 }
 
-/** As canvas has it: red in the lowest byte, on every machine with a browser. */
+/** The byte order of canvas pixels, red in the lowest byte. */
 function pixelOf([red, green, blue]: readonly [number, number, number], alpha: number): number {
   return ((Math.round(alpha * 255) << 24) | (blue << 16) | (green << 8) | red) >>> 0
 }

@@ -18,15 +18,15 @@ import { useViewport } from './use-viewport.ts'
 
 interface HeatMapProps {
   call: CallWorker
-  /** One, or two that are compared. */
+  /** One sample, or two to compare. */
   asks: readonly SampleAsk[]
   selection: Selection
-  /** How many events were read: more are counted again. */
+  /** Number of events read so far: a change triggers a recount. */
   events: number
   parts: FoundParts | undefined
   scale: ScaleKind
   label: string
-  /** In the address: the part of the map that is shown, and the cell whose events are listed. */
+  /** From the address: the visible part of the map, and the cell whose events are listed. */
   view: Viewport | undefined
   chosen: Box | undefined
   onView(view: Viewport | undefined): void
@@ -98,13 +98,13 @@ function nextCell(
   [dx, dy]: readonly [number, number],
 ): Box | undefined {
   if (!cell) return cellAt(counts, viewport.x, viewport.y)
-  // from the middle of the cell, which may be of another size than those now
+  // from the middle of the cell, which may be from a grid with another cell size
   const x = (cell.left + cell.right) / 2 + dx * counts.cell
   const y = (cell.top + cell.bottom) / 2 + dy * counts.cell
   return cellAt(counts, x, y) ?? cell
 }
 
-/** A cell may be of a grid before: its counts are those of the cell in its middle now. */
+/** Describes a cell. If it is from an earlier grid, its counts are those of the current cell at its middle. */
 function describeCell(cell: Box, { a, b }: ShownCounts, { across, down }: Selection) {
   const [x, y] = [(cell.left + cell.right) / 2, (cell.top + cell.bottom) / 2]
   const inA = cellAt(a, x, y)?.count ?? 0

@@ -23,14 +23,14 @@ export interface HeatPictureProps {
   counts: ShownCounts | undefined
   scale: ScaleKind
   parts: FoundParts | undefined
-  /** Outlined. */
+  /** Cells to outline. */
   cells: readonly Box[]
   selection: Selection
-  /** Describes the map for screen readers. */
+  /** Description for screen readers. */
   label: string
 }
 
-/** The canvas: the parts and the counts may be of the viewport before, until the worker has those of this one. */
+/** The canvas. Parts and counts may be those of the previous viewport until the worker has computed new ones. */
 export function HeatPicture(props: HeatPictureProps) {
   const { call, size, viewport, counts, scale, parts, cells, selection, label } = props
   const canvas = useRef<HTMLCanvasElement>(null)
@@ -58,7 +58,7 @@ export function HeatPicture(props: HeatPictureProps) {
     if (!context || !canvas.current) return
     const width = Math.round(size.width * pixelRatio)
     const height = Math.round(size.height * pixelRatio)
-    // setting them clears the canvas even if they are the same
+    // setting them clears the canvas even if they are unchanged
     if (canvas.current.width !== width) canvas.current.width = width
     if (canvas.current.height !== height) canvas.current.height = height
     context.setTransform(pixelRatio, 0, 0, pixelRatio, 0, 0)

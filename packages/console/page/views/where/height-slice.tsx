@@ -10,7 +10,7 @@ import { formatBounds, formatUnits, nameOf } from './format-units.ts'
 import { useLatest } from './use-latest.ts'
 import type { WhereAddress } from './where-address.ts'
 
-/** The member with the third coordinate of a pair: `/position/y` for x and z. */
+/** The member of the third coordinate of a pair: `/position/y` for x and z. */
 export function heightOf({ across, down }: PointerChoice, pointers: readonly string[]): string | undefined {
   const axes = [axisOf(across), axisOf(down)]
   const parent = across.slice(0, across.lastIndexOf('/'))
@@ -24,7 +24,7 @@ export interface HeightSliceProps {
   call: CallWorker
   ask: SampleAsk
   selection: Selection
-  /** How many events were read. */
+  /** Number of events read so far. */
   events: number
   pointer: string
   chosen: WhereAddress['heights']
@@ -33,7 +33,7 @@ export interface HeightSliceProps {
 
 const steps = 200
 
-/** The least and the greatest height of the events that are shown, below a histogram of all heights: floors stand out. */
+/** Chooses the range of heights of the shown events, below a histogram of all heights, in which floors are visible. */
 export function HeightSlice({ call, ask, selection, events, pointer, chosen, onChoose }: HeightSliceProps) {
   const { across, down, placeId, types } = selection
   const found = useLatest(
@@ -42,7 +42,7 @@ export function HeightSlice({ call, ask, selection, events, pointer, chosen, onC
     }),
     [ask, across, down, placeId, types, events, pointer],
   )
-  // while a handle moves
+  // set while a handle moves
   const [moved, setMoved] = useState<WhereAddress['heights']>()
   if (!found?.heights) return null
   const { min, max, counts } = found.heights

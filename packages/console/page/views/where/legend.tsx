@@ -6,7 +6,7 @@ import { Value } from '../../parts/value.tsx'
 import { formatPoints, formatUnits } from './format-units.ts'
 import { useTheme } from './use-theme.ts'
 
-/** The counts that the colours stand for. */
+/** The counts that the colours represent. */
 export function Legend({ counts: { max, cell }, scale }: { counts: CountedEvents; scale: ScaleKind }) {
   const { isDark } = useTheme()
   return (
@@ -33,7 +33,7 @@ export interface Compared {
   nameOfB: string
 }
 
-/** The differences that the colours stand for. */
+/** The differences that the colours represent. */
 export function DifferenceLegend({ a, b, nameOfA, nameOfB, scale }: Compared & { scale: ScaleKind }) {
   const { isDark } = useTheme()
   const { max, cell } = compareCounts(a, b)

@@ -6,13 +6,13 @@ import { type Gestures, useGestures } from './use-gestures.ts'
 interface MapFrameProps extends Partial<Pick<Gestures, 'onPoint' | 'onClick'>> {
   frame: RefObject<HTMLDivElement | null>
   label: string
-  /** What the keys do, for people. */
+  /** Describes the keyboard controls. */
   keys: string
   /** Moves or zooms the map. */
   onMove(action: MapMove): void
   /** Shows everything. */
   onFit(): void
-  /** Returns whether it took the key. */
+  /** Returns whether it handled the key. */
   onKey?(event: KeyboardEvent): boolean
   /** The map, in the frame. */
   children: ComponentChildren
@@ -33,7 +33,7 @@ export const arrows: Readonly<Record<string, readonly [number, number]>> = {
   ArrowDown: [0, 1],
 }
 
-/** Moves a map by arrows, +, - and 0; returns whether it took the key. */
+/** Moves a map by arrow keys, +, - and 0; returns whether it handled the key. */
 export function moveByKey(event: KeyboardEvent, { onMove, onFit }: Pick<MapFrameProps, 'onMove' | 'onFit'>): boolean {
   const arrow = arrows[event.key]
   if (arrow) onMove((viewport) => pan(viewport, -arrow[0] * panPixels, -arrow[1] * panPixels))
@@ -44,7 +44,7 @@ export function moveByKey(event: KeyboardEvent, { onMove, onFit }: Pick<MapFrame
   return true
 }
 
-/** A map that is moved by dragging, the wheel, two fingers, buttons and keys. */
+/** A map that can be moved by dragging, wheel, pinch, buttons and keys. */
 export function MapFrame(props: MapFrameProps) {
   const { frame, label, keys, children, readout, onMove, onFit, onKey, onPoint = ignore, onClick = ignore } = props
   useGestures(frame, {

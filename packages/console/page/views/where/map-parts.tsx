@@ -12,14 +12,14 @@ import { useLatest } from './use-latest.ts'
 
 export interface MapParts {
   map: MapStatus | undefined
-  /** `large`: loaded by `load` alone. */
+  /** `large`: loaded only by `load`. */
   status: 'none' | 'large' | 'loading' | 'found' | 'not-json'
   found: FoundParts | undefined
   error: RequestError | undefined
   load(): void
 }
 
-/** The parts of a map as seen along the axes that the pointers name; large maps after `load`. */
+/** The parts of a map, as seen along the axes named by the pointers. Large maps are loaded only by `load`. */
 export function useMapParts(
   call: CallWorker,
   map: MapStatus | undefined,

@@ -9,7 +9,7 @@ import type { CallWorker } from '../../worker/call-worker.ts'
 import type { ReadingGoal, SampleAsk, SampleProgress } from '../../worker/samples.ts'
 import { formatPercent } from './format-units.ts'
 
-/** `bounded`: there is more, which is read when asked for; `full`: more does not fit; `end`: everything was read. */
+/** `bounded`: more can be read on request; `full`: more does not fit in memory; `end`: everything was read. */
 type ReadingStatus = 'reading' | 'stopped' | 'bounded' | 'full' | 'end' | 'failed'
 
 export interface Reading {
@@ -18,20 +18,20 @@ export interface Reading {
   progress: SampleProgress | undefined
   error: RequestError | undefined
   stop(): void
-  /** As much again as was read. */
+  /** Reads as much again as was read so far. */
   readMore(): void
 }
 
-/** What is read before the view asks: a few seconds within the default limits. */
+/** The amount that is read initially: a few seconds within the default limits. */
 const firstGoal: ReadingGoal = { windows: 128, events: 100_000 }
-/** Events of one sample at most. */
+/** Maximum number of events of one sample. */
 const eventsMax = 500_000
 
 const liveMs = 5_000
 
 /**
- * Reads a sample step by step, and continues after failures where it was; of a live range then also what comes. Without
- * an ask, nothing.
+ * Reads a sample step by step, and resumes after failures. In a live range, also reads new events. Does nothing if
+ * `ask` is undefined.
  */
 export function useReading(call: CallWorker, ask: SampleAsk | undefined, isLive: boolean): Reading {
   const connection = useContext(ConnectionContext)
@@ -60,7 +60,7 @@ export function useReading(call: CallWorker, ask: SampleAsk | undefined, isLive:
     void repeat(() => read(ask, goal), { connection, signal, onError })
     return () => ending.abort()
   }, [call, ask, goal, isLive, connection])
-  // a result of other inputs is not shown
+  // do not show the result of other inputs
   useEffect(
     () => () => {
       setState(nothing)
@@ -95,16 +95,16 @@ function statusOf({ share, events, windows }: SampleProgress, goal: ReadingGoal)
 
 interface ReadingLineProps {
   reading: Reading
-  /** Of the build, beside another one. */
+  /** The name of the build, if there are two. */
   name: string | undefined
-  /** How many events the servers counted, if that is known. */
+  /** The number of events according to the server's activity, if known. */
   counted: number | undefined
 }
 
-/** How much was read of how many events, with buttons to stop and continue. */
+/** Shows how many of the events were read, with buttons to stop and continue. */
 export function ReadingLine({ reading, name, counted }: ReadingLineProps) {
   const { status, progress, error, stop, readMore } = reading
-  // waiting for the read rate limit is expected while reading
+  // hitting the read rate limit is expected while reading
   const isLimited = error?.kind === 'limited'
   return (
     <>
@@ -150,11 +150,13 @@ function waitOf({ retryAfterMs }: RequestError): string {
   return retryAfterMs ? ` ${Math.ceil(retryAfterMs / 1000)} s` : ''
 }
 
-/** The total is what the servers counted, else an estimate: of each window, all events were read. */
+/**
+ * Describes a sample. The total is the server's count, or else an estimate from the share of windows that were read.
+ */
 function describeSample({ events, share }: SampleProgress, counted = 0): string {
   if (share === 1) return `All ${formatCountOf(events, 'event')} of the range.`
   if (events === 0) return `No events in ${formatPercent(share)} of the range.`
-  // counts are of whole minutes or hours
+  // counts cover whole minutes or hours
   const isCounted = counted > events
   const total = isCounted ? counted : Number((events / share).toPrecision(2))
   const of = `${formatPercent(events / total)} of ${isCounted ? 'about' : 'an estimated'} ${formatCount(total)}`

@@ -3,7 +3,7 @@ import { useLoaded } from '../../api/use-api.ts'
 import { type Range, spans } from '../../range.ts'
 import type { SampleAsk } from '../../worker/samples.ts'
 
-/** How many events of each build the servers counted in a range: as a function of what is asked for. */
+/** Returns a function for the server's count of the events of a query in a range. */
 export function useCounted({ from, to }: Range): (ask: SampleAsk | undefined) => number | undefined {
   const { data } = useLoaded<Activity | undefined>(
     async (api, signal) =>
@@ -13,7 +13,7 @@ export function useCounted({ from, to }: Range): (ask: SampleAsk | undefined) =>
   return (ask) => data && ask && countOf(data, ask)
 }
 
-/** Undefined for events that are filtered further, and where some events are counted for no build. */
+/** Undefined if there are further filters, or some events are counted without a build. */
 function countOf({ groups = [] }: Activity, { filter: { buildId, ...others } }: SampleAsk): number | undefined {
   const isFiltered = Object.values(others).some((value) => value !== undefined)
   if (isFiltered || groups.some(({ name }) => name === null)) return undefined

@@ -4,15 +4,15 @@ import { useEffect, useRef } from 'preact/hooks'
 /** Gestures on the map, in CSS pixels of the element. */
 export interface Gestures {
   onPan(dx: number, dy: number): void
-  /** Factors over 1 look closer. */
+  /** Factors over 1 zoom in. */
   onZoom(factor: number, at: { x: number; y: number }): void
-  /** A press that moved nothing. */
+  /** A press without movement. */
   onClick(at: { x: number; y: number }): void
-  /** Undefined when the pointer leaves. */
+  /** Called with undefined when the pointer leaves. */
   onPoint(at: { x: number; y: number } | undefined): void
 }
 
-/** Dragging, pinching and the wheel. */
+/** Detects dragging, pinching and the wheel. */
 export function useGestures(element: RefObject<HTMLElement | null>, gestures: Gestures): void {
   const latest = useRef(gestures)
   latest.current = gestures
@@ -28,7 +28,7 @@ function listen(target: HTMLElement, latest: { current: Gestures }): () => void 
   const ending = new AbortController()
   const { signal } = ending
   const pointers = new Map<number, { x: number; y: number }>()
-  /** Where the press began, until it moves. */
+  /** Where the press started; undefined once it moves. */
   let pressed: { x: number; y: number } | undefined
   const placeOf = (event: MouseEvent) => {
     const { left, top } = target.getBoundingClientRect()
@@ -76,7 +76,7 @@ function listen(target: HTMLElement, latest: { current: Gestures }): () => void 
   return () => ending.abort()
 }
 
-/** The middle of the pointers that are down, and how far apart they are: 0 for a single one. */
+/** The middle of the pressed pointers, and their distance: 0 for a single one. */
 function middleOf(pointers: ReadonlyMap<number, { x: number; y: number }>) {
   const [first, second] = [...pointers.values()]
   if (!first) return { x: 0, y: 0, spread: 0 }

@@ -1,8 +1,8 @@
 import { useEffect, useRef, useState } from 'preact/hooks'
 
 /**
- * The result for the newest inputs. One load runs at a time, and of those asked for meanwhile only the newest, so that
- * fast changes do not queue. The result before stays until then. Failures leave it as it is.
+ * The result for the newest inputs. One load runs at a time; of the loads requested meanwhile, only the newest runs, so
+ * that fast changes do not queue. The previous result is kept until then, and after failures.
  */
 export function useLatest<Result>(load: () => Promise<Result>, inputs: readonly unknown[]): Result | undefined {
   const [result, setResult] = useState<Result>()

@@ -1,14 +1,14 @@
 import { useMemo, useState } from 'preact/hooks'
 import { parseRange, type Range, type SpanName, spans } from '../../range.ts'
 
-/** The ends of spans up to now. */
+/** The kept ends of spans up to now. */
 const ends = new Map<SpanName, number>()
-/** The part of a span after which it ends later. */
+/** The end of a span is kept until it is this fraction of the span's length old. */
 const staleShare = 0.05
 
 /**
- * The range in the address. One that ends now keeps its end while the view shows it, and for a twentieth of its length
- * after that, so that what was read of it stays of use; `renew` moves it.
+ * The range in the address. If it ends now, its end is kept while the view shows it, and for a twentieth of its length,
+ * so that data read for it stays usable; `renew` moves the end.
  */
 export function useSettledRange(query: URLSearchParams): { range: Range; renew(): void } {
   const [round, setRound] = useState(0)

@@ -9,7 +9,7 @@ export function useSize(frame: { current: HTMLElement | null }): Size | undefine
     if (!element) return
     const observer = new ResizeObserver(() => {
       const { clientWidth: width, clientHeight: height } = element
-      // nothing is seen meanwhile
+      // ignore the size while the element is hidden
       if (width > 0 && height > 0) setSize({ width, height })
     })
     observer.observe(element)

@@ -9,22 +9,22 @@ import { formatWhere } from './where-address.ts'
 
 export interface ViewportOptions {
   call: CallWorker
-  /** One, or two that are compared. */
+  /** One sample, or two to compare. */
   asks: readonly SampleAsk[]
   selection: Selection
-  /** How many events were read. */
+  /** Number of events read so far. */
   events: number
   parts: FoundParts | undefined
   plot: Size | undefined
-  /** In the address. */
+  /** The viewport in the address. */
   view: Viewport | undefined
   onView(view: Viewport | undefined): void
 }
 
-/** Movements end before they are in the address: browsers limit how often it changes. */
+/** Delay before a movement is written to the address: browsers limit how often it changes. */
 const settleMs = 300
 
-/** Fits events and parts until a person moves the map, and again on request. */
+/** Fits events and parts until the user moves the map, and again on request. */
 export function useViewport({ call, asks, selection, events, parts, plot, view, onView }: ViewportOptions) {
   const [moved, setMoved] = useState(view)
   const { across, down, placeId } = selection
@@ -33,7 +33,7 @@ export function useViewport({ call, asks, selection, events, parts, plot, view, 
     const boxes = await Promise.all(asks.map((ask) => call('whereExtent', { ask, selection: everything })))
     return { box: boxes.reduce((a, b) => around(a, b), undefined) }
   }, [across, down, placeId, asks, events])
-  // the address follows late: what it says then is no link that was opened
+  // the address lags behind: a value that this hook has written is not an opened link
   const written = useRef(textOf(view))
   useEffect(() => {
     if (textOf(view) === written.current) return
@@ -62,7 +62,9 @@ const textOf = (view: Viewport | undefined) => view && formatWhere({ view }).at
 
 const emptyBox = { left: 0, top: 0, right: 100, bottom: 100 }
 
-/** Events and parts, unless the parts are so far that the events would be a dot. */
+/**
+ * A box around events and parts; around only the events if the parts are so far away that the events would be a dot.
+ */
 function boxToShow(events: Box | undefined, parts: Box | undefined): Box | undefined {
   const both = around(events, parts)
   if (!events || !both) return both

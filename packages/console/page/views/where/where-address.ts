@@ -2,10 +2,10 @@ import type { QueryChanges } from '../../address.ts'
 import type { ScaleKind } from '../../heat/scale.ts'
 import type { Box, Viewport } from '../../heat/viewport.ts'
 
-/** The choices in the address of the view, beside the time range; the view makes those that are undefined. */
+/** The choices in the view's address, besides the time range. The view chooses those that are undefined. */
 export interface WhereAddress {
   buildId: string | undefined
-  /** The build that is compared with it. */
+  /** The build to compare with. */
   versus: string | undefined
   /** '' for all places. */
   placeId: string | undefined
@@ -18,9 +18,9 @@ export interface WhereAddress {
   across: string | undefined
   down: string | undefined
   scale: ScaleKind
-  /** The part of the map that is shown; undefined for all of it. */
+  /** The visible part of the map; undefined for the whole map. */
   view: Viewport | undefined
-  /** The least and the greatest height that is shown. */
+  /** The minimum and maximum of the shown heights. */
   heights: { min: number; max: number } | undefined
   /** The cell whose events are listed. */
   cell: Box | undefined
@@ -54,7 +54,7 @@ export function parseWhere(query: URLSearchParams): WhereAddress {
   }
 }
 
-/** The members of the query for choices: the inverse of `parseWhere`. */
+/** The query members of choices: the inverse of `parseWhere`. */
 export function formatWhere(changes: Partial<WhereAddress>): QueryChanges {
   const { view, heights, cell } = changes
   const members: { [Name in keyof WhereAddress]: readonly [string, string | readonly string[] | undefined] } = {
@@ -78,7 +78,7 @@ export function formatWhere(changes: Partial<WhereAddress>): QueryChanges {
 
 const textOf = (values: readonly number[]) => values.map((value) => Number(value.toPrecision(9))).join()
 
-/** Undefined unless the text has just as many finite numbers. */
+/** Undefined unless the text has exactly `length` finite numbers. */
 function numbersOf(text: string | null, length: number): number[] | undefined {
   const numbers = (text ?? '').split(',').map((each) => (each.trim() === '' ? Number.NaN : Number(each)))
   return numbers.length === length && numbers.every(Number.isFinite) ? numbers : undefined
