@@ -12,6 +12,7 @@ export interface ConsoleRequest {
   }
 }
 
+/** A response of the console. */
 export interface ConsoleResponse {
   status: number
   headers: Record<string, string>

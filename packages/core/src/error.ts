@@ -36,7 +36,7 @@ export interface ErrorRow {
   /** Whether the same call may succeed later, unchanged. */
   retryable: boolean
   outcome?: 'unknown'
-  /** What it means and what to do, in Markdown with links relative to docs/. */
+  /** The meaning of the code and the remedy, in Markdown with links relative to docs/. */
   meaning: string
 }
 
@@ -113,6 +113,7 @@ export type ErrorCode = keyof typeof errorTable
 /** All error codes, for exhaustive tables. */
 export const errorCodes = Object.keys(errorTable) as readonly ErrorCode[]
 
+/** The data of an error besides its code and message. Only members that apply to the code are set. */
 export interface ErrorDetails {
   /** The limit that was exceeded, in the unit that the message names. */
   limit?: number

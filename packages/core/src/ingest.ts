@@ -187,6 +187,7 @@ export interface EmbeddedIngest<E = IngestEvent> {
   close(): Promise<void>
 }
 
+/** Options of `retainEvents`. */
 export interface RetainOptions extends ErasureOptions {
   /** Whether to keep events that a consumer has not read. Default: false. */
   keepUnread?: boolean
@@ -194,6 +195,7 @@ export interface RetainOptions extends ErasureOptions {
   onUnread?: (consumers: readonly string[]) => void
 }
 
+/** Options of `createIngest`. */
 export interface IngestOptions<Schemas extends EventSchemas = EventSchemas> {
   store: Store
   /**

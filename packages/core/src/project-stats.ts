@@ -35,6 +35,7 @@ export interface BuildStatus {
 /** Maximum length of `search` in a list of builds, in UTF-16 code units: that of a build id. */
 export const searchLengthMax = 128
 
+/** Selects one page of the builds of a project. */
 export interface BuildPageOptions {
   /** `id`: by UTF-8 bytes. `frozen`: open builds, then the newest freeze first. Default: `id`. */
   order?: 'id' | 'frozen'
@@ -49,6 +50,7 @@ export interface BuildPageOptions {
   limit?: number
 }
 
+/** One page of the builds of a project. */
 export interface BuildPage {
   builds: BuildStatus[]
   /** The cursor of the next page; null on the last. */

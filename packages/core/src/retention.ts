@@ -10,6 +10,7 @@ import { mapProjects } from './projects/map-projects.ts'
  */
 export type RetentionRule = readonly [projectId: string, maxAge: number | 'off']
 
+/** Options of `startRetention`. */
 export interface RetentionOptions {
   /** Called for each project of which a round has erased events. */
   onErased?: (erased: ErasedTotals & { projectId: string }) => void

@@ -42,6 +42,7 @@ export interface ExportFilesOptions extends Omit<ReadEventsOptions, 'waitMs' | '
   now?: () => number
 }
 
+/** The files that one run has completed, and where the next run starts. */
 export interface ExportFilesResult {
   files: ExportedFile[]
   /** Start of the next run; undefined if no event was ever exported. */

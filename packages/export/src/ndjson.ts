@@ -3,6 +3,7 @@ import { createGzip } from 'node:zlib'
 import { eventLine, type StoredEvent } from '@ingest/core'
 import type { FileFormat } from './file-format.ts'
 
+/** Options of `ndjson`. */
 export interface NdjsonOptions {
   /** Compresses files with gzip: `.ndjson.gz`. Default: false. */
   gzip?: boolean

@@ -28,6 +28,7 @@ export interface DurabilityReport {
   synchronousStandbyNames: string
 }
 
+/** Options of `openPostgresStore`. */
 export interface PostgresStoreOptions {
   /**
    * Whether to create or upgrade the schema, which requires its owner. Default: true. With false, for an application

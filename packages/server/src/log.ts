@@ -10,6 +10,7 @@ export interface Log {
   isLevelEnabled?(level: LogLevel): boolean
 }
 
+/** Levels of the log, least severe first. */
 export type LogLevel = 'debug' | 'info' | 'warn' | 'error'
 
 export function isEnabled(log: Log, level: LogLevel): boolean {

@@ -13,6 +13,7 @@ import { type OpenRoute, type ProjectRoute, runRoute } from './route.ts'
 import { type ConsoleHandler, createRouter, type Router } from './router.ts'
 import { routes } from './routes.ts'
 
+/** Options of `createHandler` and `toFetchHandler`. */
 export interface HandlerOptions {
   /**
    * Limits each project, divided by the number of live servers of the store; `{}` for the default limits. Default: no

@@ -7,12 +7,14 @@ import { createMetrics } from './metrics/metrics.ts'
 import { createPublicRouter, type HandlerOptions } from './public-router.ts'
 import { isTracing } from './requests/spans.ts'
 
+/** Options of `serve`. */
 export interface ServeOptions extends Omit<HandlerOptions, 'draining'>, ListenOptions {
   ingest: EmbeddedIngest
   /** The address for operators: metrics, health and keys, as served by `createAdminHandler`. Default: none. */
   admin?: AdminAddress
 }
 
+/** The address for operators. */
 export interface AdminAddress extends Address {
   /** The token of the key API, at least 16 characters. Default: no key API. */
   token?: string

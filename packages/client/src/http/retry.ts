@@ -6,6 +6,7 @@ export const backoffMsBase = 1000
 /** Upper bound of the doubling, in milliseconds. */
 export const backoffMsMax = 60_000
 
+/** Options of `createBackoff`. */
 export interface BackoffOptions {
   /** Returns a number from 0 (inclusive) to 1 (exclusive). Default: `Math.random`. */
   random?: () => number

@@ -36,6 +36,7 @@ export interface PreparedEvents {
   rejected: RejectedInput[]
 }
 
+/** Options of `prepareEvents`. */
 export interface PrepareOptions {
   /** Used for events without a `projectId`. */
   projectId?: string | undefined

@@ -34,6 +34,7 @@ export interface SubmittedEvents {
   madeIds: number
 }
 
+/** Options of `submitEvents`. */
 export interface SubmitEventsOptions {
   /** Maximum number of batches in flight. Default: 8. Events are stored in the order of the source only with 1. */
   concurrency?: number

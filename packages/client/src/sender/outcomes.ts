@@ -15,6 +15,7 @@ export type DropReason =
   | 'spool_overflow'
   | 'too_large'
 
+/** A rejected event and the reasons. */
 export interface Rejection {
   event: JsonObject
   issues: readonly Issue[]

@@ -9,6 +9,7 @@ import { type AttemptStats, createSendLoop, type SendLoop } from './send-loop.ts
 import { createSendQueue, type SendQueue } from './send-queue.ts'
 import { openSpool, spoolBytesMin } from './spool.ts'
 
+/** Options of `createSender`. */
 export interface SenderOptions extends SenderCallbacks {
   /** How long an event waits for others to join its batch, in milliseconds. Default 2,000. */
   flushMs?: number | undefined
@@ -32,6 +33,7 @@ export interface SenderOptions extends SenderCallbacks {
   signal?: AbortSignal | undefined
 }
 
+/** Counts since the sender was created, and its current queue. */
 export interface SenderStats extends OutcomeCounts, AttemptStats {
   /** Queued events, including those in flight. */
   queuedEvents: number

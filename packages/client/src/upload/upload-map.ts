@@ -27,6 +27,7 @@ export interface SourcePublication {
   contentType?: string
 }
 
+/** Progress within the current phase. */
 export interface UploadProgress {
   /** The phases, in order: a stream is spooled, the map is hashed, its missing chunks are uploaded. */
   phase: 'spool' | 'hash' | 'upload'
@@ -38,6 +39,7 @@ export interface UploadProgress {
   chunksTotal: number | null
 }
 
+/** Options of `uploadMap`. */
 export interface UploadOptions extends PublishOptions {
   /** Whether to publish a map of 0 bytes, which is usually a failed build. Default: false. */
   allowEmpty?: boolean

@@ -6,7 +6,10 @@ import { CompareMaps } from './maps/compare-maps.tsx'
 import { MapOfPlace } from './maps/map-of-place.tsx'
 import './maps/maps.css'
 
-/** `#/maps?search=…`: the builds; `#/maps/<build>`: its maps; `#/maps/<build>?place=<place>`: one map, with `&with=<build>` compared. */
+/**
+ * `#/maps?search=…`: the builds. `#/maps/<build>`: its maps. `#/maps/<build>?place=<place>`: one map, compared with
+ * another build's if `&with=<build>` is given.
+ */
 export function MapsView({ address }: { address: Address }) {
   const [, buildId] = address.path
   const placeId = address.query.get('place')

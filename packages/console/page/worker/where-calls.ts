@@ -24,7 +24,7 @@ export interface FoundParts {
 }
 
 export interface PartsView extends Viewport, Size {
-  /** Of the screen. */
+  /** The device pixel ratio of the screen. */
   pixelRatio: number
   colors: PartColors
 }

@@ -20,6 +20,7 @@ export interface Consumer extends ConsumerRecord {
   lag: ConsumerLag | null
 }
 
+/** Moves or creates a consumer. */
 export interface PutConsumerOptions {
   /** The last event that the consumer has read. */
   cursor: Cursor
@@ -27,6 +28,7 @@ export interface PutConsumerOptions {
   replaces: Cursor | null
 }
 
+/** The result of `putConsumer`. */
 export interface PutConsumerResult extends ConsumerRecord {
   /** `unchanged`: the consumer already has this cursor. `replaces` is not checked then, so that a retry succeeds. */
   outcome: 'created' | 'updated' | 'unchanged'
@@ -61,7 +63,7 @@ export interface Consumers {
 
 /** Maximum number of consumers of a project; they are written together. */
 export const consumersMax = 100
-/** The most batches that are counted for the lag of one consumer. */
+/** Maximum number of batches counted for the lag of one consumer. */
 export const lagBatchesMax = 1_000
 
 const namePattern = /^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$/

@@ -36,6 +36,7 @@ export interface ErasedTotals {
   bytes: number
 }
 
+/** Options of `eraseEvents` and `retainEvents`. */
 export interface ErasureOptions {
   /** Whether to count without erasing. Default: false. */
   dryRun?: boolean

@@ -38,6 +38,7 @@ export interface StoreCommit {
 /** How far the time of a batch may be ahead of the store's clock, in milliseconds. */
 export const aheadMsMax = 1000
 
+/** The result of an append. */
 export interface AppendResult {
   /** For each event of the batch: true if this append stored it, false if it was stored before. */
   stored: boolean[]
@@ -47,6 +48,7 @@ export interface AppendResult {
   frozen: readonly string[]
 }
 
+/** An event as it is stored. */
 export interface StoredEvent {
   cursor: Cursor
   /** Milliseconds since 1970. Never decreases along the log of a project, whatever the clocks do. */
@@ -57,6 +59,7 @@ export interface StoredEvent {
   erased?: string
 }
 
+/** Selects the events that a store reads. */
 export interface ReadOptions {
   /** Start after this event; default: the beginning. */
   after?: Cursor | undefined

@@ -10,7 +10,7 @@ import type { Cursor, EventStore, StoredEvent } from './event-store.ts'
 export interface ReadEventsOptions extends EventFilter {
   /** Only events after this one. Default: from the beginning. */
   after?: Cursor
-  /** The most events to yield. Default: all. */
+  /** Maximum number of events to yield. Default: all. */
   limit?: number
   /** Only events received at this time or later. */
   from?: number

@@ -10,6 +10,7 @@ import type { EventStore, StoreCommit } from './event-store.ts'
 import { parseBatch } from './parse-batch.ts'
 import { scanBatch } from './scan-batch.ts'
 
+/** Options of `submitBatch`. */
 export interface SubmitOptions {
   /**
    * Called with the number of events of a well-formed batch before any is checked, for rate limits. If it throws or
@@ -57,6 +58,7 @@ export interface SubmitContext {
   counter: BatchCounter
 }
 
+/** The result of a batch, with data for metrics. */
 export interface SubmitReport {
   result: BatchResult
   /** Duplicates that differ from the stored event, for a metric. */

@@ -70,7 +70,10 @@ export function reasonOf({ message }: Error): string {
 
 const diskFullCodes: readonly unknown[] = ['ENOSPC', 'EDQUOT', 'EFBIG', 'disk-full']
 
-/** Whether an error of the file system says that the disk, a quota, or the file size limit of the process (ulimit -f) is used up. */
+/**
+ * Whether an error of the file system says that the disk, a quota, or the process's file size limit (`ulimit -f`) is
+ * exhausted.
+ */
 export function isDiskFull(error: unknown): boolean {
   return diskFullCodes.includes((error as { code?: unknown } | undefined)?.code)
 }

@@ -225,7 +225,7 @@ function skipColon(body: Uint8Array, from: number): number {
   return skipSpace(body, at + 1)
 }
 
-/** Skips a comma and the space behind it. */
+/** Skips a comma and the whitespace after it. */
 function skipComma(body: Uint8Array, at: number): number {
   if (body[at] !== comma) throw malformedBody()
   return skipSpace(body, at + 1)

@@ -63,6 +63,7 @@ export interface PendingTotals {
   bytes: number
 }
 
+/** Selects maps of a project. */
 export interface MapSelection {
   placeId?: string | undefined
   buildId?: string | undefined
@@ -72,6 +73,7 @@ export interface MapSelection {
   limit: number
 }
 
+/** A map in a list of a store. */
 export interface MapEntry extends MapId {
   slot: MapSlot
 }
@@ -82,6 +84,7 @@ export interface NewChunk extends ChunkUpload {
   receivedAt: number
 }
 
+/** The result of storing a chunk. */
 export interface PutChunkOutcome {
   /** `undeclared`: no map of the project names the chunk, or all give a smaller size. */
   outcome: 'stored' | 'existing' | 'undeclared'
@@ -98,6 +101,7 @@ export const readyMapsMax = 16
  */
 export type HashedChunks = { digest: Digest } | { index: number; size: number }
 
+/** Selects builds of a project in the order of their ids. */
 export interface BuildSelection {
   /** Only builds after this one. */
   after?: string | undefined
@@ -105,6 +109,7 @@ export interface BuildSelection {
   limit: number
 }
 
+/** Selects builds of a project in the order of the newest. */
 export interface NewestBuildSelection {
   /** Only builds whose id contains this, with A to Z as a to z: {@link foldBuildId}. */
   search?: string | undefined
@@ -121,6 +126,7 @@ export interface BuildPosition {
   frozenAt?: number
 }
 
+/** The result of `newestBuilds`. */
 export interface NewestBuilds {
   builds: BuildEntry[]
   /** Set if the page has fewer builds than `limit` although more may follow: the last build examined. */

@@ -48,6 +48,7 @@ export interface VerificationOptions {
   signal?: AbortSignal
 }
 
+/** Options of `publishMap`. */
 export interface PublishOptions extends VerificationOptions {
   /** Only if nothing is complete yet for this key; `precondition-failed` otherwise. */
   ifNoneMatch?: '*'
@@ -57,6 +58,10 @@ export interface PublishOptions extends VerificationOptions {
   dryRun?: boolean
 }
 
+/**
+ * The effect of a publication: `created` the first complete map for its key, `replaced` the complete map, `unchanged`,
+ * or `incomplete`: recorded a manifest whose chunks are not all stored.
+ */
 export type PublishOutcome = 'created' | 'replaced' | 'unchanged' | 'incomplete'
 
 /** The result of a publication. */
@@ -85,6 +90,7 @@ export interface MapStatus extends Omit<PublishedMap, 'outcome' | 'issues'> {
   pending: { digest: Digest; size: number; contentType: string; chunks: number; missing: Digest[] } | null
 }
 
+/** Selects one page of the maps of a project. Default: all places and builds. */
 export interface MapPageOptions {
   placeId?: string
   buildId?: string
@@ -94,17 +100,22 @@ export interface MapPageOptions {
   limit?: number
 }
 
+/** One page of the maps of a project. */
 export interface MapPage {
   maps: MapStatus[]
   /** The cursor of the next page; null on the last. A page may be shorter than its limit. */
   next: string | null
 }
 
+/** The bytes of a chunk, 1 to 1,048,576 of them, and their digest. */
 export interface ChunkUpload {
   digest: Digest
   bytes: Uint8Array
 }
 
+/**
+ * The result of `putChunks`: the numbers of chunks that were stored now and before, and the invalid chunks by index.
+ */
 export interface PutChunksResult {
   stored: number
   existing: number
@@ -116,6 +127,7 @@ export interface PutChunksResult {
   completed: PublishedMap[]
 }
 
+/** The result of `putChunk`. `existing`: the chunk was stored before. `completed` is that of `putChunks`. */
 export interface PutChunkResult {
   outcome: 'stored' | 'existing'
   completed: PublishedMap[]

@@ -11,6 +11,7 @@ import { checkPublishOptions, publishMap, tryPublication } from './publish-map.t
 import { putChunk, putChunks } from './put-chunks.ts'
 import { listMaps, mapContent, mapStatus } from './read-map.ts'
 
+/** The rules for the maps of all projects. */
 export interface MapRules {
   /**
    * Whether the first map for a place is accepted when its build is already frozen: game servers can be faster than the

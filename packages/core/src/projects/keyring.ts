@@ -34,6 +34,7 @@ export interface Authenticated {
  */
 export type Authenticate = (credentials: Credentials) => Authenticated | boolean | Promise<Authenticated | boolean>
 
+/** Options of a new key. */
 export interface KeyOptions {
   /** Scopes of the key. Default: all. */
   scopes?: readonly Scope[]

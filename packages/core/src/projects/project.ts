@@ -1,6 +1,7 @@
 import { hash, randomBytes, timingSafeEqual } from 'node:crypto'
 import { crc32 } from 'node:zlib'
 
+/** All scopes of keys. */
 export const scopes = ['events:write', 'maps:write', 'read', 'consume'] as const
 
 /** The permission of a key. `consume` moves and deletes consumers; it does not include `read`. */

@@ -149,7 +149,7 @@ function charge(size: QueueSize, { body, events }: AppendBatch, sign: 1 | -1): v
 interface AppendRow {
   /** The numbers, from 1, of the stored events; null if all were stored. */
   fresh: number[] | null
-  /** By batch. */
+  /** The number of conflicts of each batch; null if there are none. */
   conflicts: number[] | null
   frozen: string[] | null
   /** The time for the ids, and then for waiting for other appends of the project, in milliseconds. */

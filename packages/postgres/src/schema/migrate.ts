@@ -4,6 +4,7 @@ import { type Database, openDatabase } from '../connection/database.ts'
 import { foreignSchema } from '../connection/database-error.ts'
 import { migrations } from '../sql.ts'
 
+/** Options of `migratePostgres`. */
 export interface MigrateOptions {
   /** Hash partitions of the table of event ids, 1 to 256; only for a new schema. Default: 1, a plain table. */
   keyPartitions?: number

@@ -9,8 +9,9 @@ import { getLivez, getReadyz } from '../routes/health.ts'
 import { createTokenCheck } from './admin-token.ts'
 import { deleteKey, getKeys, getProjects, type KeysContext, postKey, postRotation } from './keys.ts'
 
+/** Options of `createAdminHandler`. */
 export interface AdminOptions {
-  /** What `GET /metrics` returns. Default: 404. */
+  /** The metrics that `GET /metrics` returns. Default: it responds with 404. */
   metrics?: Pick<Metrics, 'render'>
   /** The bearer token of the key API, at least 16 characters. Default: the key API responds with 404. */
   token?: string

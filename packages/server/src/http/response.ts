@@ -7,7 +7,7 @@ import type { BodyStream } from './stream.ts'
 export interface HttpResponse {
   status: number
   headers: Record<string, string>
-  /** Not sent in response to HEAD; the headers describe it all the same. */
+  /** Not sent in response to HEAD; the headers still describe it. */
   body: string | Uint8Array | BodyStream
 }
 

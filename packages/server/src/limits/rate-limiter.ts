@@ -23,11 +23,13 @@ export const quotasByBudget: Readonly<Record<Budget, readonly QuotaName[]>> = {
   reads: ['readRequests', 'readBytes'],
 }
 
+/** Response headers as in draft-ietf-httpapi-ratelimit-headers-11. */
 export type RateLimitHeaders = { RateLimit: string; 'RateLimit-Policy': string }
 
-/** What counts against each limit, such as `{ requests: 1, batchBytes: 5000 }`. */
+/** The amounts to charge to each limit, such as `{ requests: 1, batchBytes: 5000 }`. */
 export type Amounts = Partial<Record<QuotaName, number>>
 
+/** Options of `RateLimiter.admit`. */
 export interface AdmitOptions {
   /** Amounts that a retry of the request would also be charged, so that `Retry-After` is long enough for all of it. */
   retry?: Amounts

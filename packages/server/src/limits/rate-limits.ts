@@ -39,6 +39,7 @@ export const bytesPerEvent = 512
 /** The minimum charge of a read, in bytes. */
 export const readBytesMin = 4096
 
+/** The default limits of every project. */
 export const rateLimitsDefault = {
   requests: { perSecond: 100, burst: 200 },
   events: { perSecond: 20_000, burst: 100_000 },

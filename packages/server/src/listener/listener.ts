@@ -9,6 +9,7 @@ import { refuseMalformedRequests } from './malformed-requests.ts'
 import { handshakeTimeoutMs, secureContext, type TlsMaterial } from './tls.ts'
 import { drain, watchTraffic } from './traffic.ts'
 
+/** Options of a listening server. */
 export interface ListenOptions extends Address {
   /** Serves HTTPS, with TLS 1.2 or later. Default: HTTP. */
   tls?: TlsMaterial

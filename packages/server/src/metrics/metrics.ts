@@ -7,6 +7,7 @@ import { createHttpMetrics } from './http-metrics.ts'
 import { createProjectMetrics } from './project-metrics.ts'
 import { createStoreMetrics, measureTimeoutMs } from './store-metrics.ts'
 
+/** Options of `createMetrics`. */
 export interface MetricsOptions {
   /** Maximum number of projects with a label of their own; the others share the label `other`. Default: 100. */
   projectsMax?: number
@@ -29,6 +30,7 @@ export interface RequestMetrics {
   end(record: RequestRecord): void
 }
 
+/** The `Content-Type` of the rendered metrics: the text format of Prometheus. */
 export const metricsContentType: string = Registry.PROMETHEUS_CONTENT_TYPE
 
 /** Starts to measure an Ingest. Pass the result to `createHandler` or `serve`, and to `createAdminHandler`. */

@@ -89,7 +89,7 @@ async function loadBuilds({ search, cursor }: PageQuery, api: Api, signal: Abort
   return { rows: builds, next }
 }
 
-/** By build. */
+/** Loads the activity of the last 14 days, by build. */
 async function loadActivity(api: Api, signal: AbortSignal): Promise<ReadonlyMap<string | null, BuildActivity>> {
   const now = Date.now()
   const query = { by: 'build', from: new Date(now - activityMs).toISOString(), to: new Date(now).toISOString() }

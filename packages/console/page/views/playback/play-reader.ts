@@ -23,7 +23,7 @@ export interface PlayEvent extends ListedEvent {
 export interface PlayReader {
   /** Sends one request. Resolves with undefined at the end. */
   step(signal: AbortSignal): Promise<0 | undefined>
-  /** By their times. */
+  /** Sorted by time. */
   events(): PlayEvent[]
   columns: Columns
   /** The part of the range that was read, from 0 to 1. */

@@ -6,7 +6,7 @@ import type { PlayEvent } from './play-reader.ts'
 import { Player, prefersReducedMotion, speedFor, useClock } from './player.tsx'
 
 export interface PlayedEventsProps {
-  /** By their times. */
+  /** Sorted by time. */
   events: readonly PlayEvent[]
   /** The cursor of the opened event. */
   opened: string | undefined

@@ -12,7 +12,7 @@ import { createPlayReader, type PlayEvent, type PlayReader } from './play-reader
 
 export interface Play {
   reader: PlayReader
-  /** By their times. */
+  /** Sorted by time. */
   events: readonly PlayEvent[]
   /** The most frequent pair of members with coordinates. */
   pair: Pair | undefined
