@@ -53,8 +53,8 @@ const directoryMode = 0o777
  * After a crash, the next run reads from the cursor file which hidden file is complete, renames it if necessary, and
  * removes all other hidden files. A file with its final name is never written again, so it may be removed at any time.
  *
- * @throws {IngestError} `invalid-argument` while another process uses the directory or the cursor file, for a cursor file
- *   of another export, and for unwritable paths; `permission-denied`; `disk-full`.
+ * @throws {IngestError} `invalid-argument` while another process uses the directory or the cursor file, for a cursor
+ *   file of another export, and for unwritable paths; `permission-denied`; `disk-full`.
  */
 export async function openExportDirectory(options: CursorFileOptions): Promise<ExportDirectory> {
   const { directory } = options

@@ -53,14 +53,14 @@ const fileBytesMaxDefault = 256 * 2 ** 20
 
 /**
  * Exports all events that no earlier run has exported, each to exactly one file, even if the process is killed or the
- * machine loses power. A file appears in the directory when it is complete, and never changes. Memory use does not depend
- * on the number of events.
+ * machine loses power. A file appears in the directory when it is complete, and never changes. Memory use does not
+ * depend on the number of events.
  *
- * If reading fails, the current file is completed with the events before the error, and then this rejects. If the signal
- * is aborted, the current file is removed.
+ * If reading fails, the current file is completed with the events before the error, and then this rejects. If the
+ * signal is aborted, the current file is removed.
  *
- * @throws {IngestError} `invalid-argument`, also while another export uses the directory or the cursor file, and for the
- *   cursor file of another export; `invalid-cursor` for the cursor file of another store; `disk-full`; the codes of
+ * @throws {IngestError} `invalid-argument`, also while another export uses the directory or the cursor file, and for
+ *   the cursor file of another export; `invalid-cursor` for the cursor file of another store; `disk-full`; the codes of
  *   reading; or the reason of the signal
  */
 export async function exportFiles(ingest: EventSource, options: ExportFilesOptions): Promise<ExportFilesResult> {

@@ -23,8 +23,8 @@ export interface HandlerOptions {
   /** Limits each project instead of `rateLimits`. */
   rateLimiter?: RateLimiter
   /**
-   * Receives errors of the server, warnings, a summary of each minute with traffic, and at `debug` each request. Default:
-   * errors go to the console.
+   * Receives errors of the server, warnings, a summary of each minute with traffic, and at `debug` each request.
+   * Default: errors go to the console.
    */
   log?: Log
   /** Counts and times the requests. Default: nothing is measured. */

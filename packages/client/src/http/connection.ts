@@ -68,7 +68,9 @@ export interface ConnectionOptions {
   now?: () => number
 }
 
-/** @throws {IngestError} `invalid-argument` for a url that is not http or https, or has credentials, query or fragment */
+/**
+ * @throws {IngestError} `invalid-argument` for a url that is not http or https, or has credentials, query or fragment
+ */
 export function createConnection({ url, headers, now = Date.now }: ConnectionOptions): Connection {
   const { origin, hostname, prefix } = parseUrl(url)
   const transport = openTransport(origin)

@@ -2,9 +2,10 @@ import type { BatchResult, Issue, RejectedEvent } from '@ingest/core'
 import type { JsonObject } from '@ingest/core/internal'
 
 /**
- * Why an event was dropped: the queue was full (`queue_overflow`); the server rejected it (`rejected`); it is larger than
- * a batch, or its batch got a 413 (`too_large`) or a 400 (`bad_request`); the sender was closed before the event was
- * stored, without a spool (`closed`); its line in the spool is damaged (`damaged`); the spool was full (`spool_overflow`).
+ * Why an event was dropped: the queue was full (`queue_overflow`); the server rejected it (`rejected`); it is larger
+ * than a batch, or its batch got a 413 (`too_large`) or a 400 (`bad_request`); the sender was closed before the event
+ * was stored, without a spool (`closed`); its line in the spool is damaged (`damaged`); the spool was full
+ * (`spool_overflow`).
  */
 export type DropReason =
   | 'bad_request'

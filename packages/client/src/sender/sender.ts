@@ -73,8 +73,8 @@ export interface Sender extends AsyncDisposable {
  * sender.send({ type: 'round.start', buildId: '2026.11.20' })
  * ```
  *
- * One batch is in flight at a time, so events are stored in the order in which they were sent. Only a pending `flush` or
- * `close` keeps the process alive. Close the sender before its client: on a closed client, the next attempt ends the
+ * One batch is in flight at a time, so events are stored in the order in which they were sent. Only a pending `flush`
+ * or `close` keeps the process alive. Close the sender before its client: on a closed client, the next attempt ends the
  * sender as `close({ deadlineMs: 0 })` does.
  *
  * @throws {IngestError} `invalid-argument`, also if another process uses the spool, or for a spool of another project

@@ -177,7 +177,9 @@ interface Line {
   isTerminated: boolean
 }
 
-/** Splits at LF, and at the CR or CRLF of a file that another program has converted: neither occurs inside of a line. */
+/**
+ * Splits at LF, and at the CR or CRLF of a file that another program has converted: neither occurs inside of a line.
+ */
 function* splitLines(bytes: Buffer): Generator<Line> {
   let start = 0
   const nextEnd = bytes.includes(carriageReturn)

@@ -19,7 +19,9 @@ export interface ConsumersDecision<T> {
   result: T
 }
 
-/** The part of a store that keeps the positions of consumers; {@link Store} says what holds for all of its operations. */
+/**
+ * The part of a store that keeps the positions of consumers; {@link Store} says what holds for all of its operations.
+ */
 export interface ConsumerStore {
   /** The consumers of a project, including the last write of any other process. */
   consumers(projectId: string): Promise<readonly ConsumerRecord[]>

@@ -184,7 +184,9 @@ export interface ProjectConsumer extends Consumer {
 
 /** The consumers of all projects, up to a limit. */
 export interface AllConsumers {
-  /** At most 1,000, taken from the projects in turn. With more than 100, fewer than 1,000 batches are counted for each. */
+  /**
+   * At most 1,000, taken from the projects in turn. With more than 100, fewer than 1,000 batches are counted for each.
+   */
   consumers: readonly ProjectConsumer[]
   /** How many consumers are left out. Each project beyond the first 1,000 counts as one. */
   hidden: number
@@ -196,8 +198,8 @@ export const measuredConsumersMax = 1_000
 const measuredBatchesMax = 100_000
 
 /**
- * Reads at most {@link measuredConsumersMax} consumers and {@link measuredBatchesMax} batches, over several turns of the
- * event loop.
+ * Reads at most {@link measuredConsumersMax} consumers and {@link measuredBatchesMax} batches, over several turns of
+ * the event loop.
  */
 export async function listAllConsumers(store: Store, now: () => number): Promise<AllConsumers> {
   const projectIds = await store.consumerProjects()

@@ -8,7 +8,9 @@ export type Cursor = string
 
 /** The valid events of one batch. */
 export interface AppendBatch {
-  /** The body as it was received: a JSON object with an array `events`, UTF-8. It is not changed; the store may keep it. */
+  /**
+   * The body as it was received: a JSON object with an array `events`, UTF-8. It is not changed; the store may keep it.
+   */
   body: Uint8Array
   /** Whether the store may transfer the memory of `body` to another thread, which detaches it. */
   mayTransfer?: boolean
@@ -164,8 +166,8 @@ export interface EventStore {
    * counts it.
    *
    * At most 1,000 ids; an id may occur twice. Each event is erased atomically, in one or more transactions: repeat a
-   * rejected call. Resolves, also without ids, once the erasures that readers see are durable. Returns how many events it
-   * erased, without ids that are unknown or erased already.
+   * rejected call. Resolves, also without ids, once the erasures that readers see are durable. Returns how many events
+   * it erased, without ids that are unknown or erased already.
    */
   erase(projectId: string, eventIds: readonly string[]): Promise<number>
   /**

@@ -34,7 +34,9 @@ export interface MapSlot extends UpdatedSlot {
 
 /** The slot as `updateMap` passes it to `decide`. */
 export interface UpdatedSlot extends MapContents {
-  /** When the first event that references the build was stored, in milliseconds since 1970; undefined while it is open. */
+  /**
+   * When the first event that references the build was stored, in milliseconds since 1970; undefined while it is open.
+   */
   frozenAt?: number
 }
 

@@ -1,6 +1,6 @@
 /*
- * One-dimensional arrays in PostgreSQL's binary format (array_send in src/backend/utils/adt/arrayfuncs.c): the number of
- * dimensions, a flag for nulls, the type of the elements, the length and the lower bound of the dimension, and each
+ * One-dimensional arrays in PostgreSQL's binary format (array_send in src/backend/utils/adt/arrayfuncs.c): the number
+ * of dimensions, a flag for nulls, the type of the elements, the length and the lower bound of the dimension, and each
  * element with its length before it. In text, PostgreSQL and `pg` would escape and parse every byte.
  */
 const headerBytes = 20
