@@ -119,7 +119,7 @@ function keysRotateCommand(io: Io): Command {
     })
 }
 
-/** Says what to do about a key that may have been created: its text, which nothing stores, is not printed. */
+/** Explains what to do about a key that may have been created: the key itself is not printed, and nothing stores it. */
 function explainUnknown(error: unknown, project: string): never {
   if (!(error instanceof IngestError && error.isOutcomeUnknown)) throw error
   const advice = `A key may have been created, and its text is lost: run the command again, then revoke the unused key that \`ingest keys list --project ${project}\` shows.`

@@ -10,7 +10,7 @@ export interface SendLoopOptions {
   outcomes: Outcomes
   /** Sends a batch once. */
   submit(body: Buffer, signal: AbortSignal): Promise<BatchResult>
-  /** Called when nothing can be sent any more, as the client is closed: aborts the loop. */
+  /** Called when sending has become impossible because the client is closed; aborts the loop. */
   onEnd(): void
   effects: Required<RetryEffects>
 }

@@ -54,7 +54,7 @@ export function createSendQueue({ eventsMax, bytesMax, onUnreadable, ...options 
   let unread = spool.left
   /** The last event in the spool that is or was in `queue`. */
   let readTo: SpoolPosition = { segment: 0, offset: 0 }
-  // events are numbered in their order, so that one number marks what a flush covers
+  // events are numbered in order, so that one number marks which events a flush covers
   let added = unread.events
   let removed = 0
   let dueUntil = added

@@ -51,7 +51,7 @@ interface ProjectQueue {
 
 /** The appends of this process. */
 export interface AppendQueue {
-  /** @throws {IngestError} as `EventStore.append` */
+  /** Appends a batch. @throws {IngestError} the codes of `EventStore.append` */
   append(projectId: string, batch: AppendBatch): Promise<AppendResult>
   /** Calls `onCommit` after each statement of appends. Returns a function that ends it. */
   watchCommits(onCommit: (commit: StoreCommit) => void): () => void

@@ -58,10 +58,10 @@ export async function deleteKey({ ingest, log, params }: KeysContext): Promise<H
   return jsonResponse(200, { projectId, ...describe(record) })
 }
 
-/** The same members as `ingest keys --json`. */
+/** Describes a key with the same members as `ingest keys --json`. */
 const describe = (record: KeyRecord) => describeKey(record, Date.now())
 
-/** The members of the body; none without a body. */
+/** The members of the body; empty if there is no body. */
 async function readOptions(request: HttpRequest, names: readonly string[]): Promise<JsonObject> {
   const { 'content-length': length, 'transfer-encoding': coding } = request.headers.values
   if (coding === undefined && (length === undefined || length === '0')) return {}

@@ -46,8 +46,8 @@ export interface AdmitOptions {
  */
 export interface RateLimiter {
   /**
-   * Charges all amounts if each is within its limit. An amount larger than the burst is admitted when nothing else
-   * counts against the limit.
+   * Charges all amounts if each is within its limit. An amount larger than the burst is admitted if nothing else counts
+   * against the limit.
    *
    * @throws {IngestError} `rate-limited`, with nothing charged.
    */

@@ -47,7 +47,7 @@ function originIn(head: Uint8Array = new Uint8Array()): string[] {
   return origin === undefined ? [] : ['Origin', origin]
 }
 
-/** Undefined for a lost connection: a 400 for a truncated request would make its client drop a valid batch. */
+/** Undefined for a lost connection: a client that gets a 400 for a truncated request would drop a valid batch. */
 function toRefusal({ code }: NodeJS.ErrnoException): IngestError | undefined {
   switch (code) {
     case 'ECONNRESET':
