@@ -338,6 +338,9 @@ func (s *Sender) deliver(ctx context.Context) {
 	for backoff := 1.0; ; backoff = math.Min(2*backoff, backoffMax.Seconds()) {
 		s.mu.Unlock()
 		reason, floor, result, err := s.attempt(ctx, body, count)
+		if err != nil { // a server that has not read the body may take the rest of it for a request, and respond
+			s.client.CloseIdleConnections()
+		}
 		s.mu.Lock()
 		if ctx.Err() != nil {
 			return
@@ -355,8 +358,7 @@ func (s *Sender) deliver(ctx context.Context) {
 // pause waits before the next attempt. It ends the sender if the deadline of Close is before that.
 func (s *Sender) pause(ctx context.Context, pause time.Duration, failure error) {
 	until := time.Now().Add(pause)
-	s.mu.Unlock()                   // Logf may block
-	s.client.CloseIdleConnections() // the server may close them at any time
+	s.mu.Unlock() // Logf may block
 	s.options.Logf("sender: next attempt in %.1f s: %v", pause.Seconds(), failure)
 	s.mu.Lock()
 	isTooLong := func() bool { return s.isClosed && !s.deadline.IsZero() && until.After(s.deadline) }

@@ -235,8 +235,8 @@ func TestTheKeyIsInNoError(t *testing.T) {
 
 // A rawServer sends the bytes of a response, and then closes the connection if asked.
 type rawServer struct {
-	url      string
-	requests int // once the sender is closed
+	url                   string
+	requests, connections int // once the sender is closed, or in respond
 }
 
 func serveRaw(t *testing.T, respond func(events, number int) (response string, closes bool)) *rawServer {
@@ -249,6 +249,9 @@ func serveRaw(t *testing.T, respond func(events, number int) (response string, c
 	var mu sync.Mutex
 	serve := func(connection net.Conn) {
 		defer connection.Close()
+		mu.Lock()
+		s.connections++
+		mu.Unlock()
 		for reader := bufio.NewReader(connection); ; {
 			request, err := http.ReadRequest(reader)
 			if err != nil {
@@ -318,6 +321,25 @@ func TestAConnectionThatTheServerHasClosedCostsNoAttempt(t *testing.T) {
 	}
 	stats := sender.Close(context.Background())
 	equal(t, []int{stats.Accepted, stats.Retries, s.requests}, []int{1000, 2, 12})
+}
+
+func TestASecondResponseToADroppedBatchIsNotThatToTheNext(t *testing.T) {
+	var s *rawServer
+	s = serveRaw(t, func(events, number int) (string, bool) {
+		if number == 1 {
+			return respond(413, ""), false // before it has read the body, as a proxy does
+		} else if s.connections == 1 {
+			return respond(400, ""), false
+		}
+		return accept(events), false
+	})
+	sender := openURL(t, s.url, func(options *Options) { options.FlushInterval = time.Hour })
+	for n := 0; n < 200; n++ {
+		send(t, sender, map[string]any{})
+	}
+	stats := sender.Close(context.Background())
+	equal(t, stats.Accepted, 100)
+	equal(t, stats.Dropped, map[string]int{"too_large": 100})
 }
 
 type roundTrip func(*http.Request) (*http.Response, error)

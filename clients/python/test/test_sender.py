@@ -58,7 +58,7 @@ class RawServer:
     """Responds to a batch with the bytes that `respond(events, number)` returns. May close the connection then."""
 
     def __init__(self, respond, closes=False):
-        self.respond, self.closes, self.requests = respond, closes, 0
+        self.respond, self.closes, self.requests, self.connections = respond, closes, 0, 0
         self.listener = socket.create_server(("127.0.0.1", 0))
         self.url = f"http://127.0.0.1:{self.listener.getsockname()[1]}"
         threading.Thread(target=self.accept, daemon=True).start()
@@ -69,6 +69,7 @@ class RawServer:
                 threading.Thread(target=self.run, args=(self.listener.accept()[0],), daemon=True).start()
 
     def run(self, connection):
+        self.connections += 1
         with connection, connection.makefile("rb") as reader, contextlib.suppress(OSError):
             while reader.readline():
                 headers = http.client.parse_headers(reader)
@@ -257,6 +258,41 @@ class SenderTest(unittest.TestCase):
             for n in range(300):
                 sender.send({"n": n})
         self.assertEqual((sender.stats().accepted, failures), (300, ["503 ", "503 "]))
+
+    def test_a_second_response_to_a_dropped_batch_is_not_that_to_the_next(self):
+        def respond(events, number):
+            if number == 1:
+                return response(413)  # before it has read the body, as a proxy does
+            return response(400) if server.connections == 1 else result(events)
+
+        server = self.serve_raw(respond)
+        with self.open(server, flush_seconds=60) as sender:
+            for n in range(200):
+                sender.send({"n": n})
+        self.assertEqual(sender.stats().accepted, 100)
+        self.assertEqual(sender.stats().dropped, {**dict.fromkeys(ingest_sender.DROP_REASONS, 0), "too_large": 100})
+
+    def test_bytes_that_arrive_before_a_request_are_no_response_to_it(self):
+        received, sent = threading.Event(), threading.Event()
+
+        def wait(*_):
+            received.set()
+            sent.wait()
+
+        def respond(events, number):
+            if number > 1:
+                yield result(events)
+                return
+            rejected = [{"index": 0, "eventId": None, "issues": []}]
+            yield response(202, json.dumps({"accepted": 99, "duplicates": 0, "rejected": rejected}).encode())
+            received.wait()
+            yield response(400)
+            sent.set()
+
+        with self.open(self.serve_raw(respond), flush_seconds=60, on_drop=wait) as sender:
+            for n in range(200):
+                sender.send({"n": n})
+        self.assertEqual((sender.stats().accepted, sender.stats().dropped["bad_request"]), (199, 0))
 
     def test_a_response_that_is_cut_is_a_failure(self):
         failures = []

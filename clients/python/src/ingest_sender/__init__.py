@@ -12,6 +12,7 @@ import math
 import os
 import random
 import re
+import selectors
 import socket
 import threading
 import time
@@ -174,16 +175,16 @@ class Sender(contextlib.AbstractContextManager["Sender"]):
                 if status == 202:
                     counts = _parse_result(text, len(events))
             except Exception as error:  # also of a callable key: a later attempt may succeed
-                self._endpoint.close()
                 status, floor, failure = 0, 0.0, f"{type(error).__name__}: {error}"
             if key:
                 failure = failure.replace(key, "[key]")[:200]  # a server may echo it
             self._failure = None if status == 202 else failure
+            if status != 202:  # a server that has not read the body may take the rest of it for a request, and respond
+                self._endpoint.close()
             if status in REASON_BY_STATUS:
                 return self._settle(events, REASON_BY_STATUS[status], *counts)
             if status in (401, 403):
                 floor, backoff = UNAUTHORIZED_PAUSE_SECONDS, 0.5
-            self._endpoint.close()  # the server may close an idle connection during the pause
             self._pause((floor + random.uniform(0, backoff)) * self.pause_scale, failure)
             backoff = min(backoff * 2, BACKOFF_SECONDS_MAX)
 
@@ -357,9 +358,11 @@ class _Endpoint:
         """The status, Retry-After in seconds and body. Raises OSError or HTTPException without a whole response.
 
         A server may close a kept connection at any time: a request on one that gets no byte of a response is sent once
-        more over a new one.
+        more over a new one. Bytes that arrived before a request are no response to it.
         """
         deadline = time.monotonic() + self._timeout_seconds
+        if self._connection.sock and _is_readable(self._connection.sock):
+            self.close()
         is_kept = self._connection.sock is not None
         self._reader: _DeadlineReader | None = None
         try:
@@ -389,6 +392,13 @@ class _Endpoint:
     def _read(self, sock: socket.socket, deadline: float) -> _DeadlineReader:
         self._reader = _DeadlineReader(sock, deadline)
         return self._reader
+
+
+def _is_readable(sock: socket.socket) -> bool:
+    """Whether bytes, or the end of the connection, have arrived."""
+    with selectors.DefaultSelector() as selector:
+        selector.register(sock, selectors.EVENT_READ)
+        return bool(selector.select(0)) or getattr(sock, "pending", int)() > 0  # `pending` of TLS
 
 
 class _Response(HTTPResponse):
