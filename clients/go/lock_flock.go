@@ -3,6 +3,8 @@
 package sender
 
 import (
+	"errors"
+	"fmt"
 	"os"
 	"syscall"
 )
@@ -15,7 +17,15 @@ func lock(path string) (*os.File, error) {
 	}
 	if err = syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
 		file.Close()
-		return nil, &os.PathError{Op: "lock", Path: path, Err: err}
+		err = &os.PathError{Op: "lock", Path: path, Err: err}
+		if errors.Is(err, syscall.EWOULDBLOCK) {
+			err = fmt.Errorf("in use, each sender needs its own directory: %w", err)
+		}
+		return nil, err
 	}
 	return file, nil
+}
+
+func isDiskFull(err error) bool {
+	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
 }

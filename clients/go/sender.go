@@ -43,7 +43,7 @@ var (
 	idPattern      = regexp.MustCompile(`^[^\x00-\x1f\x7f]+$`)
 )
 
-// Options of a sender: those of DefaultOptions, with changes.
+// Options of a sender. Zero values are the defaults; URL, ProjectID and Key have none.
 type Options struct {
 	URL, ProjectID                string
 	Key                           func() string // called by New and for each attempt
@@ -59,11 +59,31 @@ type Options struct {
 
 // DefaultOptions has no spool, the proxy of the environment, and the logger of package log.
 func DefaultOptions(url, projectID, key string) Options {
-	return Options{
-		URL: url, ProjectID: projectID, Key: func() string { return key }, FlushInterval: 2 * time.Second,
-		Timeout: 30 * time.Second, QueueEventsMax: 10_000, QueueBytesMax: 16 << 20, PauseScale: 1, Logf: log.Printf,
-		Transport: &http.Transport{Proxy: http.ProxyFromEnvironment},
-		OnDrop:    func(string, json.RawMessage, json.RawMessage) {},
+	return Options{URL: url, ProjectID: projectID, Key: func() string { return key }}.withDefaults()
+}
+
+func (o Options) withDefaults() Options {
+	setDefault(&o.FlushInterval, 2*time.Second)
+	setDefault(&o.Timeout, 30*time.Second)
+	setDefault(&o.QueueEventsMax, 10_000)
+	setDefault(&o.QueueBytesMax, 16<<20)
+	setDefault(&o.PauseScale, 1)
+	if o.Transport == nil {
+		o.Transport = &http.Transport{Proxy: http.ProxyFromEnvironment}
+	}
+	if o.Logf == nil {
+		o.Logf = log.Printf
+	}
+	if o.OnDrop == nil {
+		o.OnDrop = func(string, json.RawMessage, json.RawMessage) {}
+	}
+	return o
+}
+
+func setDefault[T comparable](value *T, fallback T) {
+	var zero T
+	if *value == zero {
+		*value = fallback
 	}
 }
 
@@ -108,6 +128,7 @@ func New(options Options) (*Sender, error) {
 	} else if err := checkKey(options.Key()); err != nil {
 		return nil, err
 	}
+	options = options.withDefaults()
 	options.URL = address.JoinPath("v1/events/batch").String()
 	ctx, end := context.WithCancel(context.Background())
 	s := &Sender{options: options, end: end, stats: Stats{Dropped: map[string]int{}}}
@@ -116,7 +137,9 @@ func New(options Options) (*Sender, error) {
 	s.client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse } // keeps the key here
 	if options.Spool != "" {
 		var damaged int
-		if s.spool, s.queue, damaged, err = openSpool(options.Spool, options.ProjectID); err != nil {
+		if s.spool, s.queue, damaged, err = openSpool(options.Spool, options.ProjectID); isDiskFull(err) {
+			options.Logf("sender: the spool cannot be opened, events are in memory only: %v", err)
+		} else if err != nil {
 			end()
 			return nil, err
 		} else if damaged > 0 {
@@ -148,6 +171,9 @@ func parseURL(text string) (*url.URL, error) {
 }
 
 func checkKey(key string) error {
+	if key == "" {
+		return errors.New("sender: the key is empty")
+	}
 	if !keyPattern.MatchString(key) {
 		return errors.New("sender: the key must be visible ASCII characters: remove spaces and line feeds, as at the end of a file")
 	}
@@ -168,7 +194,7 @@ func (s *Sender) Send(event any) (id string, err error) {
 	reason, failure := s.enqueue(line)
 	s.mu.Unlock() // the callbacks may block
 	if failure != nil {
-		s.options.Logf("sender: an event is in memory only: %v", failure)
+		s.options.Logf("sender: the spool cannot be written, events are in memory only: %v", failure)
 	}
 	if reason != "" {
 		s.options.OnDrop(reason, line, nil)
@@ -177,7 +203,7 @@ func (s *Sender) Send(event any) (id string, err error) {
 }
 
 // enqueue returns the reason of an event that is dropped. After a failure of the spool, such as of a full disk, the event
-// is in memory only.
+// is in memory only; the first failure after a success is returned.
 func (s *Sender) enqueue(line []byte) (reason string, failure error) {
 	if len(line) > eventBytesMax {
 		reason = "too_large"
@@ -190,7 +216,11 @@ func (s *Sender) enqueue(line []byte) (reason string, failure error) {
 	}
 	event := queued{line: line, at: time.Now()}
 	if s.spool != nil {
+		wasFailing := s.spool.isFailing
 		event.path, failure = s.spool.write(line)
+		if s.spool.isFailing = failure != nil; wasFailing {
+			failure = nil
+		}
 	}
 	s.queue = append(s.queue, event)
 	s.stats.QueuedBytes += len(line)
@@ -372,15 +402,12 @@ func (s *Sender) pause(ctx context.Context, pause time.Duration, failure error) 
 
 // attempt returns the reason of events that are dropped, if the outcome is final, or how long the pause is at least.
 func (s *Sender) attempt(ctx context.Context, body []byte, count int) (reason string, floor time.Duration, r result, err error) {
-	key := s.options.Key()
-	if err := checkKey(key); err != nil {
+	key, err := s.callKey(ctx)
+	if err != nil {
 		return "", 0, r, err
 	}
-	if s.options.Timeout > 0 { // for both requests of post, and the body
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, s.options.Timeout)
-		defer cancel()
-	}
+	ctx, cancel := context.WithTimeout(ctx, s.options.Timeout) // for both requests of post, and the body
+	defer cancel()
 	header := http.Header{
 		"X-Project-Id":    {s.options.ProjectID},
 		"X-Ingestion-Key": {key},
@@ -407,6 +434,18 @@ func (s *Sender) attempt(ctx context.Context, body []byte, count int) (reason st
 	}
 	shown := strings.ReplaceAll(string(text), key, "[key]") // a server may echo it
 	return reason, floor, r, fmt.Errorf("%d %.200s", response.StatusCode, shown)
+}
+
+// callKey returns when ctx is done: Close does not wait for a Key that blocks.
+func (s *Sender) callKey(ctx context.Context) (string, error) {
+	keys := make(chan string, 1)
+	go func() { keys <- s.options.Key() }()
+	select {
+	case key := <-keys:
+		return key, checkKey(key)
+	case <-ctx.Done():
+		return "", ctx.Err()
+	}
 }
 
 // post sends a request. A server may close a kept connection at any time: a request on one that gets no byte of a

@@ -13,6 +13,7 @@ import (
 	"net/http/httptest"
 	"net/http/httptrace"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"reflect"
 	"runtime"
@@ -183,13 +184,52 @@ func TestInvalidOptionsAreAnErrorWithoutTheirValue(t *testing.T) {
 	for _, project := range []string{"../secret", "secret\n", ""} {
 		invalid("http://127.0.0.1", project, "ik_key", "sender: the project must")
 	}
-	for _, key := range []string{"", "ik_secret\n", " ik_secret", "ik_sécret", "ik_secret\x00"} {
+	invalid("http://127.0.0.1", "demo", "", "sender: the key is empty")
+	for _, key := range []string{"ik_secret\n", " ik_secret", "ik_sécret", "ik_secret\x00"} {
 		invalid("http://127.0.0.1", "demo", key, "sender: the key must")
 	}
 	options := DefaultOptions("http://127.0.0.1", "demo", "")
 	options.Key = nil
 	_, err := New(options)
 	equal(t, err != nil, true)
+}
+
+func TestZeroValuesOfOptionsAreTheDefaults(t *testing.T) {
+	s := serve(t, 400)
+	options := Options{URL: s.URL, ProjectID: "demo", Key: func() string { return "ik_key" }}
+	sender, err := New(options)
+	equal(t, err, nil)
+	send(t, sender, map[string]any{})
+	equal(t, sender.Close(context.Background()).Dropped, map[string]int{"bad_request": 1})
+	filled, expected := options.withDefaults(), DefaultOptions(s.URL, "demo", "ik_key")
+	equal(t, []any{filled.FlushInterval, filled.Timeout, filled.QueueEventsMax, filled.QueueBytesMax, filled.PauseScale},
+		[]any{2 * time.Second, 30 * time.Second, 10_000, 16 << 20, 1.0})
+	equal(t, expected.Transport != nil && expected.Logf != nil && expected.OnDrop != nil, true)
+}
+
+func TestCloseDoesNotWaitForAKeyThatBlocks(t *testing.T) {
+	calls, release := make(chan bool, 9), make(chan bool)
+	defer close(release)
+	sender := open(t, serve(t), func(options *Options) {
+		options.Key = func() string {
+			if calls <- true; len(calls) > 1 {
+				<-release
+			}
+			return "ik_key"
+		}
+	})
+	send(t, sender, map[string]any{})
+	for len(calls) < 2 {
+		runtime.Gosched()
+	}
+	closing := make(chan Stats)
+	go func() { closing <- sender.Close(closed()) }()
+	select {
+	case stats := <-closing:
+		equal(t, stats.Dropped, map[string]int{"closed": 1})
+	case <-time.After(20 * time.Second):
+		t.Error("Close waits for Key")
+	}
 }
 
 func TestTheKeyIsReadForEachAttempt(t *testing.T) {
@@ -489,6 +529,69 @@ func TestEventsAreInMemoryWhileTheSpoolCannotBeWritten(t *testing.T) {
 	third := send(t, sender, map[string]any{})
 	equal(t, sender.Close(closed()).Dropped["closed"], 1)
 	equal(t, third != "", true)
+}
+
+func TestAFailureOfTheSpoolIsLoggedOnceUntilItWorksAgain(t *testing.T) {
+	spool := filepath.Join(t.TempDir(), "spool")
+	var logged []string
+	sender := open(t, serve(t), func(options *Options) {
+		options.Spool, options.FlushInterval = spool, time.Hour
+		options.Logf = func(format string, args ...any) { logged = append(logged, fmt.Sprintf(format, args...)) }
+	})
+	for round := 1; round <= 2; round++ {
+		if err := os.RemoveAll(spool); err != nil {
+			t.Fatal(err)
+		}
+		send(t, sender, map[string]any{})
+		send(t, sender, map[string]any{})
+		equal(t, len(logged), round)
+		if err := os.Mkdir(spool, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		send(t, sender, map[string]any{})
+	}
+	equal(t, strings.HasPrefix(logged[0], "sender: the spool cannot be written, events are in memory only: "), true)
+	equal(t, sender.Close(context.Background()).Accepted, 6)
+}
+
+func TestEventsAreInMemoryWhenTheDiskIsFullAtTheStart(t *testing.T) {
+	if disk := os.Getenv("FULL_DISK"); disk != "" {
+		var logged []string
+		sender := open(t, serve(t), func(options *Options) {
+			options.Spool = filepath.Join(disk, "spool")
+			options.Logf = func(format string, args ...any) { logged = append(logged, fmt.Sprintf(format, args...)) }
+		})
+		send(t, sender, map[string]any{})
+		equal(t, sender.Close(context.Background()).Accepted, 1)
+		equal(t, len(logged), 1)
+		equal(t, strings.Contains(fmt.Sprint(logged), "no space left"), true)
+		return
+	}
+	disk := t.TempDir()
+	run := func(command ...string) ([]byte, error) { // in a namespace where no file can be made in disk
+		script := `mount -t tmpfs -o nr_inodes=1 tmpfs "$FULL_DISK" && exec "$@"`
+		full := exec.Command("unshare", append([]string{"-Urm", "sh", "-c", script, "sh"}, command...)...)
+		full.Env = append(os.Environ(), "FULL_DISK="+disk)
+		return full.CombinedOutput()
+	}
+	if output, err := run("true"); err != nil {
+		t.Skipf("no full disk can be mounted here: %v %s", err, output)
+	}
+	output, err := run(os.Args[0], "-test.run=^"+t.Name()+"$")
+	if err != nil {
+		t.Errorf("%v %s", err, output)
+	}
+}
+
+func TestASpoolThatIsAFileIsAnError(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	options := DefaultOptions("http://127.0.0.1:1", "demo", "ik_key")
+	options.Spool = file
+	_, err := New(options)
+	equal(t, err.Error(), "sender: the spool: mkdir "+file+": not a directory")
 }
 
 func TestA202CountsOnlyIfItAccountsForEachEvent(t *testing.T) {

@@ -11,9 +11,10 @@ import (
 // A spool keeps each event of a project as a file until it is stored or dropped. Files are ordered by number, not by a
 // clock, which may be set back. One process at a time holds its lock. Files are not synced.
 type spool struct {
-	prefix string // of the path of each file
-	last   uint64 // number of a file
-	lock   *os.File
+	prefix    string // of the path of each file
+	last      uint64 // number of a file
+	lock      *os.File
+	isFailing bool // the last event could not be written
 }
 
 // openSpool returns the events of earlier senders, in their order. It deletes damaged files and returns their count.
@@ -21,11 +22,11 @@ func openSpool(directory, project string) (s *spool, left []queued, damaged int,
 	if directory, err = filepath.Abs(directory); err != nil { // the program may change its working directory
 		return nil, nil, 0, err
 	} else if err = os.MkdirAll(directory, 0o700); err != nil {
-		return nil, nil, 0, err
+		return nil, nil, 0, fmt.Errorf("sender: the spool: %w", err)
 	}
 	s = &spool{prefix: filepath.Join(directory, project+"@")}
 	if s.lock, err = lock(filepath.Join(directory, project+".lock")); err != nil {
-		return nil, nil, 0, fmt.Errorf("sender: the spool cannot be locked, each sender needs its own directory: %w", err)
+		return nil, nil, 0, fmt.Errorf("sender: the spool: %w", err)
 	}
 	os.Remove(s.temporary()) // of a process that was killed
 	if left, damaged, err = s.load(directory); err != nil {
