@@ -1,5 +1,8 @@
+import type { Socket } from 'node:net'
 import { Readable } from 'node:stream'
-import type { Dispatcher, Pool } from 'undici'
+import type { buildConnector, Client, Dispatcher, Pool } from 'undici'
+
+type Connector = buildConnector.connector
 
 export interface TransportRequest {
   method: 'DELETE' | 'GET' | 'POST' | 'PUT'
@@ -49,7 +52,40 @@ async function loadTransport(origin: string): Promise<Transport> {
   const undici = await import('undici').catch(() => undefined)
   if (undici?.Pool === undefined || !('dispatch' in undici.Pool.prototype)) return fetchTransport(origin)
   // `startWatchdog` enforces timeouts
-  return poolTransport(new undici.Pool(origin, { connections: connectionsMax, headersTimeout: 0, bodyTimeout: 0 }))
+  const { Client, buildConnector } = undici
+  const connectSocket = buildConnector({})
+  const factory = (target: URL) =>
+    closeAfterErrors(connectSocket, (connect) => new Client(target, { headersTimeout: 0, bodyTimeout: 0, connect }))
+  return poolTransport(new undici.Pool(origin, { connections: connectionsMax, factory }))
+}
+
+/**
+ * A client that closes its connection after an error response to a body. A proxy may have sent it before it read the
+ * body, and may read the body as the next request: its response would be taken for that to our next request.
+ */
+function closeAfterErrors(connect: Connector, createClient: (connect: Connector) => Client): Dispatcher {
+  let socket: Socket | null = null
+  const client = createClient((options, done) =>
+    connect(options, (...result) => {
+      socket = result[1]
+      done(...result)
+    }),
+  )
+  const { dispatch } = client.compose((dispatch) => (options, handler) => {
+    let isError = false
+    return dispatch(options, {
+      ...forward(handler),
+      onResponseStart(controller, status, ...rest) {
+        isError = status >= 300
+        handler.onResponseStart?.(controller, status, ...rest)
+      },
+      onResponseEnd(...args) {
+        if (isError && options.body) socket?.destroy()
+        handler.onResponseEnd?.(...args)
+      },
+    })
+  })
+  return Object.assign(client, { dispatch })
 }
 
 function poolTransport(pool: Pool): Transport {
@@ -67,13 +103,20 @@ function poolTransport(pool: Pool): Transport {
   }
 }
 
-/** Not undici's `DecoratorHandler`, which fails if a response starts twice: an interim and then the final one. */
 function announceStart(handler: Dispatcher.DispatchHandler, onStart: () => void): Dispatcher.DispatchHandler {
   return {
+    ...forward(handler),
     onRequestStart(controller, context) {
       onStart()
       handler.onRequestStart?.(controller, context)
     },
+  }
+}
+
+/** Not undici's `DecoratorHandler`, which fails if a response starts twice: an interim and then the final one. */
+function forward(handler: Dispatcher.DispatchHandler): Dispatcher.DispatchHandler {
+  return {
+    onRequestStart: (...args) => handler.onRequestStart?.(...args),
     onRequestUpgrade: (...args) => handler.onRequestUpgrade?.(...args),
     onResponseStart: (...args) => handler.onResponseStart?.(...args),
     onResponseData: (...args) => handler.onResponseData?.(...args),

@@ -91,6 +91,35 @@ t.test('connections are reused', async (t) => {
   t.ok((received.at(-1)?.connections ?? 0) <= 2)
 })
 
+t.test('a proxy that reads a refused body as another request gets the next one on a new connection', async (t) => {
+  const body = Buffer.from('{"events":[]}')
+  const empty = (status: string) => `HTTP/1.1 ${status}\r\nContent-Length: 0\r\n\r\n`
+  let connections = 0
+  const server = createServer((socket) => {
+    const isFirst = connections++ === 0
+    let received = ''
+    let isDone = false
+    socket.on('error', () => {})
+    socket.on('data', (data) => {
+      received += data
+      if (isDone) socket.write(empty('400 Bad Request'))
+      else if (received.endsWith(String(body))) {
+        isDone = true
+        socket.write(isFirst ? empty('413 Content Too Large') : empty('202 Accepted'))
+      }
+    })
+  })
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+  t.teardown(() => server.close())
+  const connection = connect(t, `http://127.0.0.1:${(server.address() as AddressInfo).port}`)
+  const post: ApiRequest = { method: 'POST', path: '/v1/events/batch', body, expect: [202] }
+  await t.rejects(read(connection, post), { code: 'body-too-large' })
+  // until the pool would use the connection again
+  for (let i = 0; i < 10; i++) await turn()
+  t.equal(await read(connection, post), '')
+  t.equal(connections, 2)
+})
+
 const failures: [string, Step, object][] = [
   ['a problem', problem(409, 'map-frozen', { detail: 'Frozen.' }), { code: 'map-frozen', message: 'Frozen.' }],
   [
