@@ -115,10 +115,10 @@ class SenderTest(unittest.TestCase):
         self.addCleanup(sender.close, 0)
         return sender
 
-    def start_program(self, text, *args):
+    def start_program(self, text, *args, prefix=()):
         program = f"import sys, os\nfrom ingest_sender import Sender\n{text}"
         path = str(Path(__file__).parent.parent / "src")
-        command = [sys.executable, "-c", program, *args]
+        command = [*prefix, sys.executable, "-c", program, *args]
         return self.enter(
             subprocess.Popen(
                 command,
@@ -130,8 +130,8 @@ class SenderTest(unittest.TestCase):
             )
         )
 
-    def run_program(self, text, *args):
-        started = self.start_program(text, *args)
+    def run_program(self, text, *args, prefix=()):
+        started = self.start_program(text, *args, prefix=prefix)
         stdout, stderr = started.communicate()
         return subprocess.CompletedProcess(started.args, started.returncode, stdout, stderr)
 
@@ -194,7 +194,8 @@ class SenderTest(unittest.TestCase):
         for project_id in ["../demo", "demo\n", "", "a" * 65]:
             self.assertRaisesRegex(ValueError, "^project_id must", Sender, "http://127.0.0.1", project_id, "ik_key")
         self.assertRaisesRegex(TypeError, "^project_id must", Sender, "http://127.0.0.1", None, "ik_key")
-        for key in ["", "ik_secret\n", " ik_secret", "ik_sécret", "ik_secret\0", b"ik_secret", None]:
+        self.assertRaisesRegex(ValueError, "^the key is empty$", Sender, "http://127.0.0.1", "demo", "")
+        for key in ["ik_secret\n", " ik_secret", "ik_sécret", "ik_secret\0", b"ik_secret", None]:
             with self.assertRaisesRegex((TypeError, ValueError), "^key must") as caught:
                 Sender("http://127.0.0.1", "demo", key)
             self.assertNotIn("ik_", str(caught.exception))
@@ -337,6 +338,36 @@ class SenderTest(unittest.TestCase):
             self.assertTrue(sender.flush())
         self.assertEqual(sender.stats().dropped["bad_request"], 1)
 
+    def test_a_callback_that_exits_does_not_end_the_thread(self):
+        calls = []
+
+        def key():
+            calls.append("key")
+            return sys.exit() if len(calls) == 1 else "ik_key"
+
+        sender = self.open(self.serve(400, 503), key, on_drop=lambda *_: sys.exit(), on_retry=lambda *_: sys.exit())
+        with self.assertLogs("ingest_sender", "ERROR") as logged:
+            sender.send({})
+            self.assertTrue(sender.flush(20))
+            sender.send({})
+            self.assertTrue(sender.flush(20))
+        self.assertEqual((sender.stats().accepted, sender.stats().dropped["bad_request"]), (1, 1))
+        self.assertEqual([record.getMessage() for record in logged.records], ["a callback failed"] * 3)
+
+    def test_a_callback_that_exits_ends_the_program_that_called_send(self):
+        sender = self.open(self.serve(), queue_events_max=0, on_drop=lambda *_: sys.exit())
+        self.assertRaises(SystemExit, sender.send, {})
+
+    def test_no_time_out_and_an_infinite_one_wait_for_the_end(self):
+        for seconds in [None, math.inf, 1e300]:
+            server = self.serve(503)
+            sender = self.open(server, flush_seconds=math.inf)
+            sender.send({})
+            self.assertTrue(sender.flush(seconds))
+            sender.send({})
+            self.assertEqual(sender.close(seconds).accepted, 2)
+            self.assertRaisesRegex(RuntimeError, "closed", sender.send, {})
+
     def test_flush_returns_false_for_events_that_are_not_stored(self):
         sender = self.open(self.serve(401), pause_scale=1)
         sender.send({})
@@ -422,6 +453,38 @@ class SenderTest(unittest.TestCase):
                 resource.setrlimit(resource.RLIMIT_FSIZE, limits)
         self.assertEqual([event["eventId"] for event in server.events], ids)
         self.assertEqual(os.listdir(self.spool), ["demo.lock"])
+
+    def test_events_are_in_memory_when_the_disk_is_full_at_the_start(self):
+        # in a namespace where no file can be made in the directory
+        script = 'mount -t tmpfs -o nr_inodes=1 tmpfs "$0" && exec "$@"'
+        command = ["unshare", "-Urm", "sh", "-c", script, self.directory]
+        try:
+            subprocess.run([*command, "true"], check=True, capture_output=True)
+        except (OSError, subprocess.CalledProcessError) as error:
+            self.skipTest(f"no full disk can be mounted here: {error}")
+        server = self.serve()
+        full = self.run_program(
+            "with Sender(sys.argv[1], 'demo', 'ik_key', spool=sys.argv[2]) as sender: sender.send({'n': 1})",
+            server.url,
+            str(self.spool),
+            prefix=command,
+        )
+        self.assertEqual([event["n"] for event in server.events], [1], full.stderr)
+        self.assertRegex(full.stderr, "^the spool cannot be opened, events are in memory only: .*No space left")
+
+    def test_a_spool_that_is_a_file_raises(self):
+        self.spool.write_text("")
+        with self.assertRaisesRegex(ValueError, "spool: is not a directory$"):
+            self.open(self.serve(), spool=self.spool)
+
+    @unittest.skipUnless(os.name == "posix", "Windows has no modes")
+    def test_files_of_the_spool_are_private(self):
+        previous = os.umask(0)
+        self.addCleanup(os.umask, previous)
+        sender = self.open(self.serve(401), spool=self.spool, flush_seconds=60)
+        sender.send({})
+        modes = [path.stat().st_mode & 0o777 for path in [self.spool, *self.spool.iterdir()]]
+        self.assertEqual(modes, [0o700, 0o600, 0o600])
 
     def test_a_program_that_ends_sends_its_queue(self):
         server = self.serve()

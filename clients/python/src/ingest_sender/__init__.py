@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import contextlib
 import email.utils
+import errno
 import io
 import json
 import logging
@@ -81,10 +82,11 @@ class Sender(contextlib.AbstractContextManager["Sender"]):
         self._accepted = self._duplicates = self._retries = self._removed = 0
         self._dropped = {**dict.fromkeys(DROP_REASONS, 0), "damaged": self._queue.damaged}
         self._failure: str | None = None
-        self._deadline = math.inf  # finite from `close` on
-        self._refusal = "the sender is closed"
+        self._deadline = math.inf
+        self._refusal: str | None = None  # of events, from `close` on
         self._is_ended = False
-        threading.Thread(target=self._run, name="ingest-sender", daemon=True).start()
+        self._thread = threading.Thread(target=self._run, name="ingest-sender", daemon=True)
+        self._thread.start()
         atexit.register(self.close, EXIT_SECONDS)
         _senders.add(self)
 
@@ -102,7 +104,7 @@ class Sender(contextlib.AbstractContextManager["Sender"]):
             raise ValueError("eventId must be a string of 1 to 256 bytes of UTF-8 without control characters")
         line = _serialize(event)
         with self._changed:
-            if self._deadline < math.inf:
+            if self._refusal:
                 raise RuntimeError(self._refusal)
             is_full = self._queue.count >= self.queue_events_max or self._queue.bytes + len(line) > self.queue_bytes_max
             reason = "too_large" if len(line) > EVENT_BYTES_MAX else "queue_overflow" if is_full else None
@@ -120,16 +122,18 @@ class Sender(contextlib.AbstractContextManager["Sender"]):
             until = self._removed + self._queue.count
             self._queue.seal()
             self._changed.notify_all()
-            self._changed.wait_for(lambda: self._removed >= until or self._is_ended, timeout_seconds)
+            self._changed.wait_for(lambda: self._removed >= until or self._is_ended, _limit(timeout_seconds))
             return self._removed >= until
 
-    def close(self, deadline_seconds: float = 10.0) -> Stats:
+    def close(self, deadline_seconds: float | None = 10.0) -> Stats:
         """Sends the queue until the deadline, less if no retry fits. The rest stays in the spool or is dropped."""
         with self._changed:
-            self._deadline = min(self._deadline, time.monotonic() + deadline_seconds)
+            self._refusal = self._refusal or "the sender is closed"
+            if deadline_seconds is not None:
+                self._deadline = min(self._deadline, time.monotonic() + deadline_seconds)
             self._queue.seal()
             self._changed.notify_all()
-            self._changed.wait_for(lambda: self._is_ended, max(0.0, self._deadline - time.monotonic()))
+            self._changed.wait_for(lambda: self._is_ended, _limit(self._deadline - time.monotonic()))
             self._is_ended = True
             lost = self._queue.close()
             self._dropped["closed"] += len(lost)
@@ -150,12 +154,12 @@ class Sender(contextlib.AbstractContextManager["Sender"]):
         while not self._is_ended:
             with self._changed:
                 events, wait_seconds = self._queue.due(self.flush_seconds)
-                if not events and self._deadline < math.inf:
+                if not events and self._refusal:
                     self._is_ended = True
                     self._changed.notify_all()
                 elif not events:
                     self._endpoint.close()  # a server may close an idle connection at any time
-                    self._changed.wait(wait_seconds)
+                    self._changed.wait(_limit(wait_seconds))
             if events:
                 self._deliver(events)
         self._endpoint.close()
@@ -174,7 +178,7 @@ class Sender(contextlib.AbstractContextManager["Sender"]):
                 failure = f"{status} {text.decode(errors='replace')}"
                 if status == 202:
                     counts = _parse_result(text, len(events))
-            except Exception as error:  # also of a callable key: a later attempt may succeed
+            except BaseException as error:  # also of a callable key: a later attempt may succeed
                 status, floor, failure = 0, 0.0, f"{type(error).__name__}: {error}"
             if key:
                 failure = failure.replace(key, "[key]")[:200]  # a server may echo it
@@ -219,7 +223,10 @@ class Sender(contextlib.AbstractContextManager["Sender"]):
         try:
             if callback:
                 callback(*arguments())
-        except Exception:
+        except BaseException as error:
+            # sys.exit() would end only the thread of the sender, without a message
+            if not isinstance(error, Exception) and threading.current_thread() is not self._thread:
+                raise
             _log.exception("a callback failed")
 
 
@@ -231,12 +238,24 @@ class _Queue:
         self._batches: list[tuple[Path | None, list[bytes]]] = []
         self._spool, self._name = spool, name
         self._begin()
-        if spool:
-            spool.mkdir(mode=0o700, parents=True, exist_ok=True)
-            self._lock = _lock(spool / f"{name}.lock")
+        if spool and self._open(spool):
             pattern = re.compile(re.escape(name) + r"\.\d{16}\.ndjson")
             for path in sorted(path for path in spool.iterdir() if pattern.fullmatch(path.name)):
                 self._load(path)
+
+    def _open(self, spool: Path) -> bool:
+        """Whether the spool is there. On a full disk it may not be, and all events are in memory only."""
+        if spool.exists() and not spool.is_dir():
+            raise ValueError(f"{spool}: is not a directory")
+        try:
+            spool.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._lock = _lock(spool / f"{self._name}.lock")
+        except OSError as error:
+            if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+                raise
+            _log.warning("the spool cannot be opened, events are in memory only: %s", error)
+            self._spool = None
+        return self._spool is not None
 
     def _load(self, path: Path) -> None:
         """Queues a batch of an earlier process. A last line without a line feed was not written to its end."""
@@ -252,7 +271,7 @@ class _Queue:
 
     def _begin(self, path: Path | None = None) -> None:
         self._path, self._events, self._bytes, self._began_at = path, list[bytes](), 0, time.monotonic()
-        self._file = path.open("xb", buffering=0) if path else None
+        self._file = open(path, "xb", 0, opener=_open_private) if path else None
 
     def add(self, line: bytes) -> bool:
         """Whether a batch begins or becomes due."""
@@ -322,9 +341,13 @@ class _Queue:
             self._lock.close()
 
 
+def _open_private(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
+
+
 def _lock(path: Path) -> io.BufferedWriter:
     """Keeps other senders from a spool until the file is closed, also by the end of the process."""
-    file = path.open("ab")
+    file = open(path, "ab", opener=_open_private)
     try:
         import fcntl
 
@@ -453,10 +476,17 @@ def _parse_url(url: str) -> tuple[str, str, int | None, str]:
     return parts.scheme, host, port, parts.path
 
 
+def _limit(seconds: float | None) -> float | None:
+    """A time-out that a lock can have; None for none."""
+    return None if seconds is None else max(0.0, min(seconds, threading.TIMEOUT_MAX))
+
+
 def _check_key(key: object) -> str:
     """The key. The errors do not contain it, unlike those of `http.client`."""
     if not isinstance(key, str):
         raise TypeError("key must be a string, or a function that returns one")
+    if not key:
+        raise ValueError("the key is empty")
     if not re.fullmatch(r"[!-~]+", key):
         raise ValueError("key must be visible ASCII characters: remove spaces and line feeds, as at the end of a file")
     return key
