@@ -1,4 +1,5 @@
 using System;
+using System.Collections.Concurrent;
 using System.Collections.Generic;
 using System.Diagnostics;
 using System.Globalization;
@@ -53,12 +54,28 @@ namespace Ingest {
     }
 
     public sealed class HttpClientTransport : IIngestTransport {
+        // each serves one request at a time, and is reused with its connection only after a complete 202: a proxy may have
+        // sent an error before it read the body, and read the body as the next request
+        private static readonly ConcurrentStack<HttpClient> Idle = new ConcurrentStack<HttpClient>();
         // following a redirect would send the key to another host
-        private static readonly HttpClient Client =
+        private static HttpClient Create() =>
             new HttpClient(new HttpClientHandler { AllowAutoRedirect = false }) { Timeout = Timeout.InfiniteTimeSpan };
 
         public Task DelayAsync(TimeSpan time, CancellationToken cancel) => Task.Delay(time, cancel);
         public async Task<IngestResponse> PostAsync(
+            Uri url, Dictionary<string, string> headers, byte[] body, TimeSpan timeout, CancellationToken cancel) {
+            HttpClient client; // mcs cannot compile it as `out var`
+            if (!Idle.TryPop(out client)) client = Create();
+            IngestResponse response = null;
+            try { response = await PostWithAsync(client, url, headers, body, timeout, cancel).ConfigureAwait(false); }
+            finally {
+                if (response?.Status == 202) Idle.Push(client);
+                else client.Dispose();
+            }
+            return response;
+        }
+
+        private static async Task<IngestResponse> PostWithAsync(HttpClient client,
             Uri url, Dictionary<string, string> headers, byte[] body, TimeSpan timeout, CancellationToken cancel) {
             using (var stop = CancellationTokenSource.CreateLinkedTokenSource(cancel))
             using (var request = new HttpRequestMessage(HttpMethod.Post, url)) {
@@ -67,7 +84,7 @@ namespace Ingest {
                 request.Content.Headers.Add("Content-Type", "application/json");
                 foreach (var header in headers) request.Headers.Add(header.Key, header.Value);
                 var untilHeaders = HttpCompletionOption.ResponseHeadersRead;
-                using (var response = await Client.SendAsync(request, untilHeaders, stop.Token).ConfigureAwait(false)) {
+                using (var response = await client.SendAsync(request, untilHeaders, stop.Token).ConfigureAwait(false)) {
                     var pause = response.Headers.FirstOrDefault(each => each.Key == "Retry-After").Value?.First();
                     var result = new IngestResponse { Status = (int)response.StatusCode, RetryAfter = pause };
                     if (result.Status != 202) return result;
@@ -182,10 +199,11 @@ namespace Ingest {
         }
 
         public IngestStats Stats() { lock (gate) return stats; }
-        /// <summary>Takes no further events and sends the queue until the deadline, less if no retry fits. The rest
-        /// stays queued in the spool, or is dropped as <c>closed</c>. A second close only shortens the first.</summary>
+        /// <summary>Takes no further events and sends the queue until the deadline, less if no retry fits: at most a
+        /// day, also with <see cref="Timeout.InfiniteTimeSpan"/>. The rest stays queued in the spool, or is dropped as <c>closed</c>. A second close only shortens the first.</summary>
         public async Task<IngestStats> CloseAsync(TimeSpan deadline) {
-            deadline = deadline > Day ? Day : deadline < TimeSpan.Zero ? TimeSpan.Zero : deadline;
+            var isEndless = deadline > Day || deadline == Timeout.InfiniteTimeSpan;
+            deadline = isEndless ? Day : deadline < TimeSpan.Zero ? TimeSpan.Zero : deadline;
             lock (gate) {
                 isClosing = true;
                 if (clock.Elapsed + deadline < deadlineAt) deadlineAt = clock.Elapsed + deadline;
@@ -250,7 +268,7 @@ namespace Ingest {
                 result = ParseObject(response.Status == 202 ? text : null);
                 rejected = FindRejected(result, batch.Events);
             } catch (OperationCanceledException) {
-            } catch (Exception error) { failure = error.GetBaseException().Message; }
+            } catch (Exception error) { failure = HideKey(error.GetBaseException().Message); }
             response = response ?? new IngestResponse();
             var isDropped = response.Status == 400 || response.Status == 413;
             lock (gate) {
@@ -260,11 +278,14 @@ namespace Ingest {
                 stats.Duplicates += rejected == null ? 0 : Whole(result, "duplicates");
                 if (rejected != null || isDropped) Remove(batch);
             }
-            if (rejected != null) Drop("rejected", rejected, text, Notify);
+            if (rejected != null) Drop("rejected", rejected, HideKey(text), Notify);
             else if (isDropped) Drop(response.Status == 400 ? "bad_request" : "too_large", batch.Events, failure, Notify);
             else PauseBeforeRetry(response, failure);
             if (rejected != null || isDropped) batch.Done.TrySetResult(true);
         }
+
+        /// <summary>For callbacks and <c>Failure</c>: a response may repeat the key.</summary>
+        private string HideKey(string text) => text.Replace(options.Key, "[key]");
 
         private void PauseBeforeRetry(IngestResponse response, string failure) {
             var isUnauthorized = response.Status == 401 || response.Status == 403;
