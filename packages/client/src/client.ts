@@ -79,7 +79,7 @@ export function createClientWith<E = IngestEvent>(options: ClientOptions, effect
   })
   const api = createApi(connection, retry)
   const calls = {
-    ...eventCalls(api, !connection.isLoopback),
+    ...eventCalls(api, connection),
     ...mapCalls(api),
     ...consumerCalls(api),
     ...statsCalls(api),

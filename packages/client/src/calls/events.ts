@@ -8,6 +8,8 @@ import {
   type Cursor,
   type EventBatch,
   IngestError,
+  type Issue,
+  type IssueCode,
   type ReadBatchesOptions,
   type ReadEventsOptions,
   type StoredEvent,
@@ -24,6 +26,7 @@ import {
   readBatches,
 } from '@ingest/core/internal'
 import * as wire from '@ingest/core/wire'
+import type { Connection } from '../http/connection.ts'
 import { unexpectedResponse } from '../http/error-from-response.ts'
 import { parseEventLines } from '../http/event-lines.ts'
 import type { CallOptions } from '../http/retry.ts'
@@ -52,16 +55,22 @@ export const pageWaitSecondsMax = 30
 
 const compress = promisify(gzip)
 
-export function eventCalls(api: Api, isCompressing: boolean): EventCalls {
+export function eventCalls(api: Api, { isLoopback, hideKey }: Pick<Connection, 'hideKey' | 'isLoopback'>): EventCalls {
+  const hideKeyInIssue = ({ code, path, message }: Issue): Issue => {
+    return { code: hideKey(code) as IssueCode, path: hideKey(path), message: hideKey(message) }
+  }
+
   const calls: EventCalls = {
     async submitBatch(input, { admit, ...options } = {}) {
       const bytes = await encodeBatch(input, admit)
-      const isCompressed = isCompressing && bytes.length >= gzipBytesMin
+      const isCompressed = !isLoopback && bytes.length >= gzipBytesMin
       // half the time of the default level, for about 10 % more bytes
       const body = isCompressed ? await compress(bytes, { level: constants.Z_BEST_SPEED }) : bytes
       const headers = { 'content-type': 'application/json', ...(isCompressed && { 'content-encoding': 'gzip' }) }
       const request = { method: 'POST', path: '/v1/events/batch', headers, body, expect: [202] } as const
-      return api.json(wire.BatchResult, request, options)
+      const result = await api.json<BatchResult>(wire.BatchResult, request, options)
+      const rejected = result.rejected.map((each) => ({ ...each, issues: each.issues.map(hideKeyInIssue) }))
+      return { ...result, rejected }
     },
 
     readEvents: (options = {}) => endableRead([options.signal], (signal) => readEvents(api, { ...options, signal })),

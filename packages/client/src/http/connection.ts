@@ -49,6 +49,8 @@ export interface HttpResponse {
 export interface Connection {
   /** Whether the server is on this machine, where compressing bodies only takes time. */
   isLoopback: boolean
+  /** Replaces the key in a text of a response, which may echo it: errors and callbacks are logged. */
+  hideKey(text: string): string
   /**
    * Sends a request once. Time that a reader of the body spends between reads does not count towards the timeout.
    *
@@ -75,7 +77,6 @@ export function createConnection({ url, headers, now = Date.now }: ConnectionOpt
   const { origin, hostname, prefix } = parseUrl(url)
   const transport = openTransport(origin)
   const key = headers['x-ingestion-key']
-  /** Error messages are logged, and a response may echo the key. */
   const hideKey = (text: string) => (key ? text.replaceAll(key, '[key]') : text)
 
   async function open(request: ApiRequest, watchdog: Watchdog): Promise<HttpResponse> {
@@ -98,6 +99,7 @@ export function createConnection({ url, headers, now = Date.now }: ConnectionOpt
 
   return {
     isLoopback: isLoopback(hostname),
+    hideKey,
 
     async send(request, { timeoutMs, totalMs, signal }) {
       signal?.throwIfAborted()

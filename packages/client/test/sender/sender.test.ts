@@ -11,6 +11,7 @@ import {
 } from 'node:fs'
 import { basename, join } from 'node:path'
 import { setImmediate as turn } from 'node:timers/promises'
+import { inspect } from 'node:util'
 import { createIngest, openMemoryStore } from '@ingest/core'
 import { type JsonObject, lockDirectory } from '@ingest/core/internal'
 import { serve } from '@ingest/server'
@@ -224,6 +225,23 @@ t.test('rejected events are passed to onRejected with their issues, and not sent
   t.strictSame(rejections, [{ event: { projectId, eventId, n: 2 }, issues }])
   t.strictSame(drops, [['rejected', [2]]])
   t.match(sender.stats(), { accepted: 1, duplicates: 1, dropped: { ...none, rejected: 1 }, queuedEvents: 0 })
+})
+
+t.test('a key that a response repeats is in no callback', async (t) => {
+  const seen: unknown[] = []
+  const see = (...values: unknown[]) => seen.push(...values)
+  const issues = [{ code: key, path: `/${key}`, message: `Not ${key}.` }]
+  const { sendAll, time } = await open(
+    t,
+    { onDrop: see, onRejected: see, onRetry: see },
+    problem(503, 'overloaded', { detail: key }),
+    json(202, { accepted: 0, duplicates: 0, rejected: [{ index: 0, eventId: null, issues }] }),
+  )
+  sendAll(0)
+  await time.pass(600_000)
+  t.equal(seen.length, 5)
+  t.match(inspect(seen, { depth: 9 }), 'Not [key].')
+  t.notMatch(inspect(seen, { depth: 9 }), key)
 })
 
 t.test('the status alone decides what the sender does', async (t) => {
