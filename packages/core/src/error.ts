@@ -154,6 +154,11 @@ export class IngestError extends Error {
     this.status = details.status
   }
 
+  /** Includes the message, which is not enumerable. */
+  toJSON(): object {
+    return { ...this, message: this.message }
+  }
+
   /** A short text for people, the same for every error with this code. */
   get title(): string {
     return errorTable[this.code].title

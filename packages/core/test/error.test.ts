@@ -8,6 +8,12 @@ t.test('an IngestError is an Error with a code, a message and a name', async (t)
   t.equal(String(error), 'IngestError: The cursor is invalid.')
 })
 
+t.test('the JSON of an error has its message', async (t) => {
+  const error = new IngestError('unauthorized', 'The key is unknown.', { status: 401 })
+  const expected = { name: 'IngestError', code: 'unauthorized', status: 401, message: 'The key is unknown.' }
+  t.strictSame(JSON.parse(JSON.stringify({ failure: error })), { failure: expected })
+})
+
 t.test('every code has a title and a retryability', async (t) => {
   for (const code of errorCodes) {
     const error = new IngestError(code, 'a sentence')

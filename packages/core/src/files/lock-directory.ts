@@ -135,7 +135,8 @@ function removeStale(path: string, { own, directory }: { own: string; directory:
   const isVisible = namespace === pidNamespace()
   if (isVisible ? isAlive(pid, start) : timeOf(path) > timeOf(own) - staleMs) {
     const who = isVisible ? `process ${pid}` : `process ${pid} of another container, or was less than 10 seconds ago`
-    throw new IngestError('invalid-argument', `${directory} is in use by ${who}: each process needs its own directory.`)
+    const remedy = 'each sender or export needs its own directory'
+    throw new IngestError('invalid-argument', `${directory} is in use by ${who}: ${remedy}.`)
   }
   const stale = `${own}.stale`
   try {

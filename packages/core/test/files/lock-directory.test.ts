@@ -8,7 +8,8 @@ import { lockDirectory, pidNamespace } from '../../src/files/lock-directory.ts'
 t.test('a directory is locked once', async (t) => {
   const directory = t.testdir()
   const { unlock } = lockDirectory(directory)
-  t.throws(() => lockDirectory(directory), { code: 'invalid-argument', message: `process ${process.pid}` })
+  const message = `${directory} is in use by process ${process.pid}: each sender or export needs its own directory.`
+  t.throws(() => lockDirectory(directory), { code: 'invalid-argument', message })
   t.strictSame(readdirSync(directory), ['lock'])
   unlock()
   t.notOk(existsSync(join(directory, 'lock')))
