@@ -4,6 +4,7 @@ import t from 'tap'
 
 /** Rules that the platform decides on, or the language. */
 const foreign: Record<string, string> = {
+  'drop-connection': 'RequestAsync decides on connections',
   endless: 'RequestAsync reads the body',
   redirect: 'RequestAsync has no option against redirects',
   request: 'Luau has neither null in a list nor an empty object',

@@ -82,7 +82,7 @@ const broken: Record<string, string[]> = {
   miscount: ['outcomes'],
   'no-end': ['drop'],
   'interim-is-final': ['interim', 'interim-100'],
-  'stale-connection': ['idle-connection'],
+  'stale-connection': ['idle-connection', 'drop-connection'],
   'trim-key': ['key-line-break'],
   'quote-key': ['key-line-break'],
   'log-key': ['key-secret'],

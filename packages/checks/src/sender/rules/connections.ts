@@ -40,6 +40,26 @@ export const connectionRules: readonly Rule[] = [
       await play.finish({ accepted: 8 })
     },
   },
+  {
+    id: 'drop-connection',
+    rule: 'Close the connection after a response other than 202',
+    expected: 'the batch after a 400 and a 413 accepted, although each connection gets a 400 to the rest of the body',
+    async play(play) {
+      for (const [i, status] of [400, 413].entries()) {
+        play.send(makeEvents(200, 200 * i))
+        const refused = await play.next()
+        const { socket } = refused.res
+        // the next batch is due: a connection may be closed because there is none
+        await play.takes(200 * (i + 1))
+        refused.respond(status)
+        const next = await play.next()
+        // a proxy that did not read the refused body takes its rest for this request
+        if (next.res.socket === socket) next.respond(400)
+        else await next.accept()
+      }
+      await play.finish({ accepted: 200, dropped: { bad_request: 100, too_large: 100 } })
+    },
+  },
 ]
 
 /** Responds to a batch twice, with an error and as Ingest does, after each series of interim responses. */
