@@ -66,7 +66,7 @@ const floors: Record<string, string[][]> = {
   ],
   'packages/lmdb/src': [
     ['environment'],
-    ['threads', 'log', 'pages'],
+    ['threads', 'log'],
     ['ids', 'tables'],
     ['writer'],
     ['chunks', 'read-snapshot.ts'],
@@ -78,12 +78,12 @@ const floors: Record<string, string[][]> = {
       'consumer-store.ts',
       'activity-store.ts',
       'measure.ts',
-      'purge.ts',
     ],
     ['sweep-maps.ts'],
     ['map-store.ts'],
     ['backup'],
     ['open-lmdb-store.ts'],
+    ['repair'],
     ['index.ts', 'internal.ts'],
   ],
   'packages/postgres/src': [

@@ -8,8 +8,9 @@ export default defineConfig({
     'index-worker': 'src/ids/index-worker.ts',
     'write-worker': 'src/writer/write-worker.ts',
     'blob-worker': 'src/chunks/blob-worker.ts',
-    // a process of its own
+    // processes of their own
     'job-worker': 'src/backup/job-worker.ts',
+    'read-worker': 'src/repair/read-worker.ts',
   },
   format: 'esm',
   target: 'node20',

@@ -144,9 +144,9 @@ export interface EmbeddedIngest<E = IngestEvent> {
   observe(observer: IngestObserver): () => void
   /**
    * Erases the events of a project whose value at a JSON Pointer equals a value, such as all events of a player. A
-   * number equals the string of its digits. The bytes of the events are deleted; their ids stay known, so that a retry
-   * stores nothing. The whole log is read. Events stored after the call began are not erased: stop their senders first,
-   * or call it again. Maps are not erased. Call `purgeErased` afterwards.
+   * number equals the string of its digits. No read returns the events again, although unused space of the store's files
+   * may hold their bytes; their ids stay known, so that a retry stores nothing. The whole log is read. Events stored after
+   * the call began are not erased: stop their senders first, or call it again. Maps are not erased.
    *
    * @throws {IngestError} `invalid-argument`, or an error of the store; events erased by then stay erased
    */
@@ -169,13 +169,6 @@ export interface EmbeddedIngest<E = IngestEvent> {
    * @throws {IngestError} `internal-error` if the option `now` returns an invalid time, or an error of the store
    */
   findClockDoubt(since?: number): Promise<ClockDoubt | undefined>
-  /**
-   * Resolves when the store's files contain no bytes of erased events. With a store whose database does this later by
-   * itself, it resolves at once.
-   *
-   * @throws {IngestError} `overloaded` while a long read, such as a backup, needs these bytes: call it again
-   */
-  purgeErased(): Promise<void>
   /**
    * The consumers of all projects with their lag, at most 1,000. Counts at most 1,000 batches for each consumer, and
    * 100,000 in total.
@@ -302,7 +295,6 @@ export function createIngest<const Schemas extends EventSchemas = EventSchemas>(
       return retainEvents(store, projectId, keepUnread ? Math.min(before, unread.firstAt) : before, erasure)
     },
     findClockDoubt: async (since = now()) => store.findClockDoubt?.(since, now()),
-    purgeErased: async () => store.purge?.(),
     listAllConsumers: () => listAllConsumers(store, now),
     measure: async () => (await store.measure?.()) ?? [],
     close() {

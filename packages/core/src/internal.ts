@@ -1,6 +1,7 @@
 // Only for the other packages of Ingest: this entry may change with any version.
 
 export { checkConsumerName, checkPutConsumer } from './consumers/consumers.ts'
+export { toBatch } from './copy/event-batches.ts'
 export { batchBody, batchTooLarge, parseEvents } from './events/batch.ts'
 export { column, countEvents, encodeEvents, noName, wordsPerEvent } from './events/batch-events.ts'
 export { endableRead } from './events/endable-read.ts'

@@ -27,7 +27,7 @@ export interface RetentionOptions {
   onError?: (error: unknown) => void
 }
 
-type Erasing = Pick<EmbeddedIngest, 'findClockDoubt' | 'listProjects' | 'project' | 'purgeErased' | 'retainEvents'>
+type Erasing = Pick<EmbeddedIngest, 'findClockDoubt' | 'listProjects' | 'project' | 'retainEvents'>
 
 /** The delay of the first round, so that servers that start together do not all begin with one. */
 const firstRoundMs = 60_000
@@ -96,8 +96,6 @@ export async function applyRetention(
     if (erased.events > 0) onErased?.({ projectId, ...erased })
   })
   for (const doubt of new Map([...reported].map((each) => [each.message, each])).values()) onDoubt(doubt)
-  // also purges what an earlier round could not
-  await ingest.purgeErased()
 }
 
 /** The doubts by age; ages without a doubt are omitted. */

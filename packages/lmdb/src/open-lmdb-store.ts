@@ -33,13 +33,11 @@ import { createReadSteps } from './log/read-steps.ts'
 import { createMapStore } from './map-store.ts'
 import { createMeasure } from './measure.ts'
 import { createProjectStore } from './project-store.ts'
-import { purge } from './purge.ts'
 import { createSnapshotReader } from './read-snapshot.ts'
 import { openActivity } from './tables/activity.ts'
 import { openConsumers } from './tables/consumers.ts'
 import { createManifestCache } from './tables/manifest-cache.ts'
 import { openMapTables } from './tables/maps.ts'
-import { ensureNewestBuilds } from './tables/newest-builds.ts'
 import { openProjects } from './tables/projects.ts'
 import { createCommitState } from './threads/commit-state.ts'
 import { asDamage, deserializeError, serializeError, toRequestError } from './threads/error-transfer.ts'
@@ -189,7 +187,6 @@ async function openStore(
   const activityTable = openActivity(environment.table)
   const tables = openEventLogTables(environment.table)
   const maps = openMapTables(environment.table, () => {}, createManifestCache())
-  ensureNewestBuilds(environment.table, environment.write)
   const blobTable = chunkEnvironment.table('bytes')
   const commitWatchers = new Set<(commit: StoreCommit) => void>()
   // nothing below throws once the thread has started: it would have to be ended
@@ -253,15 +250,6 @@ async function openStore(
   const tracked: Omit<Store, 'activity' | 'close' | 'hashKey' | 'watchCommits'> = operations.trackAll({
     ...events,
     findClockDoubt: (since, now) => findClockDoubt(log, slicedReads(''), { since, now, upMs: performance.now() }),
-    purge: () =>
-      purge({
-        environment,
-        path: join(directory, 'events', 'data.mdb'),
-        writer,
-        reader,
-        unpurged: tables.unpurged,
-        checkOpen,
-      }),
     ...createMapStore({ maps, blobs, writer, reader, table: environment.table, slicedReads }),
     ...createProjectStore({ projects, writer, reader, nextReadStep }),
     ...createConsumerStore({ consumers, writer, reader }),
@@ -277,9 +265,6 @@ async function openStore(
       checkFreeSpace(join(directory, 'events'))
     },
   })
-
-  // what a process has left that was killed; if it fails, the next opening or purge does it
-  void tracked.purge?.().catch(() => {})
 
   return {
     ...tracked,

@@ -7,7 +7,6 @@ import { Worker } from 'node:worker_threads'
 import { createIngest } from '@ingest/core'
 import t from 'tap'
 import { openLmdbStore, openLmdbStoreWith } from '../src/open-lmdb-store.ts'
-import { changeRows } from './backup/damaged-store.ts'
 import { builtStore, openLmdbStore as openBuiltStore } from './built-store.ts'
 import { noStrace, type StoreProcess, startStoreProcess } from './store-process.ts'
 
@@ -484,21 +483,4 @@ t.test('the directories that name a new store are synced', { skip: noStrace }, a
   ]) {
     t.match(synced, `<${each}>)`)
   }
-})
-
-t.test('a store from before the list of the newest builds gets it', async (t) => {
-  const directory = t.testdir()
-  const before = createIngest({ store: await openLmdbStore(directory) })
-  const list = (ingest: typeof before) => ingest.project('p').listBuilds({ order: 'frozen' })
-  await before.project('p').publishMap({ placeId: '1', buildId: 'open', map: 1 })
-  for (const buildId of ['b', 'a']) {
-    await before.project('p').submitBatch({ events: [{ projectId: 'p', eventId: buildId, buildId }] })
-  }
-  const { builds } = await list(before)
-  t.match(builds, [{ buildId: 'open' }, {}, {}])
-  await before.close()
-  await changeRows(directory, 'newest-builds', (rows) => rows.clearSync())
-  const ingest = createIngest({ store: await openLmdbStore(directory) })
-  t.strictSame((await list(ingest)).builds, builds)
-  await ingest.close()
 })

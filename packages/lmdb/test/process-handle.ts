@@ -50,7 +50,7 @@ export async function openInProcess(directory: string): Promise<Store> {
   const operations = Object.fromEntries(
     [
       ...['known', 'find', 'lastCursor', 'totals', 'countSince', 'map', 'maps', 'builds', 'newestBuilds', 'putChunk'],
-      ...['readChunk', 'sweepMaps', 'pendingTotals', 'project', 'projects', 'check', 'erase', 'expire', 'purge'],
+      ...['readChunk', 'sweepMaps', 'pendingTotals', 'project', 'projects', 'check', 'erase', 'expire'],
       ...['consumers', 'consumerProjects', 'countAfter', 'putActivity', 'expireActivity'],
     ].map((method) => [method, (...args: unknown[]) => child.operate(method, ...args)]),
   ) as unknown as Omit<

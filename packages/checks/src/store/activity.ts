@@ -101,7 +101,7 @@ export const activityChecks: readonly StoreCheck[] = [
     const bodies = ['""', '"\u20ac \ud83d\ude00 \u202e \u2028"', '"\\u0000 \\ud800"', `"${'\u00e9'.repeat(32_767)}"`]
     assert.equal(Buffer.byteLength(bodies.at(-1) as string), 65_536)
     const rows = range(256).map((i) =>
-      activityRow(i, 'w', { projectId: `p-${i % 100}`, body: bodies[i % 4] as string, hasEvents: i % 8 < 4 }),
+      activityRow(i, 'w', { projectId: `p-${i % 100}`, body: bodies[i % 4] as string }),
     )
     await store.putActivity(rows)
     for (const i of range(100)) {

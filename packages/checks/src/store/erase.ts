@@ -237,16 +237,6 @@ export const eraseChecks: readonly StoreCheck[] = [
     await Promise.all(readers)
     assert.deepEqual(await shownIn(store), [])
   }),
-
-  check('a store whose erased bytes can be purged works on afterwards', async (store) => {
-    const ids = await appendSome(store)
-    await store.erase('p', ['a', 'c'])
-    await store.purge?.()
-    assert.deepEqual(await shownIn(store, { erased: true }), ['erased a', 'b', 'erased c', 'd', 'e'])
-    await store.append('p', batchOf([event('later'), ...ids.map((id) => event(id))]))
-    assert.deepEqual(await shownIn(store), ['b', 'd', 'e', 'later'])
-    await store.purge?.()
-  }),
 ]
 
 export const handleEraseChecks: readonly SharedStoreCheck[] = [

@@ -68,8 +68,7 @@ export function runJob<T>(
 function toProgress(progress: JobProgress): Progress {
   const { phase, done, total = null } = progress
   if (phase === 'copy') return { label: 'copying', done, total, text: formatBytes(done), isAnnounced: false }
-  const units = { log: 'record', index: 'id', pages: 'page' }
-  const read = phase === 'maps' ? formatBytes(done) : formatCount(done, units[phase])
+  const read = phase === 'maps' ? formatBytes(done) : formatCount(done, 'record')
   const of = total === null ? '' : ` of ${total}`
   return { label: 'verifying', done, total, text: `${phase}: ${read}${of}`, isAnnounced: false }
 }

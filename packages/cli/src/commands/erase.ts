@@ -78,7 +78,8 @@ export function eraseCommand(io: Io): Command {
 
 const eraseHelp = `
 Servers may have the store open. Events that are stored after the command began are not erased. Erased events cannot be
-restored; their ids stay known, so that a retry stores nothing. Maps, backups, exports and spools are not changed.
+restored; their ids stay known, so that a retry stores nothing. Free space of the files may hold their bytes until it is
+used again: a backup has none of them. Maps, earlier backups, exports and spools are not changed.
 \`ingest serve --retain 90d\` does the same as --older-than once an hour. Both refuse an age if the clock may be ahead: name
 a time instead.
 The value after = is JSON if it parses, otherwise a string. A number and the string of its digits are the same: 7 also
@@ -154,9 +155,7 @@ async function eraseProjects(io: Io, ingest: EmbeddedIngest, { options, erase, s
     const which = selection ? `, where ${describeSelection(selection)}` : ''
     await confirm(io, `Erase ${count} of ${project ?? 'all projects'}${which}? This cannot be undone. [y/N] `, signal)
   }
-  const erased = await eraseAll(dryRun)
-  if (!dryRun) await ingest.purgeErased()
-  return erased
+  return eraseAll(dryRun)
 }
 
 function formatTotals(projects: readonly ProjectTotals[], heading: string): string[] {

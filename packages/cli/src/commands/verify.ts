@@ -21,11 +21,10 @@ export function verifyCommand(io: Io): Command {
       const { verifyLmdbStore } = await import('@ingest/lmdb')
       const report = await runJob(io, 'the store is not verified', quiet, (job) => verifyLmdbStore(store, job))
       const details = { store, ...report, durationMs: elapsed() }
-      const { problems, problemCount, warnings } = report
-      const isFine = problemCount + warnings.length === 0
+      const { problems, problemCount } = report
       // a failure prints its own object
       if (problemCount === 0 || !json) {
-        await printResult(io, { json, quiet: isFine ? quiet : undefined }, details, formatReport(details))
+        await printResult(io, { json, quiet: problemCount === 0 ? quiet : undefined }, details, formatReport(details))
       }
       if (problemCount === 0) return
       const message = `${formatCount(problemCount, 'problem')}: ${problems[0]?.message}`
@@ -40,20 +39,18 @@ export function verifyCommand(io: Io): Command {
 }
 
 const verifyHelp = `
-Reads checksums of events, the order of the log, the id index, totals, frozen builds, and the digests of maps, and counts
-the pages of the files, with a low priority and beside running servers. Nothing is changed.
-Exit code 5: something is damaged. \`ingest repair\` saves what is left. Warnings, such as of leaked pages, do not change
-the exit code.
+Reads checksums of events, the order of the log, totals, frozen builds and the digests of maps, and looks up each id in the
+id index, with a low priority and beside running servers. Nothing is changed.
+Exit code 5: something is damaged. \`ingest repair\` copies what can be read.
 
 Example:
   ingest verify --store data/games
 `
 
-function formatReport({ problems, problemCount, warnings, ...report }: StoreReport & { durationMs: number }): string[] {
+function formatReport({ problems, problemCount, ...report }: StoreReport & { durationMs: number }): string[] {
   const lines = problems.map(({ message, projectId }) => {
     return escapeControlCharacters(projectId === undefined ? message : `${projectId}: ${message}`)
   })
-  for (const { message } of warnings) lines.push(`warning: ${escapeControlCharacters(message)}`)
   if (problemCount > problems.length) lines.push(`and ${problemCount - problems.length} more`)
   const { records, events, bytes, maps, chunkBytes, indexedIds, durationMs } = report
   const log = `${formatCount(events, 'event')} in ${formatCount(records, 'record')} (${formatBytes(bytes)})`

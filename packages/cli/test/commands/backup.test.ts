@@ -47,7 +47,7 @@ t.test('a backup is made, verified, repaired and restored', async (t) => {
   t.match(await ingest(['restore', backup, '--store', join(path, 'not-restored')]), { code: 5, stderr: /Record 1/ })
   t.match(await ingest(['repair', '--store', backup, '--to', repaired]), {
     code: 0,
-    stdout: /^lost: record 1 of game-1\nlost: 3 events of game-1\nsaved 0 events in 0 records, 0 maps and 1 project/,
+    stdout: /^lost: record 1\nlost: 3 events of game-1\ncopied 0 events in 0 records, 0 maps and 1 project/,
   })
 })
 
@@ -182,7 +182,7 @@ t.test('a damaged, foreign or incomplete store: exit code 5 from every command, 
   ])
   ways.push(
     ['zeroed', withEvents(Buffer.alloc(intact.length))],
-    ['cut', withEvents(intact.subarray(0, -4096))],
+    ['cut to its half', withEvents(intact.subarray(0, intact.length / 2))],
     ['cut in its header', withEvents(intact.subarray(0, 100))],
     ['foreign', withEvents(Buffer.from('SQLite format 3\0'.repeat(1000)))],
   )

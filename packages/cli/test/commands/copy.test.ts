@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto'
-import { mkdirSync, readdirSync, readFileSync } from 'node:fs'
+import { mkdirSync, readdirSync } from 'node:fs'
 import { join } from 'node:path'
 import { Readable } from 'node:stream'
 import { createIngest, type Store } from '@ingest/core'
@@ -193,17 +193,14 @@ t.test('erase asks for confirmation on a terminal', async (t) => {
 t.test('a copy carries erased ids and the builds that they froze, and later erasures', async (t) => {
   const copy = join(path, 'copy-of-erased')
   const into = { INGEST_STORE: copy, INGEST_PROJECT_ID: projectId }
-  const bytesIn = () => readFileSync(join(copy, 'events', 'data.mdb'))
   t.match(await ingest(['copy', '--from', data, '--to', copy]), { code: 0 })
   t.match((await ingest(['find', 'a'], { env: into })).stdout, /\nerased /)
   t.equal((await json(['stats', '--builds'], { env: into })).builds.length, 3)
-  t.equal(bytesIn().includes('"playerId":"8"'), true)
   const later = ['erase', '--where', '/eventId="c"', '--yes', '--json']
   t.match(await ingest(later, { env }), { code: 0, stdout: /"events":1/ })
   t.match(await ingest(later, { env }), { code: 0, stdout: /"events":0/ }, 'erasing again finds nothing')
   t.match(await ingest(['copy', '--from', data, '--to', copy]), { code: 0 })
   t.match((await ingest(['find', 'c'], { env: into })).stdout, /\nerased /)
-  t.equal(bytesIn().includes('"playerId":"8"'), false)
 })
 
 t.test('a project without a key and events is known', async (t) => {

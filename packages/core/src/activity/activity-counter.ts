@@ -1,7 +1,6 @@
 import { randomBytes } from 'node:crypto'
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import { IngestError } from '../error.ts'
-import type { EventStore } from '../events/event-store.ts'
 import type { BatchCounter } from '../events/submit-batch.ts'
 import { hourMs, minuteMs } from './activity.ts'
 import {
@@ -25,7 +24,7 @@ export interface ActivityCounter extends BatchCounter {
 }
 
 export interface ActivityCounterOptions {
-  store: Pick<ActivityStore, 'putActivity' | 'expireActivity'> & Pick<EventStore, 'purge'>
+  store: Pick<ActivityStore, 'putActivity' | 'expireActivity'>
   /** In milliseconds since 1970. */
   now: () => number
   /** The name of this server in the rows. */
@@ -152,8 +151,7 @@ export function createActivityCounter(options: ActivityCounterOptions): Activity
   }
 
   const toRow = (writer: string, { at, counts }: OpenSpan) => {
-    const hasEvents = keepEvents && counts.rejected > 0
-    return { at, writer, body: encodeRow(server, counts), ...(hasEvents && { hasEvents }) }
+    return { at, writer, body: encodeRow(server, counts) }
   }
 
   /** Queues the rows of a project, if it has been counted in its minute, and forgets it. */
@@ -207,8 +205,6 @@ export function createActivityCounter(options: ActivityCounterOptions): Activity
     const at = minuteAt
     await store.expireActivity(at - keepMs)
     expiredAt = at
-    // also texts of a process that kept them; rows do not wait for it; what fails, as during a backup, the next one does
-    store.purge?.().catch(() => {})
   }
 
   /** One at a time; what fails is tried again with the next minute. */

@@ -14,8 +14,6 @@ export type ActivitySpan = 'minute' | 'hour'
 export interface ActivityToPut extends ActivityRow {
   projectId: string
   span: ActivitySpan
-  /** Whether the body has text of events, which a purge erases once the row has expired. Default: false. */
-  hasEvents?: boolean
 }
 
 /** The rows of a project with `from <= at < to`. */

@@ -79,13 +79,10 @@ export async function copyStores(from: Store, target: Store, options: CopyOption
   )
 
   const onVerified = startStep('verifying', found, total)
-  const results = await mapProjects(copies, async (copy) => {
+  return mapProjects(copies, async (copy) => {
     const digest = await verifyEvents(stores, copy, onVerified)
     return { ...(await copyRest(stores, copy, onProgress)), digest }
   })
-  // of what was erased in the source since an earlier copy
-  await stores.target.purge?.()
-  return results
 }
 
 /** Reads of a store in which no event was received, and no build frozen, after a time. */

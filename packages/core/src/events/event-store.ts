@@ -183,13 +183,6 @@ export interface EventStore {
    */
   findClockDoubt?(since: number, now: number): Promise<ClockDoubt | undefined>
   /**
-   * Resolves when no file of the store contains bytes of events erased before the call, or expired activity with text
-   * of events. If a store lacks this operation, its database decides when.
-   *
-   * @throws {IngestError} `overloaded` while a long read of any process, such as a backup, needs these bytes: try again
-   */
-  purge?(): Promise<void>
-  /**
    * Counts the events of the batches received since `since`, in at most the newest `batchesMax` batches. If all of
    * these are recent enough, the result's `since` is the time of the oldest. The cost does not depend on how much is
    * stored.

@@ -24,7 +24,6 @@ function openRecordedStore() {
   const recorded = {
     puts,
     expiredBefore: [] as number[],
-    purges: 0,
     isFailing: false,
     rows: (span: ActivitySpan) => puts.flat().filter((row) => row.span === span),
   }
@@ -40,9 +39,6 @@ function openRecordedStore() {
     async expireActivity(before) {
       recorded.expiredBefore.push(before)
       return memory.expireActivity(before)
-    },
-    async purge() {
-      recorded.purges++
     },
   }
   return { store, recorded }
@@ -261,16 +257,6 @@ t.test('an invalid name of a server is an invalid argument', async (t) => {
   }
 })
 
-t.test('an expiry is followed by a purge, also of texts that a process before kept', async (t) => {
-  const { clock, recorded, project } = setUp()
-  for (const at of [0, hour]) {
-    clock.now = start + at
-    await project.submitBatch(bodyOf(event()))
-    while (recorded.purges * hour < at + hour) await new Promise(setImmediate)
-  }
-  t.equal(recorded.purges, recorded.expiredBefore.length)
-})
-
 t.test('rows expire again after the clock was ahead', async (t) => {
   const { clock, recorded, project } = setUp()
   for (const [i, at] of [0, 87_600 * hour, hour, 3 * hour].entries()) {
@@ -395,7 +381,6 @@ t.test('no row has a text of a rejected event, unless they are kept', async (t) 
       keepEvents,
     )
     t.notOk(bodies.some((body) => body.includes('secretsecret')))
-    for (const { hasEvents = false } of recorded.puts.flat()) t.equal(hasEvents, keepEvents, 'for a purge')
   }
 })
 

@@ -4,7 +4,7 @@ import { checkReport, type StoreReport } from './store-report.ts'
 import { checkStorePresent } from './verify-lmdb-store.ts'
 
 /** A backup that has its name. */
-export interface BackupReport extends Omit<StoreReport, 'problems' | 'problemCount' | 'warnings' | 'indexedIds'> {
+export interface BackupReport extends Omit<StoreReport, 'problems' | 'problemCount' | 'indexedIds'> {
   /** The size of its files. */
   fileBytes: number
 }
@@ -26,13 +26,7 @@ export async function backUpLmdbStore(
 ): Promise<BackupReport> {
   checkStorePresent(directory)
   return fillDirectory(directory, target, async (staging) => {
-    const {
-      problems,
-      problemCount,
-      warnings: _warnings,
-      indexedIds: _,
-      ...report
-    } = await runJob({ directory, to: staging }, options)
+    const { problems, problemCount, indexedIds: _, ...report } = await runJob({ directory, to: staging }, options)
     checkReport(directory, { problems, problemCount })
     return report
   })

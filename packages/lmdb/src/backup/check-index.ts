@@ -1,184 +1,84 @@
 import { existsSync } from 'node:fs'
 import { join } from 'node:path'
-import type { Transaction } from 'lmdb'
 import { inspectDataFile } from '../environment/data-file.ts'
-import { openEnvironment, type Table } from '../environment/environment.ts'
-import { positionAt, wordsPerEntry } from '../ids/entry.ts'
-import { mix } from '../ids/fingerprint.ts'
-import { makeQueries, openFilter } from '../ids/fuse-filter.ts'
-import { blockOf, getPart, isDamage, type Run } from '../ids/run.ts'
-import { openIdTables, readRunList } from '../ids/run-list.ts'
-import { readChecksum } from '../log/record.ts'
-import { checkPages } from './check-pages.ts'
+import { openEnvironment } from '../environment/environment.ts'
+import type { Candidate } from '../ids/entry.ts'
+import { createPublishedRuns } from '../ids/id-lookup.ts'
+import { isDamage } from '../ids/run.ts'
+import { idsOptions, openIdTables } from '../ids/run-list.ts'
 import { addProblem, type StoreReport } from './store-report.ts'
 
-/** The ids that the runs of the index hold, which are those of the records up to `watermark`. */
-export interface IndexedIds {
-  watermark: number
-  watermarkChecksum: number
-  sums: IdSums
+/** Looks up the ids of the log in the id index, as an append does. */
+export interface IndexCheck {
+  /** Takes the fingerprints of an intact record, high and low halves. */
+  record(sequence: number, fingerprints: Uint32Array): void
+  /** Reads the newest list of runs. */
+  beginSlice(): void
+  /** Reports what was not found. */
+  end(): void
+  close(): Promise<void>
 }
+
+const noIndex: IndexCheck = { record() {}, beginSlice() {}, end() {}, async close() {} }
 
 const remedy = 'stop every process on the directory and delete ids/: the next opening rebuilds it from the log'
 
-/**
- * Reads the runs of the id index on one snapshot: each entry must be in the block in which a look-up searches it, and
- * pass the filter of its run. Returns undefined without an index.
- */
-export async function readIndex(
-  directory: string,
-  seed: string,
-  report: StoreReport,
-  onEntries: (count: number) => Promise<void>,
-): Promise<IndexedIds | undefined> {
-  const problem = (message: string) => addProblem(report, { part: 'index', message: `${message}: ${remedy}` })
+/** Opens the id index in a directory to check it; nothing is checked if there is none. */
+export async function openIndexCheck(directory: string, seed: string, report: StoreReport): Promise<IndexCheck> {
+  const problem = (message: string, record?: number) =>
+    addProblem(report, { part: 'index', message: `${message}: ${remedy}`, ...(record !== undefined && { record }) })
   if (existsSync(join(directory, 'damaged'))) {
     problem('The id index is marked as damaged')
-    return undefined
+    return noIndex
   }
   const dataFile = inspectDataFile(join(directory, 'data.mdb'))
   if (dataFile === 'damaged') problem('The id index has a damaged data file')
-  if (dataFile !== 'whole') return undefined
-  const environment = await openEnvironment(directory, { readOnly: true })
-  try {
-    const leakRemedy = `To get rid of them, ${remedy}`
-    await checkPages({ environment, directory, report, part: 'index', remedy: leakRemedy, onSlice: async () => {} })
-    const tables = openIdTables(environment)
-    environment.root.resetReadTxn()
-    // merges that end meanwhile remove runs, but not from this snapshot
-    const snapshot = environment.root.useReadTransaction()
+  if (dataFile !== 'whole') return noIndex
+  const environment = await openEnvironment(directory, { ...idsOptions, readOnly: true })
+  const runs = createPublishedRuns(openIdTables(environment), seed)
+  const lost = { ids: 0, firstRecord: 0 }
+  let isReadable = true
+
+  function read(work: () => void): void {
+    if (!isReadable) return
     try {
-      const list = readRunList(tables)
-      if (!list) return undefined
-      if (list.seed !== seed) {
-        problem('The id index is of another store')
-        return undefined
-      }
-      const sums = createIdSums()
-      const snapshotTables = {
-        blocks: atSnapshot(tables.blocks, snapshot),
-        filters: atSnapshot(tables.filters, snapshot),
-      }
-      for (const run of list.runs) await readRun(snapshotTables, run, sums, report, onEntries)
-      report.indexedIds = sums.count()
-      return { watermark: list.watermark, watermarkChecksum: list.watermarkChecksum, sums }
-    } finally {
-      snapshot.done()
+      work()
+    } catch (error) {
+      if (!isDamage(error)) throw error
+      isReadable = false
+      problem(`The id index cannot be read (${(error as Error).message})`)
     }
-  } catch (error) {
-    if (!isDamage(error)) throw error
-    problem(`The id index cannot be read (${(error as Error).message})`)
-    return undefined
-  } finally {
-    await environment.close()
   }
-}
 
-type SnapshotTable = Pick<Table, 'getBinaryFast'>
-
-/** Reads of a table on one snapshot. */
-function atSnapshot(table: Table, transaction: Transaction): SnapshotTable {
-  // missing in the types of lmdb
-  type WithOptions = { getBinaryFast(key: Buffer, options: { transaction: Transaction }): Buffer | undefined }
-  return { getBinaryFast: (key) => (table as unknown as WithOptions).getBinaryFast(key as Buffer, { transaction }) }
-}
-
-async function readRun(
-  tables: { blocks: SnapshotTable; filters: SnapshotTable },
-  run: Run,
-  sums: IdSums,
-  report: StoreReport,
-  onEntries: (count: number) => Promise<void>,
-): Promise<void> {
-  const filter = openFilter(tables.filters, run)
-  filter.read(Number.POSITIVE_INFINITY)
-  let count = 0
-  let misplaced = 0
-  let last = 0
-  for (let block = 0; block < 1 << run.blockBits; block++) {
-    const entries = getPart(tables.blocks, run.id, block)
-    const fingerprints = entries.filter((_, i) => i % wordsPerEntry < 2)
-    const found = new Set(filter.select(makeQueries(fingerprints, fingerprints.length / 2)))
-    for (let at = 0; at < entries.length; at += wordsPerEntry) {
-      const [high, low] = [entries[at] as number, entries[at + 1] as number]
-      const { sequence, index } = positionAt(entries, at)
-      sums.add(high, low, sequence, index)
-      count++
-      if (blockOf(high, run.blockBits) === block && found.has(at / wordsPerEntry)) continue
-      misplaced++
-      last = sequence
-    }
-    await onEntries(entries.length / wordsPerEntry)
-  }
-  if (misplaced === 0 && count === run.count) return
-  addProblem(report, {
-    part: 'index',
-    message: `Run ${run.id} of the id index has ${count} of ${run.count} ids, ${misplaced} of which a look-up does not find: ${remedy}`,
-    ...(misplaced > 0 && { record: last }),
-  })
-}
-
-/** Compares the ids of the log up to the watermark with those of the index, if there is one. */
-export function createIndexComparison(indexed: IndexedIds | undefined, report: StoreReport) {
-  const { watermark = 0 } = indexed ?? {}
-  const logged = createIdSums()
-  let watermarkChecksum = 0
   return {
-    /** Takes the fingerprints of an intact record. */
-    add(sequence: number, fingerprints: Uint32Array): void {
-      if (sequence > watermark) return
-      for (let i = 0; i * 2 < fingerprints.length; i++) {
-        logged.add(fingerprints[i * 2] as number, fingerprints[i * 2 + 1] as number, sequence, i)
-      }
-    },
-    /** Takes each record, which may be missing or damaged. */
-    addChecksum(sequence: number, record: Buffer | undefined): void {
-      if (sequence === watermark) watermarkChecksum = readChecksum(record)
-    },
-    end(isLogDamaged: boolean): void {
-      if (!indexed) return
-      const problem = (message: string, record?: number) =>
-        addProblem(report, { part: 'index', message, ...(record !== undefined && { record }) })
-      if (watermark > 0 && watermarkChecksum !== indexed.watermarkChecksum) {
-        problem(`The id index ends with record ${watermark}, and the log has another record of that number.`, watermark)
-      }
-      const buckets = isLogDamaged ? 0 : logged.differing(indexed.sums)
-      if (buckets === 0) return
-      problem(
-        `The id index holds ${indexed.sums.count()} ids and the log ${logged.count()} up to record ${watermark}, and they are not the same in ${buckets} of 4,096 parts: ${remedy}`,
-      )
-    },
-  }
-}
+    beginSlice: () =>
+      read(() => {
+        runs.refresh()
+        // without them, a search is slow
+        runs.readFilters(Number.POSITIVE_INFINITY)
+      }),
 
-const bucketBits = 12
+    record: (sequence, fingerprints) =>
+      read(() => {
+        if (sequence > runs.list().watermark) return
+        const missing = new Set(Array.from({ length: fingerprints.length / 2 }, (_, index) => index))
+        const found: Candidate[] = []
+        runs.search(fingerprints, missing.size, found)
+        for (const { queryIndex, position } of found) {
+          if (position.sequence === sequence && position.index === queryIndex) missing.delete(queryIndex)
+        }
+        if (missing.size > 0 && lost.ids === 0) lost.firstRecord = sequence
+        lost.ids += missing.size
+      }),
 
-/**
- * Sums over a set of entries of the id index, so that two sets of any size are compared in bounded memory: equal sets have
- * equal sums. Entries are spread over buckets by their fingerprint, so that sums which differ point to few entries.
- */
-type IdSums = ReturnType<typeof createIdSums>
-
-function createIdSums() {
-  const sums = [new Uint32Array(1 << bucketBits), new Uint32Array(1 << bucketBits)] as const
-  const [first, second] = sums
-  let count = 0
-  return {
-    sums,
-    count: () => count,
-    add(high: number, low: number, sequence: number, index: number): void {
-      const bucket = blockOf(high, bucketBits)
-      const position = mix(
-        low ^ Math.imul(sequence | 0, 0x9e3779b1) ^ Math.imul(Math.floor(sequence / 2 ** 32), 0x85ebca6b),
-      )
-      const value = mix(position ^ high ^ (index << 24))
-      // typed arrays wrap around
-      first[bucket] = (first[bucket] as number) + value
-      second[bucket] = (second[bucket] as number) + mix(value ^ position)
-      count++
+    end() {
+      const { ids, firstRecord } = lost
+      if (ids > 0)
+        problem(`The id index lacks ids of the log (${ids}, the first of record ${firstRecord})`, firstRecord)
+      const { revision, runs: all } = runs.list()
+      if (revision > 0) report.indexedIds = all.reduce((sum, { count }) => sum + count, 0)
     },
-    /** In how many buckets the sums differ. */
-    differing: (other: { sums: typeof sums }) =>
-      first.filter((sum, bucket) => sum !== other.sums[0][bucket] || second[bucket] !== other.sums[1][bucket]).length,
+
+    close: () => environment.close(),
   }
 }

@@ -5,8 +5,7 @@ import { fingerprint } from '../ids/fingerprint.ts'
 import { createEventLog, openEventLogTables } from '../log/event-log.ts'
 import { countedBytes, decodeRecord, fingerprintsIn, payloadOf, storedOrdinal } from '../log/record.ts'
 import { hasFrozenBuild } from '../tables/newest-builds.ts'
-import { readUnpurged } from '../writer/erasures.ts'
-import { createIndexComparison, type IndexedIds } from './check-index.ts'
+import type { IndexCheck } from './check-index.ts'
 import { readEvents } from './read-events.ts'
 import { addProblem, type StoreReport } from './store-report.ts'
 
@@ -14,8 +13,7 @@ export interface LogCheckOptions {
   environment: Environment
   hashKey: Buffer
   report: StoreReport
-  /** What the id index holds, if there is one. */
-  indexed: IndexedIds | undefined
+  index: IndexCheck
   /** Called between two snapshots with how many records are done, of how many. */
   onSlice(done: number, total: number): Promise<void>
 }
@@ -27,7 +25,7 @@ const recordsPerClockRead = 16
 
 /**
  * Reads the whole log in short snapshots, until it has caught up with what is appended meanwhile: checksums, order,
- * times, the entries of projects, fingerprints and freezes of events, totals, and the id index.
+ * times, the entries of projects, fingerprints and freezes of events, totals, and whether the id index finds each id.
  */
 export async function checkLog(options: LogCheckOptions): Promise<void> {
   const { environment, report, onSlice } = options
@@ -40,7 +38,7 @@ export async function checkLog(options: LogCheckOptions): Promise<void> {
     while (next <= last && (next % recordsPerClockRead !== 0 || performance.now() < until)) check.record(next++)
     if (next > last) {
       checkCounters(environment, last, check.seen(), report)
-      check.endIndex()
+      options.index.end()
       report.records = last
       return
     }
@@ -51,6 +49,8 @@ export async function checkLog(options: LogCheckOptions): Promise<void> {
 interface ProjectState {
   projectId: string | undefined
   totals: Totals
+  /** Bytes of the project's totals before the check, and of the records that were appended since. */
+  expectedBytes: number
   /** Builds that are known to be frozen. */
   frozen: Set<string>
 }
@@ -61,43 +61,39 @@ interface SeenRecords {
   projects: ReadonlyMap<number, ProjectState>
   /** Whether a record is damaged, which may be of any project. */
   isDamaged: boolean
-  /** Whether events were erased meanwhile, which changes the bytes of records that were read. */
-  isErasing: boolean
 }
 
 /** Builds that are remembered as frozen, for each project. */
 const frozenBuildsMax = 4096
 
-function createRecordCheck({ environment, hashKey, report, indexed }: LogCheckOptions) {
+function createRecordCheck({ environment, hashKey, report, index }: LogCheckOptions) {
   const tables = openEventLogTables(environment.table)
   const log = createEventLog(tables)
   const numbers = environment.table('project-numbers')
   const projects = new Map<number, ProjectState>()
-  const comparison = createIndexComparison(indexed, report)
-  // an earlier version has no list
-  const isListed = [...tables.newestBuilds.getKeys({ limit: 1 })].length > 0
+  environment.root.resetReadTxn()
+  const bytesBefore = readBytes(tables.totals)
+  const lastBefore = log.lastSequence()
   let lastAt = Number.NEGATIVE_INFINITY
   let isDamaged = false
-  /** As of the last slice. */
-  let erasures: number | undefined
-  let isErasing = false
 
   function checkRecord(record: Buffer | undefined, sequence: number): void {
     const { project, ordinal, receivedAt, events } = decodeRecord(record, sequence)
-    const state = projects.get(project) ?? newState(numbers, project)
+    const state = projects.get(project) ?? newState(numbers, project, bytesBefore.get(project))
     projects.set(project, state)
     const { projectId, totals, frozen } = state
     const problem = (text: string, part: 'log' | 'freezes' = 'log') =>
       addProblem(report, { part, message: `Record ${sequence} ${text}.`, record: sequence, projectId })
     const fingerprints = fingerprintsIn(record as Buffer)
-    comparison.add(sequence, fingerprints)
+    index.record(sequence, fingerprints)
     if (receivedAt < lastAt) problem('was received before the previous one')
     lastAt = Math.max(lastAt, receivedAt)
     if (projectId === undefined) problem(`is of project number ${project}, which has no name`)
     if (!tables.projectLog.doesExist(projectKey(project, sequenceKey(sequence)))) {
       problem('is not in the log of its project, whose readers skip it')
     }
-    count(events, totals, report)
+    const bytes = count(events, totals, report)
+    if (sequence > lastBefore) state.expectedBytes += bytes
     if (!isDamaged && ordinal !== storedOrdinal(totals.batches)) {
       problem(`is batch ${ordinal} of its project, and the log has ${totals.batches} up to it`)
     }
@@ -110,7 +106,7 @@ function createRecordCheck({ environment, hashKey, report, indexed }: LogCheckOp
       if (frozen.size < frozenBuildsMax) frozen.add(buildId)
       const frozenAt = log.frozenAt(project, buildId)
       if (frozenAt === undefined) problem('has an event of a build that is not frozen', 'freezes')
-      else if (isListed && !hasFrozenBuild(tables.newestBuilds, project, buildId, frozenAt)) {
+      else if (!hasFrozenBuild(tables.newestBuilds, project, buildId, frozenAt)) {
         problem('has an event of a build that the list of the newest lacks', 'freezes')
       }
     }
@@ -118,44 +114,45 @@ function createRecordCheck({ environment, hashKey, report, indexed }: LogCheckOp
 
   return {
     log,
-    seen: (): SeenRecords => ({ projects, isDamaged, isErasing }),
-    endIndex: () => comparison.end(isDamaged),
-
-    beginSlice(): void {
-      const count = readUnpurged(tables.unpurged).events
-      isErasing ||= count !== (erasures ?? count)
-      erasures = count
-    },
+    seen: (): SeenRecords => ({ projects, isDamaged }),
+    beginSlice: index.beginSlice,
 
     record(sequence: number): void {
-      let bytes: Buffer | undefined
       try {
-        bytes = tables.log.getBinary(sequenceKey(sequence))
-        checkRecord(bytes, sequence)
+        checkRecord(tables.log.getBinary(sequenceKey(sequence)), sequence)
       } catch (error) {
         isDamaged = true
         addProblem(report, { part: 'log', message: describeReadError(error, sequence), record: sequence })
         // LMDB reads nothing more in a transaction in which it has found damage
         environment.root.resetReadTxn()
       }
-      comparison.addChecksum(sequence, bytes)
     },
   }
 }
 
-function newState(numbers: Table, project: number): ProjectState {
+function newState(numbers: Table, project: number, expectedBytes = 0): ProjectState {
   const projectId = numbers.getBinary(projectKey(project))?.toString()
-  return { projectId, totals: { events: 0, batches: 0, bytes: 0 }, frozen: new Set() }
+  return { projectId, totals: { events: 0, batches: 0, bytes: 0 }, expectedBytes, frozen: new Set() }
 }
 
-/** Adds the events of a record to the totals of their project and of the store. */
-function count(events: readonly Buffer[], totals: Totals, report: StoreReport): void {
+/** The bytes of each project by the table of totals. */
+function readBytes(totals: Table): Map<number, number> {
+  const bytes = new Map<number, number>()
+  for (const { key, value } of totals.getRange({})) {
+    if (key.length === 4 && value.length === 24) bytes.set(key.readUInt32BE(), value.readDoubleLE(16))
+  }
+  return bytes
+}
+
+/** Adds the events of a record to the totals of their project and of the store. Returns what they count in bytes. */
+function count(events: readonly Buffer[], totals: Totals, report: StoreReport): number {
   const bytes = countedBytes(events)
   totals.batches++
   totals.events += events.length
   totals.bytes += bytes
   report.events += events.length
   report.bytes += bytes
+  return bytes
 }
 
 /** How many events have another fingerprint than that of the hash of their id. */
@@ -182,13 +179,15 @@ function checkCounters({ table }: Environment, last: number, seen: SeenRecords, 
     problem('The ids and the numbers of projects do not match.')
   }
   if (seen.isDamaged) return
-  for (const [project, { projectId, totals }] of seen.projects) {
+  for (const [project, { projectId, totals, expectedBytes }] of seen.projects) {
     if (!isReadable(() => log.expiredBefore(project))) {
       problem('The end of the expired events of a project is damaged.', projectId)
     }
     const stored = log.totals(project)
+    // events were erased meanwhile, maybe after their records were read
+    const isErasing = stored.bytes < expectedBytes
     for (const name of ['events', 'batches', 'bytes'] as const) {
-      if (stored[name] === totals[name] || (name === 'bytes' && seen.isErasing)) continue
+      if (stored[name] === totals[name] || (name === 'bytes' && isErasing)) continue
       problem(`The totals of a project say ${stored[name]} ${name}, and the log has ${totals[name]}.`, projectId)
     }
   }

@@ -3,7 +3,7 @@ import { IngestError } from '@ingest/core'
 /** Something that is wrong with the directory of a store. */
 export interface StoreProblem {
   /** What it was found in. */
-  part: 'log' | 'index' | 'counters' | 'freezes' | 'maps' | 'pages'
+  part: 'log' | 'index' | 'counters' | 'freezes' | 'maps'
   /** A sentence for people. It contains no event and no key. */
   message: string
   /** The number of the record of the log. */
@@ -16,8 +16,6 @@ export interface StoreReport {
   /** The first {@link problemsMax} problems. */
   problems: StoreProblem[]
   problemCount: number
-  /** What loses nothing, such as leaked pages. */
-  warnings: StoreProblem[]
   /** Batches in the log, each a record. */
   records: number
   events: number
@@ -37,7 +35,6 @@ export function emptyReport(): StoreReport {
   return {
     problems: [],
     problemCount: 0,
-    warnings: [],
     records: 0,
     events: 0,
     bytes: 0,

@@ -1,25 +1,22 @@
 import { join } from 'node:path'
 import { setImmediate as nextTurn } from 'node:timers/promises'
-import { type Environment, openEnvironment } from '../environment/environment.ts'
+import { openEnvironment } from '../environment/environment.ts'
 import { hasChunksFile, openChunksToRead, openIdentity } from '../environment/identity.ts'
-import { readIndex } from './check-index.ts'
+import { openIndexCheck } from './check-index.ts'
 import { checkLog } from './check-log.ts'
 import { checkMaps } from './check-maps.ts'
-import { checkPages } from './check-pages.ts'
 import { emptyReport, type StoreReport } from './store-report.ts'
 
 /** How far verifying is. */
 export interface VerifyProgress {
-  phase: 'index' | 'log' | 'maps' | 'pages'
-  /** Ids, records, bytes of chunks, or pages. */
+  phase: 'log' | 'maps'
+  /** Records, or bytes of chunks. */
   done: number
   /** Undefined if it is not known. */
   total?: number
 }
 
 const progressIntervalMs = 200
-const remedy =
-  'They may hold bytes of erased events. `ingest backup` and then `ingest restore` make a directory without them'
 
 /** Verifies the store in a directory, in this process, which LMDB may crash over a damaged file. Writes nothing. */
 export async function verifyDirectory(
@@ -28,38 +25,18 @@ export async function verifyDirectory(
 ): Promise<StoreReport> {
   const report = emptyReport()
   const show = createThrottle(onProgress)
-  let pages = 0
-  const countPagesOf = (name: string, environment: Environment) =>
-    checkPages({
-      environment,
-      directory: join(directory, name),
-      report,
-      part: 'pages',
-      remedy,
-      async onSlice(more) {
-        pages += more
-        await show({ phase: 'pages', done: pages })
-      },
-    })
   const eventsDirectory = join(directory, 'events')
   const environment = await openEnvironment(eventsDirectory, { readOnly: true })
   try {
     const identity = openIdentity(environment, eventsDirectory, [directory])
-    const seed = identity.hashKey.toString('hex')
-    let ids = 0
-    const indexed = await readIndex(join(directory, 'ids'), seed, report, async (count) => {
-      ids += count
-      await show({ phase: 'index', done: ids })
-    })
-    const hashKey = identity.hashKey
+    const { hashKey } = identity
+    const index = await openIndexCheck(join(directory, 'ids'), hashKey.toString('hex'), report)
     const onSlice = (done: number, total: number) => show({ phase: 'log', done, total })
-    await checkLog({ environment, hashKey, report, indexed, onSlice })
-    await countPagesOf('events', environment)
+    await checkLog({ environment, hashKey, report, index, onSlice }).finally(index.close)
     if (!hasChunksFile(environment, directory)) return report
     const chunkEnvironment = await openChunksToRead(environment, directory, identity)
     if (!chunkEnvironment) return report
     let bytes = 0
-    await countPagesOf('chunks', chunkEnvironment)
     await checkMaps({
       environment,
       chunkEnvironment,

@@ -110,23 +110,6 @@ function isIntact(row: Buffer): boolean {
   return row.equals(withChecksum(row.subarray(0, checksumAt)))
 }
 
-/** The identity that a row of the table `meta` holds; undefined for another row, and for a damaged one. */
-export function parseIdentity(key: Buffer, value: Buffer): LmdbIdentity | undefined {
-  const isIdentity = key.equals(formatKey) && value[0] === formatVersion && isIntact(value)
-  return isIdentity ? readIdentity(value) : undefined
-}
-
-/** Gives a new store the id and the key of another one, in a new epoch. */
-export function adoptIdentity(
-  events: Environment,
-  { hashKey, id }: Pick<LmdbIdentity, 'hashKey' | 'id'>,
-): LmdbIdentity {
-  const meta = events.table(metaTable)
-  const format = makeRow({ hashKey, id })
-  events.write(() => void meta.put(formatKey, format))
-  return readIdentity(format)
-}
-
 /**
  * Whether `chunks/` has a data file; without one, the store has no chunk.
  *

@@ -1,6 +1,6 @@
 import { IngestError } from '@ingest/core'
 import { type Database, openAsClass, type RootDatabase } from 'lmdb'
-import { pageSize } from './page-file.ts'
+import { pageSize } from './data-file.ts'
 
 /** The handle of an LMDB environment. */
 export type Root = RootDatabase<Buffer, Buffer>

@@ -18,8 +18,6 @@ export const schema = {
     totals: 'project → events, batches, bytes',
     /** readers begin at the first record that an expiry has not erased */
     expiries: 'project → sequence, CRC32 of both',
-    /** the numbers of erasures, while their bytes may be in the data file (writer/erasures.ts) */
-    unpurged: 'name → count',
     /** keys and metadata (tables/projects.ts) */
     projects: 'projectId → JSON',
     'project-numbers': 'projectId → project, and project → projectId',

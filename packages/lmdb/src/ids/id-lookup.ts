@@ -98,7 +98,7 @@ export function createIdLookup({ tables, log, seed, entriesPerFlush, onTableFull
 }
 
 /** The runs in the list that any process has published last, with their filters. */
-function createPublishedRuns(tables: IdTables, seed: string) {
+export function createPublishedRuns(tables: IdTables, seed: string) {
   let list = emptyRunList(seed)
   /** By the nonces of their runs. */
   let filters = new Map<number, RunFilter>()

@@ -12,7 +12,6 @@ export interface EventLogTables {
   newestBuilds: Table
   totals: Table
   expiries: Table
-  unpurged: Table
 }
 
 export function openEventLogTables(table: (name: TableName) => Table): EventLogTables {
@@ -23,7 +22,6 @@ export function openEventLogTables(table: (name: TableName) => Table): EventLogT
     newestBuilds: table('newest-builds'),
     totals: table('totals'),
     expiries: table('expiries'),
-    unpurged: table('unpurged'),
   }
 }
 

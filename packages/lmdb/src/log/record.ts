@@ -18,7 +18,6 @@ import { column, sliceMember, wordsPerEvent } from '@ingest/core/internal'
  * | 32– | a fingerprint of 8 bytes for each event |
  * | then | where each event ends in the payload, 4 bytes |
  * | then | the payload: the exact bytes of each event, or the JSON string of the id of an erased one, with a comma between two |
- * | then | zeros, after an erasure |
  *
  * Numbers are little-endian. The sequence number is not in the record, but in its checksums: a record in the position of
  * another one is damaged.
@@ -44,8 +43,6 @@ const fingerprintBytes = 8
 const endBytes = 4
 const comma = 0x2c
 const quote = 0x22
-/** LMDB keeps a longer value on pages of its own, a shorter one in the leaf page of its key. */
-export const inlineBytesMax = 2018
 
 /** The size of the record of these events, in bytes. */
 export function recordBytes(rows: Uint32Array): number {
@@ -129,13 +126,6 @@ export function sealRecord(record: Buffer, { sequence, project, ordinal }: Recor
   record.writeDoubleLE(receivedAt, 8)
   record.writeUInt32LE(storedOrdinal(ordinal), ordinalOffset)
   writeChecksums(record, sequence)
-}
-
-/** A copy of an intact record with another identity and time of receipt. */
-export function moveRecord(record: Buffer, identity: RecordIdentity, receivedAt: number): Buffer {
-  const moved = Buffer.from(record)
-  sealRecord(moved, identity, receivedAt)
-  return moved
 }
 
 /** An ordinal as a record stores it: modulo 2^32. */
@@ -266,9 +256,7 @@ export interface ErasedRecord {
 }
 
 /**
- * A copy of a record without the bytes of some events; undefined if these are erased already. A value in a leaf page
- * keeps its length, and a longer one stays too long for a leaf page: LMDB would move others in the page, and leave copies
- * of them behind.
+ * A copy of a record without the bytes of some events; undefined if these are erased already.
  *
  * @throws {IngestError} `store-damaged`
  */
@@ -288,8 +276,7 @@ export function eraseFromRecord(
   if (erased === 0) return undefined
   const offset = payloadOffsetFor(events.length)
   const payloadBytes = left.reduce((sum, { length }) => sum + length + 1, -1)
-  const bytesMin = Math.min(before.length, inlineBytesMax + 1)
-  const record = Buffer.alloc(Math.max(bytesMin, offset + payloadBytes))
+  const record = Buffer.alloc(offset + payloadBytes)
   before.copy(record, 0, 0, headerBytes + events.length * fingerprintBytes)
   let end = -1
   for (const [i, event] of left.entries()) {

@@ -1,7 +1,6 @@
 import type { ActivityRange, ActivityRow, ActivitySpan, ActivityToPut } from '@ingest/core'
 import type { Rows } from '../environment/environment.ts'
 import type { TableName } from '../environment/schema.ts'
-import { inlineBytesMax } from '../log/record.ts'
 
 /**
  * What processes counted. A key is the project's id, a zero byte, then the span, the time and the writer. The id, as a
@@ -17,10 +16,8 @@ export interface ActivityTable {
   expired(before: number, from: Uint8Array, limit: number): { keys: Buffer[]; next?: Buffer }
   /** Only inside a write transaction. */
   put(row: ActivityToPut): void
-  /**
-   * Returns whether there was a row, and whether a purge has to overwrite it. Only inside a write transaction.
-   */
-  remove(key: Buffer): { isRemoved: boolean; mayHaveEvents: boolean }
+  /** Returns whether there was a row. Only inside a write transaction. */
+  remove(key: Buffer): boolean
 }
 
 const spans: Readonly<Record<ActivitySpan, number>> = { minute: 0, hour: 1 }
@@ -45,7 +42,7 @@ export function openActivity(table: (name: TableName) => Rows): ActivityTable {
       const end = keyAt(projectId, span, Math.max(from, to))
       const rows: ActivityRow[] = []
       for (const key of entries.getKeys({ start, end, limit })) {
-        rows.push({ ...partsOf(key), body: decodeBody(entries.getBinary(key)) })
+        rows.push({ ...partsOf(key), body: entries.getBinary(key)?.toString() ?? '' })
       }
       return rows
     },
@@ -63,30 +60,14 @@ export function openActivity(table: (name: TableName) => Rows): ActivityTable {
       return { keys }
     },
 
-    put: (row) => void entries.put(keyOf(row), encodeBody(row)),
+    put: (row) => void entries.put(keyOf(row), Buffer.from(row.body)),
 
     remove(key) {
-      const bytes = entries.getBinary(key)
-      if (bytes) entries.remove(key)
-      return { isRemoved: bytes !== undefined, mayHaveEvents: bytes !== undefined && bytes.length > inlineBytesMax }
+      const exists = entries.doesExist(key)
+      if (exists) entries.remove(key)
+      return exists
     },
   }
-}
-
-/**
- * Zeros behind text of events keep it out of leaf pages, as LMDB would leave copies of it in those: a purge overwrites the
- * pages of longer values.
- */
-function encodeBody({ body, hasEvents = false }: ActivityToPut): Buffer {
-  const bytes = Buffer.from(body)
-  const padding = hasEvents ? Math.max(0, inlineBytesMax + 1 - bytes.length) : 0
-  return Buffer.concat([bytes, Buffer.alloc(padding)])
-}
-
-/** JSON has no zeros. */
-function decodeBody(bytes: Buffer | undefined): string {
-  const end = bytes?.indexOf(0) ?? 0
-  return bytes?.toString('utf8', 0, end === -1 ? bytes.length : end) ?? ''
 }
 
 /** The key before all rows of a span that begin at a time or later. */

@@ -55,30 +55,6 @@ export function hasFrozenBuild(newest: Rows, project: number, buildId: string, f
   return newest.doesExist(newestKey(project, { buildId, frozenAt }))
 }
 
-/** Fills the table from those that it follows from; in a write transaction. */
-export function fillNewestBuilds(table: (name: TableName) => Rows): void {
-  const newest = table('newest-builds')
-  const freezes = table('freezes')
-  for (const key of freezes.getKeys({})) {
-    const frozenAt = freezes.getBinary(key)?.readDoubleLE()
-    if (frozenAt !== undefined) addFrozenBuild(newest, key.readUInt32BE(), key.toString('utf8', nameOffset), frozenAt)
-  }
-  for (const key of table('maps').getKeys({})) {
-    const build = key.subarray(0, key.indexOf(0, nameOffset))
-    if (!freezes.doesExist(build)) addOpenBuild(newest, key.readUInt32BE(), build.toString('utf8', nameOffset))
-  }
-}
-
-/** Fills the table in a store that an earlier version has written. */
-export function ensureNewestBuilds(table: (name: TableName) => Rows, write: (work: () => void) => void): void {
-  const isEmpty = (name: TableName) => [...table(name).getKeys({ limit: 1 })].length === 0
-  // a table is missing or complete: every change of the others changes it
-  if (!isEmpty('newest-builds') || (isEmpty('freezes') && isEmpty('maps'))) return
-  write(() => {
-    if (isEmpty('newest-builds')) fillNewestBuilds(table)
-  })
-}
-
 /** As `newestBuilds` of the contract. */
 export async function listNewestBuilds(
   table: (name: TableName) => Rows,

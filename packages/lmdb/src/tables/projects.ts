@@ -27,7 +27,7 @@ export interface Projects {
    * @throws {IngestError} `store-damaged`
    */
   numberFor(projectId: string): number
-  /** The stored project, frozen. A change by an earlier version of Ingest is seen within {@link versionAgeMs}. */
+  /** The stored project, frozen. */
   get(projectId: string): Project | undefined
   /** The stored project, frozen, for a decision: its entry is read even if it is large and known. */
   current(projectId: string): Project | undefined
@@ -123,14 +123,9 @@ function damagedProject(): IngestError {
 const parsedProjectsMax = 4096
 const parsedBytesMax = 16 * 2 ** 20
 
-/** How long a version is trusted: earlier versions of Ingest write an entry without one. */
-export const versionAgeMs = 1000
-
 interface ParsedProject {
   entry: Buffer
   version: Buffer | undefined
-  /** When the entry was last read. */
-  readAt: number
   project: Project
 }
 
@@ -145,24 +140,22 @@ export function createParsedProjects(projectsMax = parsedProjectsMax, bytesMax =
   }
 
   return {
-    /** The project of this version, if its entry was read lately. */
+    /** The project of this version, if it is known. */
     find(projectId: string, version: Buffer): Project | undefined {
       const known = parsed.get(projectId)
-      if (!known?.version?.equals(version) || performance.now() - known.readAt > versionAgeMs) return undefined
-      return known.project
+      return known?.version?.equals(version) ? known.project : undefined
     },
     /** Returns the project of an entry, parsed again only if any process has changed its bytes. */
     get(projectId: string, entry: Buffer, version?: Buffer): Project {
-      const readAt = performance.now()
       const known = parsed.get(projectId)
       if (known?.entry.equals(entry)) {
-        Object.assign(known, { version, readAt })
+        known.version = version
         return known.project
       }
       const project = parseFrozen(entry.toString('utf8', numberBytes))
       remove(projectId)
       if (entry.length > bytesMax) return project
-      parsed.set(projectId, { entry, version, readAt, project })
+      parsed.set(projectId, { entry, version, project })
       bytes += entry.length
       for (const oldest of parsed.keys()) {
         if (parsed.size <= projectsMax && bytes <= bytesMax) break

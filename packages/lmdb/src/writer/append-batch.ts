@@ -109,8 +109,8 @@ export function createAppender(
     lastAt = Math.max(lastAt, Math.min(receivedAt, latestAt))
     sealRecord(record, { sequence, project, ordinal: batches + 1 }, lastAt)
     last = { sequence, checksum: readChecksum(record) }
-    // appended, as a full page is then not split, which would leave copies of its records behind. The types of lmdb call
-    // the result void; it is false for a key that is not after all others
+    // appended, as a full page is then not split. The types of lmdb call the result void; it is false for a key that is
+    // not after all others
     const isStored = log.putSync(key, record, { append: true }) as unknown
     if (isStored !== true) {
       throw new IngestError('internal-error', `Record ${sequence} is not after the end of the log.`)

@@ -8,7 +8,6 @@ import type { FoundMap } from '../tables/map-reader.ts'
 import { chunkRefBytes, decodeChunks, digestBytes } from '../tables/map-records.ts'
 import { type MapTables, openMapTables } from '../tables/maps.ts'
 import { openProjects, type Projects } from '../tables/projects.ts'
-import { countErasure } from './erasures.ts'
 
 /** A manifest to write, its chunks encoded by {@link encodeChunks}; one that the slot has is referred to by its role. */
 export type ManifestToPut = (Omit<Manifest, 'chunks'> & { chunks: Uint8Array }) | 'complete' | 'pending'
@@ -109,7 +108,6 @@ export interface CommandTables {
   consumers: ConsumerTable
   maps: MapTables
   projects: Projects
-  unpurged: Rows
 }
 
 /** Opens the tables of all commands, which a transaction must not. */
@@ -119,7 +117,6 @@ export function openCommandTables(table: (name: TableName) => Rows, onGarbage: (
     consumers: openConsumers(table),
     maps: openMapTables(table, onGarbage),
     projects: openProjects(table),
-    unpurged: table('unpurged'),
   }
 }
 
@@ -139,7 +136,7 @@ export function runCommand(tables: CommandTables, command: Command): CommandResu
       for (const row of command.rows) activity.put(row)
       return true
     case 'removeActivity':
-      return removeActivity(tables, command.keys)
+      return command.keys.filter((key) => activity.remove(asBuffer(key))).length
     case 'putMap':
       return putMap(tables, command)
     case 'putChunk':
@@ -166,12 +163,6 @@ export function runCommand(tables: CommandTables, command: Command): CommandResu
       maps.chunks.collectGarbage(command.blobKeys.map(asBuffer))
       return true
   }
-}
-
-function removeActivity({ activity, unpurged }: CommandTables, keys: readonly Uint8Array[]): number {
-  const rows = keys.map((key) => activity.remove(asBuffer(key)))
-  if (rows.some(({ mayHaveEvents }) => mayHaveEvents)) countErasure(unpurged, 'activity')
-  return rows.filter(({ isRemoved }) => isRemoved).length
 }
 
 function putMap({ maps, projects }: CommandTables, command: PutMap): 'written' | 'unreleased' | 'changed' {

@@ -1,9 +1,7 @@
 import type { ExpiryStep } from '@ingest/core'
-import type { Rows } from '../environment/environment.ts'
 import { sequenceKey } from '../environment/row-keys.ts'
 import { checkListed, type EventLog, type EventLogTables } from '../log/event-log.ts'
 import { eraseFromRecord, type Position, readHeader } from '../log/record.ts'
-import type { Overwritten } from '../pages/free-pages.ts'
 import type { Appender } from './append-batch.ts'
 
 /** The steps of erasing, and what each returns. */
@@ -14,11 +12,6 @@ export interface ErasureResults {
     result: number
   }
   expire: { step: { type: 'expire'; project: number; before: number }; result: ExpiryStep }
-  /** Commits, so that the pages which the last erasure freed are not those of the last snapshot. */
-  beginPurge: { step: { type: 'beginPurge' }; result: true }
-  overwriteFreePages: { step: { type: 'overwriteFreePages'; before: number; from: number }; result: Overwritten }
-  /** Records that a purge is complete of what was counted when it began, if nothing was erased since. */
-  endPurge: { step: { type: 'endPurge'; unpurged: Unpurged }; result: true }
 }
 
 export type ErasureType = keyof ErasureResults
@@ -29,15 +22,11 @@ export type ErasureResult = ErasureResults[ErasureType]['result']
 const expiryRecordsMax = 256
 const expiryBytesMax = 2 ** 20
 
-/**
- * Runs the steps of erasing; only inside a write transaction, alone or with other expiries: what is rewritten twice in a
- * transaction leaves old bytes behind in its pages.
- */
+/** Runs the steps of erasing; only inside a write transaction. */
 export function createErasures(
-  { log, unpurged }: EventLogTables,
+  { log }: EventLogTables,
   eventLog: EventLog,
   appender: Appender,
-  overwrite: (before: number, from: number) => Overwritten,
 ): (step: ErasureStep) => ErasureResult {
   /** `record` of a project's list, or found by an id in it. */
   function eraseIn(
@@ -61,7 +50,6 @@ export function createErasures(
     for (const [sequence, inRecord] of indexesByRecord(appender.locate(project, eventIds, fingerprints))) {
       events += eraseIn(project, { sequence }, (index) => inRecord.has(index)).events
     }
-    if (events > 0) countErasure(unpurged, 'events')
     return events
   }
 
@@ -80,29 +68,11 @@ export function createErasures(
       next = record.sequence + 1
     }
     if (next > first) eventLog.putExpiredBefore(project, next)
-    if (step.events > 0) countErasure(unpurged, 'events')
     const [left] = eventLog.records(project, next, 1)
     return { ...step, isDone: left === undefined || !isOld(left.sequence) }
   }
 
-  return (step) => {
-    switch (step.type) {
-      case 'erase':
-        return erase(step)
-      case 'expire':
-        return expire(step)
-      case 'beginPurge':
-        for (const of of kinds) unpurged.put(countKeys[of], double(readUnpurged(unpurged)[of]))
-        return true
-      case 'overwriteFreePages':
-        return overwrite(step.before, step.from)
-      case 'endPurge':
-        for (const of of kinds) {
-          if (readUnpurged(unpurged)[of] === step.unpurged[of]) unpurged.remove(countKeys[of])
-        }
-        return true
-    }
-  }
+  return (step) => (step.type === 'erase' ? erase(step) : expire(step))
 }
 
 /** Of the events that were found. */
@@ -114,30 +84,4 @@ function indexesByRecord(positions: Iterable<Position | undefined>): Map<number,
     indexes.set(position.sequence, inRecord.add(position.index))
   }
   return indexes
-}
-
-/** How often events and activity were erased since the last complete purge; 0 if there is nothing to purge. */
-export interface Unpurged {
-  events: number
-  activity: number
-}
-
-const kinds = ['events', 'activity'] as const
-const countKeys = { events: Buffer.from('erasures'), activity: Buffer.from('activity') }
-
-export function readUnpurged(unpurged: Rows): Unpurged {
-  const count = (of: keyof Unpurged) => unpurged.getBinary(countKeys[of])?.readDoubleLE() ?? 0
-  return { events: count('events'), activity: count('activity') }
-}
-
-/** Only inside a write transaction. */
-export function countErasure(unpurged: Rows, of: keyof Unpurged): void {
-  // continues from the clock, as a count that starts at 0 again could equal an earlier one
-  unpurged.put(countKeys[of], double(Math.max(Date.now(), readUnpurged(unpurged)[of] + 1)))
-}
-
-function double(value: number): Buffer {
-  const bytes = Buffer.allocUnsafe(8)
-  bytes.writeDoubleLE(value)
-  return bytes
 }

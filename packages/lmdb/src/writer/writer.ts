@@ -1,4 +1,3 @@
-import { join } from 'node:path'
 import type { MessagePort } from 'node:worker_threads'
 import type { Environment } from '../environment/environment.ts'
 import { createFingerprint, withFingerprints } from '../ids/fingerprint.ts'
@@ -7,7 +6,6 @@ import type { IndexSize } from '../ids/id-lookup.ts'
 import { createLogReader } from '../ids/log-reader.ts'
 import { createEventLog, openEventLogTables } from '../log/event-log.ts'
 import type { Position } from '../log/record.ts'
-import { overwriteFreePages } from '../pages/free-pages.ts'
 import { serializeError, toRequestError } from '../threads/error-transfer.ts'
 import type { ExitGuard } from '../threads/exit-guard.ts'
 import {
@@ -106,10 +104,7 @@ async function openWriter(
     onProgress: (progress) => post({ type: 'progress', progress }),
   })
   const appender = createAppender(tables, eventLog, ids, (sequence) => Atomics.store(seen, 0, BigInt(sequence)))
-  const dataFile = join(directory, 'data.mdb')
-  const runErasure = createErasures(tables, eventLog, appender, (before, from) =>
-    overwriteFreePages(environment, dataFile, before, from),
-  )
+  const runErasure = createErasures(tables, eventLog, appender)
   const { commit, refuse, failure, ready, turn } = createCommit<WriteRequest, WriterValue>(environment, commitState, {
     begin: appender.begin,
     write,
@@ -199,10 +194,8 @@ async function openWriter(
       const writes = requests.filter((request) => !isRead(request)) as WriteRequest[]
       const refused = indexError === undefined ? [] : writes.filter(needsIndex)
       if (refused.length > 0) settle({ outcomes: refuse(refused, indexError) })
-      // not with appends, as a record that is written twice in a transaction leaves old bytes behind in its pages
-      const expiries = writes.filter(isExpiry)
-      const others = writes.filter((request) => !isExpiry(request) && !refused.includes(request))
-      for (const group of [others, expiries]) if (group.length > 0) await writeAll(group, settle)
+      const others = writes.filter((request) => !refused.includes(request))
+      if (others.length > 0) await writeAll(others, settle)
     },
     mustWait() {
       // checked once for a batch, and only if a request needs the index

@@ -3,8 +3,8 @@ import { type ChunkUpload, chunkBytesMax, createIngest, digestOf } from '@ingest
 import t, { type Test } from 'tap'
 import { createSharedMemory } from '../../src/chunks/shared-memory.ts'
 import { type BlobKey, chunkKey } from '../../src/tables/chunks.ts'
-import { changeRows, flipIn, makeStore, map, projectId } from '../backup/damaged-store.ts'
 import { openLmdbStore } from '../built-store.ts'
+import { changeRows, flipIn, makeStore, map, projectId } from '../damaged-store.ts'
 import { inspectMaps, manifestOf, openMapParts } from '../map-parts.ts'
 
 const id = { placeId: '1', buildId: 'b' }

@@ -15,8 +15,7 @@ import {
 import { dirname, join } from 'node:path'
 import { createIngest } from '@ingest/core'
 import t from 'tap'
-import { checkDataFile } from '../../src/environment/data-file.ts'
-import { openPageFile, pageSize } from '../../src/environment/page-file.ts'
+import { checkDataFile, pageSize } from '../../src/environment/data-file.ts'
 import { openLmdbStore } from '../../src/open-lmdb-store.ts'
 import { builtStore } from '../built-store.ts'
 import { manifestOf, openMapParts } from '../map-parts.ts'
@@ -73,7 +72,6 @@ t.test('the file of a store passes, also after many transactions', async (t) => 
 const damages: Record<string, (path: string) => void> = {
   zeroed: (path) => writeFileSync(path, Buffer.alloc(statSync(path).size)),
   'cut in its header': (path) => truncateSync(path, 4100),
-  'cut by one page': (path) => truncateSync(path, statSync(path).size - 4096),
   'cut to its half': (path) => truncateSync(path, Math.floor(statSync(path).size / 2)),
   foreign: (path) => writeFileSync(path, 'SQLite format 3\0'.repeat(1000)),
   'of another LMDB version': (path) => overwrite(path, [28, 4096 + 28], 1),
@@ -249,7 +247,7 @@ t.test('on a full disk, a store opens only if it has its lock files', { skip: no
   }
 })
 
-t.test('a file that lacks free pages at its end is whole, and one that lacks others is truncated', async (t) => {
+t.test('a file that lacks free pages at its end is whole', async (t) => {
   for (let round = 0; round < 12; round++) {
     const directory = t.testdir()
     const path = join(directory, 'events', 'data.mdb')
@@ -270,16 +268,13 @@ t.test('a file that lacks free pages at its end is whole, and one that lacks oth
     const parts = await openMapParts(directory)
     t.match(parts.maps.find(1, id).contents.pending?.manifest, manifestOf(['new']))
     await parts.close()
-    truncateSync(path, 10 * pageSize)
-    t.throws(() => checkDataFile(path), { code: 'store-incompatible', message: /truncated/ })
     return
   }
   t.fail('no file was short')
 })
 
 function isShort(path: string): boolean {
-  const file = openPageFile(path)
-  const [meta] = file.metas()
-  file.close()
-  return meta !== undefined && statSync(path).size < (meta.lastPage + 1) * pageSize
+  const bytes = readFileSync(path)
+  const lastPages = [0, 1].map((meta) => Number(bytes.readBigUInt64LE(meta * pageSize + 144)))
+  return bytes.length < (Math.max(...lastPages) + 1) * pageSize
 }

@@ -3,7 +3,7 @@ import { join } from 'node:path'
 import { createIngest } from '@ingest/core'
 import t, { type Test } from 'tap'
 import { openLmdbStore } from '../../src/open-lmdb-store.ts'
-import { writeAt } from '../backup/damaged-store.ts'
+import { writeAt } from '../damaged-store.ts'
 import { startStoreProcess } from '../store-process.ts'
 
 async function openStore(t: Test) {

@@ -4,8 +4,8 @@ import { createIngest, type Store } from '@ingest/core'
 import t from 'tap'
 import type { Table } from '../../src/environment/environment.ts'
 import { projectKey, sequenceKey } from '../../src/environment/row-keys.ts'
-import { buildIndex, changeRows } from '../backup/damaged-store.ts'
 import { builtStore, openLmdbStore } from '../built-store.ts'
+import { buildIndex, changeRows } from '../damaged-store.ts'
 
 const { verifyLmdbStore, repairLmdbStore } = (await import(builtStore)) as typeof import('../../src/index.ts')
 

@@ -103,7 +103,6 @@ await noting({ kind: 'erase', projectId: 'p', player: 3 }, () =>
   ingest.eraseEvents('p', { path: '/playerId', value: 3 }),
 )
 await noting({ kind: 'erase', projectId: 'aged' }, () => ingest.retainEvents('aged', Date.now() + 1000))
-await ingest.purgeErased()
 await submitMany(ingest, 5)
 phase('backup', 'store', 'backup')
 await Promise.all([

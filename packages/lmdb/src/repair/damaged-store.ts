@@ -1,0 +1,195 @@
+import { type ChildProcess, fork } from 'node:child_process'
+import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { IngestError } from '@ingest/core'
+import type { TableName } from '../environment/schema.ts'
+import { deserializeError, type SerializedError } from '../threads/error-transfer.ts'
+
+/** Rows of a table, in the order of their keys from `start` on; with `reverse`, from the end of the table. */
+export interface Request {
+  directory: string
+  /** Of the environment. */
+  name: 'events' | 'chunks'
+  /** Without one, the environment is opened. */
+  table?: TableName
+  start: Buffer
+  limit: number
+  reverse?: true
+}
+
+export interface Reply {
+  rows: Row[]
+  /** Whether more rows may follow; `damage`: they cannot be read; `missing`: there is no such table or file. */
+  end: 'more' | 'end' | 'damage' | 'missing'
+  /** Why the environment cannot be opened. */
+  error?: SerializedError
+}
+
+export interface Row {
+  key: Buffer
+  value: Buffer
+}
+
+/** With whether the process crashed. */
+type Answer = Reply & { isCrash?: true }
+
+type Place = Required<Pick<Request, 'name' | 'table'>>
+
+/** Reads what can be read of a damaged store, in a process of its own: LMDB crashes over some damage. */
+export type DamagedStore = ReturnType<typeof openDamagedStore>
+
+const module = fileURLToPath(new URL('./read-worker.js', import.meta.url))
+/** After a crash, as many rows are read one by one, up to the damage. */
+const rowsAtOnce = 64
+const keyBytesMin = 8
+
+export function openDamagedStore(directory: string, signal?: AbortSignal) {
+  let child: ChildProcess | undefined
+  const damaged = new Set<TableName>()
+
+  function start(): ChildProcess {
+    const { SystemRoot } = process.env
+    return fork(module, {
+      execArgv: [],
+      env: SystemRoot ? { SystemRoot } : {},
+      serialization: 'advanced',
+      // LMDB writes plain text about damage
+      stdio: ['ignore', 'ignore', 'ignore', 'ipc'],
+    })
+  }
+
+  /** A crash is damage where it happened. */
+  async function ask(request: Omit<Request, 'directory'>): Promise<Answer> {
+    signal?.throwIfAborted()
+    const isRunning = child && child.exitCode === null && child.signalCode === null
+    const worker = child && isRunning ? child : start()
+    child = worker
+    try {
+      return await new Promise((resolve, reject) => {
+        const noteCrash = () => {
+          child = undefined
+          resolve({ rows: [], end: 'damage', isCrash: true })
+        }
+        worker.once('message', resolve)
+        worker.once('error', reject)
+        worker.once('exit', noteCrash)
+        worker.send({ directory, ...request }, (error) => error && noteCrash())
+      })
+    } finally {
+      for (const name of ['message', 'error', 'exit']) worker.removeAllListeners(name)
+      worker.on('error', () => {})
+    }
+  }
+
+  /** Returns a function that reads rows of a table. A key behind the last one of the table is damage. */
+  async function readerOf(place: Place) {
+    const newest = (await ask({ ...place, start: nothing, limit: 1, reverse: true })).rows[0]?.key
+    return async (start: Buffer, limit: number): Promise<Answer> => {
+      const { rows, end, isCrash } = await ask({ ...place, start, limit })
+      const ahead = newest ? rows.findIndex(({ key }) => Buffer.compare(key, newest) > 0) : -1
+      if (ahead !== -1) return { rows: rows.slice(0, ahead), end: 'damage' }
+      // LMDB takes a page of zeros for the end
+      const last = rows.at(-1)?.key ?? start
+      const isEnd = end === 'end' && (!newest || Buffer.compare(last, newest) >= 0)
+      return { rows, end: end === 'end' && !isEnd ? 'damage' : end, ...(isCrash && { isCrash }) }
+    }
+  }
+
+  return {
+    /** The tables in which there is damage, or that are missing. */
+    damaged,
+
+    /** @throws {IngestError} `store-damaged` if LMDB cannot read the list of tables, or the error of an opening */
+    async open(name: Request['name']): Promise<void> {
+      const { end, error } = await ask({ name, start: nothing, limit: 1 })
+      if (end !== 'damage') return
+      if (error && error.code !== 'store-damaged') throw deserializeError(error)
+      const path = join(directory, name)
+      throw new IngestError('store-damaged', `The list of the tables of ${path} cannot be read: restore a backup.`)
+    },
+
+    /** The rows of a table that can be read, in the order of their keys. */
+    async *rows(place: Place): AsyncGenerator<Row> {
+      const read = await readerOf(place)
+      let start: Buffer | undefined = nothing
+      let last: Buffer = nothing
+      // between two keys
+      let gap = 1n
+      let singles = 0
+      while (start) {
+        const { rows, end, isCrash } = await read(start, singles > 0 ? 1 : rowsAtOnce)
+        yield* rows
+        const key = rows.at(-1)?.key
+        if (key) {
+          gap = distance(rows.at(-2)?.key ?? last, key)
+          last = key
+          start = behind(key)
+        }
+        if (end === 'missing' || end === 'damage') damaged.add(place.table)
+        if (end === 'missing' || end === 'end') return
+        if (isCrash && singles === 0) {
+          singles = rowsAtOnce
+          continue
+        }
+        singles = Math.max(0, singles - 1)
+        if (end === 'more') continue
+        start = await findIntact(read, last, gap)
+        singles = 0
+      }
+    },
+
+    /** The value of a key; undefined if there is none, or it cannot be read. */
+    async get(place: Place, key: Buffer): Promise<Buffer | undefined> {
+      const {
+        rows: [row],
+      } = await ask({ ...place, start: key, limit: 1 })
+      return row?.key.equals(key) ? row.value : undefined
+    },
+
+    close: () => void child?.kill('SIGKILL'),
+  }
+}
+
+const nothing = Buffer.alloc(0)
+
+/** The first key behind damage at which rows can be read; undefined if there is none. */
+async function findIntact(
+  read: (start: Buffer, limit: number) => Promise<Answer>,
+  last: Buffer,
+  gap: bigint,
+): Promise<Buffer | undefined> {
+  const width = Math.max(keyBytesMin, last.length)
+  const end = 1n << BigInt(width * 8)
+  const isIntact = async (at: bigint) => (await read(toKey(at, width), 1)).rows.length > 0
+  let low = toNumber(last, width)
+  let high = low + 1n
+  for (let step = gap; high < end && !(await isIntact(high)); step *= 2n) [low, high] = [high, high + step]
+  if (high >= end) return undefined
+  while (high - low > 1n && high - low > gap / 64n) {
+    const middle = (low + high) / 2n
+    if (await isIntact(middle)) high = middle
+    else low = middle
+  }
+  return toKey(high, width)
+}
+
+/** The first key after this one. */
+function behind(key: Buffer): Buffer {
+  return Buffer.concat([key, Buffer.of(0)])
+}
+
+/** A key as a number, padded with zeros behind it. */
+function toNumber(key: Buffer, width: number): bigint {
+  return BigInt(`0x${key.toString('hex').padEnd(width * 2, '0')}`)
+}
+
+function toKey(number: bigint, width: number): Buffer {
+  return Buffer.from(number.toString(16).padStart(width * 2, '0'), 'hex')
+}
+
+/** At least 1. */
+function distance(from: Buffer, to: Buffer): bigint {
+  const width = Math.max(keyBytesMin, from.length, to.length)
+  const between = toNumber(to, width) - toNumber(from, width)
+  return between > 0n ? between : 1n
+}
