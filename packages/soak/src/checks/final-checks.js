@@ -1,3 +1,4 @@
+import { rmSync } from 'node:fs'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { checkExportFiles, erasePlayer } from '../load/maintenance.js'
@@ -65,19 +66,22 @@ async function mustEnd(site, args) {
   if (!isDone) site.run.violate('a command succeeds while nothing disturbs it', { args, code, stderr })
 }
 
-/** Completes what was begun; then no file of a directory has bytes of it. @param {Site} site */
+/** Completes what was begun; then a backup has no bytes of it. @param {Site} site */
 async function finishErasures(site) {
-  const { run, ledger, store, isPostgres } = site
+  const { run, ledger, isPostgres } = site
   const retired = [...ledger.players.values()].filter(({ isRetired }) => isRetired)
   for (const player of retired) {
     if (player.erasedAt < Infinity || (await erasePlayer(site, player.number))) continue
     run.violate('events can be erased while nothing disturbs it', { player: player.number })
   }
   if (isPostgres) return { erased: retired.length }
-  const found = findSecrets(store)
+  const backup = join(run.directory, 'backup-of-all')
+  await mustEnd(site, ['backup', backup, '--json'])
+  const found = findSecrets(backup)
+  rmSync(backup, { recursive: true, force: true })
   for (const { number } of retired) {
     const files = found.get(number)
-    if (files) run.violate('the bytes of erased events are gone', { player: number, files: [...files] })
+    if (files) run.violate('a backup has no bytes of erased events', { player: number, files: [...files] })
   }
   return { erased: retired.length, othersFound: found.size }
 }
