@@ -2,10 +2,14 @@ import { type ChildProcess, fork } from 'node:child_process'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { IngestError } from '@ingest/core'
+import { sequenceKey } from '../environment/row-keys.ts'
 import type { TableName } from '../environment/schema.ts'
 import { deserializeError, type SerializedError } from '../threads/error-transfer.ts'
 
-/** Rows of a table, in the order of their keys from `start` on; with `reverse`, from the end of the table. */
+/**
+ * Rows of a table, in the order of their keys from `start` on; with `reverse`, from the end of the table; without a `limit`,
+ * the row of `start` alone.
+ */
 export interface Request {
   directory: string
   /** Of the environment. */
@@ -13,7 +17,7 @@ export interface Request {
   /** Without one, the environment is opened. */
   table?: TableName
   start: Buffer
-  limit: number
+  limit?: number
   reverse?: true
 }
 
@@ -95,14 +99,31 @@ export function openDamagedStore(directory: string, signal?: AbortSignal) {
     }
   }
 
+  /** The first number behind one that cannot be read at which a row can; beyond `last` if there is none. */
+  async function findNumber(place: Place, unreadable: number, last: number): Promise<number> {
+    const isReadable = async (at: number) => (await ask({ ...place, start: sequenceKey(at) })).rows.length > 0
+    let low = unreadable
+    let high = low + 1
+    for (let step = 1; high <= last && !(await isReadable(high)); step *= 2) [low, high] = [high, high + step]
+    if (high > last) return high
+    damaged.add(place.table)
+    while (high - low > 1) {
+      const middle = Math.floor((low + high) / 2)
+      if (await isReadable(middle)) high = middle
+      else low = middle
+    }
+    return high
+  }
+
   return {
     /** The tables in which there is damage, or that are missing. */
     damaged,
 
-    /** @throws {IngestError} `store-damaged` if LMDB cannot read the list of tables, or the error of an opening */
-    async open(name: Request['name']): Promise<void> {
-      const { end, error } = await ask({ name, start: nothing, limit: 1 })
-      if (end !== 'damage') return
+    /** @throws {IngestError} `store-damaged` if LMDB cannot read the list of tables with that of the log; an error of opening */
+    async open(): Promise<void> {
+      const name = 'events'
+      const { end, error } = await ask({ name, start: nothing })
+      if (end !== 'damage' && (await ask({ name, table: 'log', start: nothing, limit: 1 })).end !== 'missing') return
       if (error && error.code !== 'store-damaged') throw deserializeError(error)
       const path = join(directory, name)
       throw new IngestError('store-damaged', `The list of the tables of ${path} cannot be read: restore a backup.`)
@@ -138,12 +159,33 @@ export function openDamagedStore(directory: string, signal?: AbortSignal) {
       }
     },
 
+    /**
+     * The values of a table whose keys are numbers without gaps, from 1 to `last` at most, that can be read. Each number is
+     * looked for, as a damaged page may hold the rows of another one.
+     */
+    async *numbered(place: Place, last: number): AsyncGenerator<{ number: number; value: Buffer }> {
+      let singles = 0
+      for (let next = 1; next <= last; ) {
+        const { rows, isCrash } = await ask({
+          ...place,
+          start: sequenceKey(next),
+          ...(singles === 0 && { limit: rowsAtOnce }),
+        })
+        singles = Math.max(0, singles - 1)
+        const before = next
+        for (const { key, value } of rows) {
+          if (!key.equals(sequenceKey(next))) break
+          yield { number: next++, value }
+        }
+        if (next > before) continue
+        if (!isCrash || singles > 0) next = await findNumber(place, next, last)
+        singles = rowsAtOnce
+      }
+    },
+
     /** The value of a key; undefined if there is none, or it cannot be read. */
     async get(place: Place, key: Buffer): Promise<Buffer | undefined> {
-      const {
-        rows: [row],
-      } = await ask({ ...place, start: key, limit: 1 })
-      return row?.key.equals(key) ? row.value : undefined
+      return (await ask({ ...place, start: key })).rows[0]?.value
     },
 
     close: () => void child?.kill('SIGKILL'),

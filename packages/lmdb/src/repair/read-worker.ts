@@ -1,6 +1,6 @@
 import { join } from 'node:path'
 import { inspectDataFile } from '../environment/data-file.ts'
-import { type Environment, openEnvironment } from '../environment/environment.ts'
+import { type Environment, openEnvironment, type Table } from '../environment/environment.ts'
 import { listTables } from '../environment/root.ts'
 import { asDamage, serializeError, toRequestError } from '../threads/error-transfer.ts'
 import type { Reply, Request } from './damaged-store.ts'
@@ -35,9 +35,9 @@ function read({ root, table }: Environment, range: Omit<Request, 'directory' | '
   const { table: name, start, limit, reverse } = range
   const tables = listTables(root)
   if (name === undefined || !tables.includes(name)) return { rows: [], end: 'missing' }
-  const source = table(name)
-    .getRange(reverse ? { reverse, limit } : { start, limit })
-    [Symbol.iterator]()
+  const rowsOfTable = table(name)
+  if (limit === undefined) return readRow(rowsOfTable, start)
+  const source = rowsOfTable.getRange(reverse ? { reverse, limit } : { start, limit })[Symbol.iterator]()
   const rows: Reply['rows'] = []
   try {
     for (let bytes = 0; bytes <= replyBytesMax; ) {
@@ -55,5 +55,15 @@ function read({ root, table }: Environment, range: Omit<Request, 'directory' | '
   } finally {
     // else the transaction of an error would be that of the next read
     source.return?.()
+  }
+}
+
+/** Reads one row without a look at the next one, whose page may be damaged. */
+function readRow(table: Table, key: Buffer): Reply {
+  try {
+    const value = table.getBinary(key)
+    return { rows: value ? [{ key, value }] : [], end: 'more' }
+  } catch {
+    return { rows: [], end: 'damage' }
   }
 }

@@ -1,4 +1,5 @@
 import { createHash } from 'node:crypto'
+import { statSync } from 'node:fs'
 import { rm } from 'node:fs/promises'
 import { join } from 'node:path'
 import {
@@ -10,13 +11,13 @@ import {
   type Project,
   type Store,
 } from '@ingest/core'
-import { asPermissionDenied, toBatch } from '@ingest/core/internal'
+import { asPermissionDenied, isProjectId, toBatch } from '@ingest/core/internal'
 import { type JobOptions, runJob } from '../backup/run-job.ts'
 import { fillDirectory } from '../backup/staging.ts'
 import { checkReport } from '../backup/store-report.ts'
 import { checkDataFile } from '../environment/data-file.ts'
 import { openEnvironment } from '../environment/environment.ts'
-import { projectKey, readSequence, sequenceKey } from '../environment/row-keys.ts'
+import { projectKey, sequenceKey } from '../environment/row-keys.ts'
 import type { TableName } from '../environment/schema.ts'
 import { findProcessMapping } from '../environment/write-lock.ts'
 import { decodeRecord, isTombstone, type LogRecord, parseEventId } from '../log/record.ts'
@@ -34,6 +35,8 @@ const lostRangesMax = 1000
 /** What is appended at once. */
 const appendBytes = 2 ** 20
 const appendRecords = 1024
+/** A record of one tombstone is larger, with its key. */
+const recordBytesMin = 32
 
 /**
  * Copies what can be read of a damaged store to a new one in an empty or missing directory: records with an intact
@@ -67,8 +70,11 @@ async function repair(directory: string, target: string, options: JobOptions): P
   return fillDirectory(directory, target, async (staging) => {
     const source = openDamagedStore(directory, options.signal)
     try {
-      await source.open('events')
-      const report = await copyAll(source, staging, options)
+      await source.open()
+      const report = await copyAll(source, staging, {
+        ...options,
+        recordsMax: Math.ceil(statSync(path).size / recordBytesMin),
+      })
       checkReport(target, await runJob({ directory: staging }, options))
       return report
     } finally {
@@ -79,7 +85,12 @@ async function repair(directory: string, target: string, options: JobOptions): P
 
 type Copied = Omit<RepairReport, 'fileBytes'>
 
-async function copyAll(source: DamagedStore, staging: string, options: JobOptions): Promise<Copied> {
+/** With the most records that the data file may hold. */
+interface CopyOptions extends JobOptions {
+  recordsMax: number
+}
+
+async function copyAll(source: DamagedStore, staging: string, options: CopyOptions): Promise<Copied> {
   const { names, withKeys } = await copyProjects(source, join(staging, 'events'))
   const store = await openLmdbStore(staging)
   try {
@@ -112,7 +123,7 @@ async function copyProjects(source: DamagedStore, to: string) {
   const known: Project[] = []
   const withKeys = new Set<string>()
   for await (const { key, value } of source.rows({ name: 'events', table: 'projects' })) {
-    if (value.length < 4) continue
+    if (value.length < 4 || !isProjectId(key.toString())) continue
     names.set(value.readUInt32BE(), key.toString())
     const project = value.length === 4 ? undefined : parseJson<Project>(value.subarray(4))
     if (value.length > 4 && project?.projectId !== key.toString()) continue
@@ -120,7 +131,12 @@ async function copyProjects(source: DamagedStore, to: string) {
     if (project) known.push(project)
   }
   for await (const { key, value } of source.rows({ name: 'events', table: 'project-numbers' })) {
-    if (key.length === 4) names.set(key.readUInt32BE(), value.toString())
+    if (key.length !== 4 || !isProjectId(value.toString())) continue
+    const number = key.readUInt32BE()
+    const known = names.get(number)
+    if (known === undefined) names.set(number, value.toString())
+    // one of them is damaged: the events say which
+    else if (known !== value.toString()) names.delete(number)
   }
   const environment = await openEnvironment(to)
   try {
@@ -141,7 +157,8 @@ async function copyProjects(source: DamagedStore, to: string) {
     })
     const frozen: Row[] = []
     for await (const row of source.rows({ name: 'events', table: 'freezes' })) {
-      if (row.key.length > 4 && row.value.length === 8 && names.has(row.key.readUInt32BE())) frozen.push(row)
+      if (row.key.length <= 4 || row.value.length !== 8 || !names.has(row.key.readUInt32BE())) continue
+      if (!Number.isNaN(new Date(row.value.readDoubleLE()).getTime())) frozen.push(row)
     }
     environment.write(() => {
       for (const { key, value } of frozen) {
@@ -158,13 +175,14 @@ async function copyProjects(source: DamagedStore, to: string) {
 async function copyLog(
   source: DamagedStore,
   store: Store,
-  names: ReadonlyMap<number, string>,
-  { onProgress = () => {} }: JobOptions,
+  names: Map<number, string>,
+  { onProgress = () => {}, recordsMax }: CopyOptions,
 ) {
   const copied = { records: 0, events: 0, lost: [] as { from: number; to: number }[], lostRecords: 0 }
   const lostEvents: { projectId: string; events: number }[] = []
   const totals = await readTotals(source)
-  const total = [...totals.values()].reduce((sum, { records }) => sum + records, 0)
+  const sum = [...totals.values()].reduce((sum, { records }) => sum + records, 0)
+  const total = sum <= recordsMax ? sum : 0
   let appends: Promise<unknown>[] = []
   let bytes = 0
 
@@ -179,6 +197,7 @@ async function copyLog(
   function append({ project, receivedAt, events }: LogRecord): boolean {
     const projectId = names.get(project) ?? nameIn(events)
     if (projectId === undefined) return false
+    names.set(project, projectId)
     const group = events.map((event) =>
       isTombstone(event)
         ? { receivedAt, bytes: nothing, erased: parseEventId(event), cursor: '' }
@@ -195,9 +214,8 @@ async function copyLog(
   }
 
   let next = 1
-  for await (const { key, value } of source.rows({ name: 'events', table: 'log' })) {
-    const sequence = key.length === 8 ? readSequence(key) : 0
-    const record = sequence >= next ? decode(value, sequence) : undefined
+  for await (const { number: sequence, value } of source.numbered({ name: 'events', table: 'log' }, recordsMax)) {
+    const record = decode(value, sequence)
     if (!record || !append(record)) continue
     noteLost(next, sequence - 1)
     next = sequence + 1
@@ -209,6 +227,7 @@ async function copyLog(
   }
   await Promise.all(appends)
   noteLost(next, total)
+  if (next <= total) source.damaged.add('log')
   for (const [project, { events }] of totals) {
     const projectId = names.get(project)
     const lost = projectId === undefined ? 0 : events - (await store.totals(projectId)).events
@@ -240,7 +259,7 @@ async function readTotals(source: DamagedStore): Promise<Map<number, { events: n
 function nameIn(events: readonly Buffer[]): string | undefined {
   for (const event of events) {
     const projectId = parseJson<{ projectId?: unknown }>(event)?.projectId
-    if (typeof projectId === 'string') return projectId
+    if (typeof projectId === 'string' && isProjectId(projectId)) return projectId
   }
   return undefined
 }
@@ -249,9 +268,16 @@ async function copyMaps(
   source: DamagedStore,
   store: Store,
   names: ReadonlyMap<number, string>,
-  { onProgress = () => {} }: JobOptions,
+  { onProgress = () => {}, signal }: JobOptions,
 ) {
   const copied = { maps: 0, lost: [] as RepairReport['lost']['maps'] }
+
+  /** A row that is not what it should be costs its map alone. */
+  function orDamaged(error: unknown): false {
+    if (signal?.aborted || (error instanceof IngestError && error.retryable)) throw error
+    return false
+  }
+
   for await (const { key, value } of source.rows({ name: 'events', table: 'maps' })) {
     if (key.length <= mapKeyOffset || !key.includes(0, mapKeyOffset)) continue
     const project = key.readUInt32BE()
@@ -260,7 +286,9 @@ async function copyMaps(
     const id = parseMapName(key.subarray(mapKeyOffset))
     const projectId = names.get(project)
     const isCopied =
-      projectId !== undefined && row && (await copyMap(source, store, project, { ...id, projectId }, row))
+      projectId !== undefined &&
+      row &&
+      (await copyMap(source, store, project, { ...id, projectId }, row).catch(orDamaged))
     if (!isCopied) copied.lost.push({ ...id, ...(projectId !== undefined && { projectId }) })
     else onProgress({ phase: 'maps', done: ++copied.maps })
   }

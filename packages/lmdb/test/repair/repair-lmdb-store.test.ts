@@ -179,11 +179,20 @@ const damages: Record<string, (directory: string) => void> = {
     writeAt(events(directory), readFileSync(events(directory)).indexOf(sequenceKey(101), page * 4096), Buffer.of(0xff))
   },
   'a leaf that is lost': (directory) => losePage(directory, 101),
-  'a leaf that is another one': (directory) => {
-    const [page, other] = [101, 151].map((record) => logPages(directory, [record])[0] as number) as [number, number]
-    const bytes = readFileSync(events(directory))
-    writeAt(events(directory), page * 4096, bytes.subarray(other * 4096, (other + 1) * 4096))
-  },
+  'a leaf that is a later one': (directory) => replaceLeaf(directory, 101, 151),
+  'the first leaf that is the last one': (directory) => replaceLeaf(directory, 1, batches - 1),
+  'the last leaf that is the first one': (directory) => replaceLeaf(directory, batches - 1, 1),
+}
+
+/** Writes the leaf of one record over that of another. */
+function replaceLeaf(directory: string, record: number, other: number): void {
+  const [page, from] = [record, other].map((each) => logPages(directory, [each])[0] as number) as [number, number]
+  replacePage(directory, page, from)
+}
+
+function replacePage(directory: string, page: number, from: number): void {
+  const bytes = readFileSync(events(directory))
+  writeAt(events(directory), page * 4096, bytes.subarray(from * 4096, (from + 1) * 4096))
 }
 
 for (const [what, damage] of Object.entries(damages)) {
@@ -227,7 +236,38 @@ t.test('a damaged header, and a damaged list of tables, are refused', async (t) 
   await t.rejects(repairLmdbStore(header, join(path, 'x')), { code: 'store-incompatible' })
   fillPages(events(tables), pagesWith(events(tables), Buffer.from('newest-builds')), 0)
   await t.rejects(repairLmdbStore(tables, join(path, 'x')), { code: 'store-damaged', message: /restore a backup/ })
+  const other = copy('other tables')
+  const [list, leaf] = [pagesWith(events(other), Buffer.from('newest-builds')), logPages(other, [1])] as [
+    number[],
+    number[],
+  ]
+  for (const page of list) replacePage(other, page, leaf[0] as number)
+  await t.rejects(repairLmdbStore(other, join(path, 'x')), { code: 'store-damaged', message: /restore a backup/ })
   t.notOk(readdirSync(path).some((name) => name.includes('unfinished')))
+})
+
+t.test('where the tables of projects differ, events say whose they are', async (t) => {
+  const { report, ingest, ids } = await repair('a renamed project', (directory) =>
+    changeRows(directory, 'project-numbers', (rows) => {
+      for (const { key, value } of rows.getRange({}))
+        if (value.toString() === projectId) rows.putSync(key, Buffer.from('q'))
+    }),
+  )
+  t.strictSame(ids, allIds)
+  t.strictSame({ projects: report.projects, maps: report.maps }, { projects: 1, maps: 2 })
+  await ingest.close()
+})
+
+t.test('a row of a map that is not what it should be costs this map', async (t) => {
+  const { report, ingest, ids } = await repair('a map row', (directory) =>
+    changeRows(directory, 'maps', (rows) => {
+      const [row] = [...rows.getRange({})].filter(({ value }) => value.includes('"number"'))
+      if (row) rows.putSync(row.key, Buffer.from(row.value.toString().replace('"number"', '"nulber"')))
+    }),
+  )
+  t.strictSame(ids, allIds)
+  t.strictSame({ maps: report.maps, lost: report.lost.maps.length }, { maps: 1, lost: 1 })
+  await ingest.close()
 })
 
 t.test('a store that is open, a target inside it, and one that is not empty are refused', async (t) => {
