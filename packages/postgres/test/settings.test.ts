@@ -197,7 +197,8 @@ t.test('a store is ready as long as its settings let it append', { skip }, async
   const known = await runSql<{ name: string }>(admin, 'SELECT s.name FROM pg_settings s')
   const names = known.map(({ name }) => name)
   for (const [name, [value, refusal]] of Object.entries(hostile)) {
-    if (refusal === undefined || !names.includes(name)) continue
+    // whether a time limit is reached depends on the machine
+    if (refusal === undefined || name.endsWith('_timeout') || !names.includes(name)) continue
     const target = `DATABASE ${nameOf(asServer)}`
     await runSql(admin, `ALTER ${target} SET ${name} = ${pg.escapeLiteral(value)}`)
     await endSessions(asServer)
