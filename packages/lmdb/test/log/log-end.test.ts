@@ -63,7 +63,10 @@ t.test('a log whose last record was replaced fails the store', async (t) => {
   await loseLast()
   const other = await startStoreProcess(directory)
   for (const eventId of ['v', 'w', 'x']) await other.submit([eventId])
-  await t.rejects(submit('e'), { code: 'store-failed', message: /^Record 4 of the log is not the one that was stored|^Records 3 to 4 of the log were stored and are lost/ })
+  await t.rejects(submit('e'), {
+    code: 'store-failed',
+    message: /^Record 4 of the log is not the one that was stored|^Records 3 to 4 of the log were stored and are lost/,
+  })
   t.equal(fatal.length, 1)
   await t.rejects(store.check(), { code: 'store-failed' })
   t.strictSame(await other.known(['e']), [false])
