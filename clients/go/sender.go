@@ -419,6 +419,7 @@ func (s *Sender) attempt(ctx context.Context, body []byte, count int) (reason st
 	}
 	defer response.Body.Close()
 	text, err := io.ReadAll(io.LimitReader(response.Body, responseBytesMax))
+	text = bytes.ReplaceAll(text, []byte(key), []byte("[key]")) // a server may echo it
 	floor = parseRetryAfter(response.Header.Get("Retry-After"))
 	switch response.StatusCode {
 	case http.StatusAccepted:
@@ -432,8 +433,7 @@ func (s *Sender) attempt(ctx context.Context, body []byte, count int) (reason st
 	case http.StatusUnauthorized, http.StatusForbidden:
 		floor = unauthorizedPause
 	}
-	shown := strings.ReplaceAll(string(text), key, "[key]") // a server may echo it
-	return reason, floor, r, fmt.Errorf("%d %.200s", response.StatusCode, shown)
+	return reason, floor, r, fmt.Errorf("%d %.200s", response.StatusCode, text)
 }
 
 // callKey returns when ctx is done: Close does not wait for a Key that blocks.

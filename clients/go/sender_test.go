@@ -273,6 +273,20 @@ func TestTheKeyIsInNoError(t *testing.T) {
 	equal(t, strings.HasSuffix(failures[1], "500 headers: [key]"), true)
 }
 
+func TestTheKeyIsInNoCallback(t *testing.T) {
+	s := serveRaw(t, func(events, number int) (response string, closes bool) {
+		return respond(202, `{"accepted":0,"duplicates":0,"rejected":[{"index":0,"issues":[{"message":"of ik_secret"}]}]}`), false
+	})
+	var dropped string
+	sender := openURL(t, s.url, func(options *Options) {
+		options.Key = func() string { return "ik_secret" }
+		options.OnDrop = func(_ string, _, issues json.RawMessage) { dropped = string(issues) }
+	})
+	send(t, sender, map[string]any{})
+	sender.Close(context.Background())
+	equal(t, dropped, `[{"message":"of [key]"}]`)
+}
+
 // A rawServer sends the bytes of a response, and then closes the connection if asked.
 type rawServer struct {
 	url                   string

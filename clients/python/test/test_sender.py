@@ -216,6 +216,15 @@ class SenderTest(unittest.TestCase):
         self.assertEqual([failure.partition(" must")[0] for failure in failures[:-1]], ["ValueError: key"] * 2)
         self.assertNotIn("ik_secret", f"{failures} {logged.output} {sender!r} {sender.stats()}")
 
+    def test_no_callback_gets_a_key_that_a_response_repeats(self):
+        issues = b'{"accepted":0,"duplicates":0,"rejected":[{"index":0,"issues":[{"message":"of ik_secret"}]}]}'
+        dropped = []
+        server = self.serve_raw(lambda events, number: response(202, issues))
+        sender = self.open(server, "ik_secret", on_drop=lambda *drop: dropped.append(drop))
+        sender.send({})
+        sender.close()
+        self.assertEqual([drop[2] for drop in dropped], [[{"message": "of [key]"}]])
+
     def test_informational_responses_are_not_the_response(self):
         hints = b"HTTP/1.1 102 Processing\r\n\r\n" + b"HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n" * 3
         seen = []

@@ -175,13 +175,14 @@ class Sender(contextlib.AbstractContextManager["Sender"]):
                 key = _check_key(self.key() if callable(self.key) else self.key)
                 headers = {"X-Project-Id": self.project_id, "X-Ingestion-Key": key, "Content-Type": "application/json"}
                 status, floor, text = self._endpoint.post(body, headers)
+                text = text.replace(key.encode(), b"[key]")  # a server may echo it
                 failure = f"{status} {text.decode(errors='replace')}"
                 if status == 202:
                     counts = _parse_result(text, len(events))
             except BaseException as error:  # also of a callable key: a later attempt may succeed
                 status, floor, failure = 0, 0.0, f"{type(error).__name__}: {error}"
             if key:
-                failure = failure.replace(key, "[key]")[:200]  # a server may echo it
+                failure = failure.replace(key, "[key]")[:200]  # an error may quote what is not HTTP
             self._failure = None if status == 202 else failure
             if status != 202:  # a server that has not read the body may take the rest of it for a request, and respond
                 self._endpoint.close()
