@@ -214,7 +214,9 @@ async function copyLog(
   }
 
   let next = 1
+  let lastRead = 0
   for await (const { number: sequence, value } of source.numbered({ name: 'events', table: 'log' }, recordsMax)) {
+    lastRead = sequence
     const record = decode(value, sequence)
     if (!record || !append(record)) continue
     noteLost(next, sequence - 1)
@@ -227,7 +229,7 @@ async function copyLog(
   }
   await Promise.all(appends)
   noteLost(next, total)
-  if (next <= total) source.damaged.add('log')
+  if (lastRead < total) source.damaged.add('log')
   for (const [project, { events }] of totals) {
     const projectId = names.get(project)
     const lost = projectId === undefined ? 0 : events - (await store.totals(projectId)).events
