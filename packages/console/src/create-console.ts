@@ -22,7 +22,7 @@ export interface ConsoleResponse {
 
 /**
  * Serves the console for `node:http`, Express and other Connect stacks. Paths outside of `/console/` are passed to
- * `next`, or get a 404 if there is none.
+ * `next`, or get a 404 without `next`.
  */
 export interface ConsoleHandler {
   (req: IncomingMessage, res: ServerResponse, next?: (error?: unknown) => void): void

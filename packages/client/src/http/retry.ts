@@ -185,7 +185,7 @@ function startAttempts(
       return { timeoutMs: Math.min(limits.tryTimeoutMs, totalMs), totalMs }
     },
 
-    /** Resolves when the next attempt is due; throws the error if there is none left. */
+    /** Resolves when the next attempt is due; throws the error after the last attempt. */
     async pause(error: unknown): Promise<void> {
       if (!isRetryable(error) || retriesLeft-- === 0 || closing.aborted) throw error
       const ms = backoff.next((error.retryAfterSeconds ?? 0) * 1000)

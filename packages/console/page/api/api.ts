@@ -105,7 +105,7 @@ async function readAs<Body>(parse: (text: string) => Body, response: Response): 
   }
 }
 
-/** Sends one request of a session; resolves with any response, rejects if there is none. */
+/** Sends one request of a session; resolves with any response, rejects without a response. */
 export async function send({ projectId, key }: Session, path: string, options: RequestOptions): Promise<Response> {
   const { query = {}, signal, method = 'GET', body, timeoutMs = timeoutDefaultMs } = options
   const url = new URL(path, root)

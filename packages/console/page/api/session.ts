@@ -35,7 +35,7 @@ export function saveSessions(sessions: readonly Session[]): void {
 
 const writeKeyName = (projectId: string) => `ingest-write-key ${projectId}`
 
-/** The key with the scope `events:write` that was entered in this tab for a project; empty if there is none. */
+/** The key with the scope `events:write` that was entered in this tab for a project; empty without such a key. */
 export function loadWriteKey(projectId: string): string {
   try {
     return sessionStorage.getItem(writeKeyName(projectId)) ?? ''

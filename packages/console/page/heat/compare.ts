@@ -7,7 +7,7 @@ export interface Difference extends Grid {
   values: Float64Array
   /** 1 where the difference exceeds two standard errors, so that it is unlikely to be chance. */
   isClear: Uint8Array
-  /** The largest clear difference in either direction; 0 if there is none. */
+  /** The largest clear difference in either direction; 0 without a clear difference. */
   max: number
 }
 

@@ -42,7 +42,7 @@ export function createMapCalls() {
       }
     },
 
-    /** A preview of the value at a JSON Pointer; undefined if there is none. */
+    /** A preview of the value at a JSON Pointer; undefined if the pointer matches no value. */
     readPointer: async (pointer: string, _context: CallContext): Promise<Preview | undefined> =>
       readPointer(document, pointer),
 

@@ -10,7 +10,7 @@ export interface ConsumerLag {
   events: number
   /** False beyond 1,000 batches: each further batch is counted as one event. */
   exact: boolean
-  /** Age of the oldest unread event, in seconds; 0 if there is none. Always exact. */
+  /** Age of the oldest unread event, in seconds; 0 if all events are read. Always exact. */
   seconds: number
 }
 
@@ -39,7 +39,7 @@ export interface Consumers {
   /** All consumers of the project, at most 100, by name. */
   listConsumers(): Promise<readonly Consumer[]>
   /**
-   * The consumer of this name; undefined if there is none.
+   * The consumer of this name; undefined if it does not exist.
    *
    * @throws {IngestError} `invalid-argument` for a name that is not 1 to 64 of `A-Z a-z 0-9 . _ -`, the first a letter
    *   or digit; the operations below throw it too

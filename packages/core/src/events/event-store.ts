@@ -142,7 +142,7 @@ export interface EventStore {
   append(projectId: string, batch: AppendBatch): Promise<AppendResult>
   /** For each id, whether the project has an event with it. */
   known(projectId: string, eventIds: readonly string[]): Promise<boolean[]>
-  /** The event with this id; undefined if there is none. */
+  /** The event with this id; undefined if it is not stored. */
   find(projectId: string, eventId: string): Promise<StoredEvent | undefined>
   /**
    * The project's events, oldest first, each once, including those that are stored while it runs.

@@ -26,7 +26,7 @@ export interface ParsedEvent extends Slice {
   /** Start and end of the value of its `eventId`, quotes included; 0 if it has none. */
   idStart: number
   idEnd: number
-  /** A JSON Pointer to the first value that nests too deeply; undefined if there is none. */
+  /** A JSON Pointer to the first value that exceeds the depth limit; undefined if all values are within it. */
   tooDeepAt?: string
 }
 
@@ -118,7 +118,7 @@ function toSlot(length: number, first: number): number {
   return (length << 8) | first
 }
 
-/** The index of the known member with this key, whose quotes are included; -1 if there is none. */
+/** The index of the known member with this key, whose quotes are included; -1 for an unknown key. */
 function knownIndex(body: Buffer, start: number, end: number): number {
   const length = end - start - 2
   const known = length > nameBytesMax ? undefined : knownBySlot.get(toSlot(length, body[start + 1] as number))

@@ -99,7 +99,7 @@ export function openDamagedStore(directory: string, signal?: AbortSignal) {
     }
   }
 
-  /** The first number behind one that cannot be read at which a row can; beyond `last` if there is none. */
+  /** The next number after `unreadable` whose row can be read; greater than `last` if no later row can be read. */
   async function findNumber(place: Place, unreadable: number, last: number): Promise<number> {
     const isReadable = async (at: number) => (await ask({ ...place, start: sequenceKey(at) })).rows.length > 0
     let low = unreadable
@@ -194,7 +194,7 @@ export function openDamagedStore(directory: string, signal?: AbortSignal) {
 
 const nothing = Buffer.alloc(0)
 
-/** The first key behind damage at which rows can be read; undefined if there is none. */
+/** The first key after the damage at which rows can be read; undefined if no later row can be read. */
 async function findIntact(
   read: (start: Buffer, limit: number) => Promise<Answer>,
   last: Buffer,

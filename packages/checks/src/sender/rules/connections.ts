@@ -49,7 +49,7 @@ export const connectionRules: readonly Rule[] = [
         play.send(makeEvents(200, 200 * i))
         const refused = await play.next()
         const { socket } = refused.res
-        // the next batch is due: a connection may be closed because there is none
+        // the next batch is due: a server may close an idle connection
         await play.takes(200 * (i + 1))
         refused.respond(status)
         const next = await play.next()

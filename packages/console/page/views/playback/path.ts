@@ -54,7 +54,7 @@ export function boxOfPath(path: readonly PathPoint[]): Box | undefined {
   return box
 }
 
-/** The most frequent value; '' if there is none. */
+/** The most frequent value that is not empty; '' if all values are empty. */
 export function mostFrequent(values: readonly string[]): string {
   const counts = new Map<string, number>()
   for (const value of values) if (value !== '') counts.set(value, (counts.get(value) ?? 0) + 1)
