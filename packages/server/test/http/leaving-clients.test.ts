@@ -20,8 +20,11 @@ const fewBegin: Record<string, number> = {
   'PUT /v1/maps/chunks': shareMaxOf(concurrencyLimits.storedUploads),
   'GET /readyz': 1,
 }
-/** Beside these, a request for credentials reads the keys of its project. */
-const unwatched = new Set(['project', 'watch', 'watchCommits', 'registerServer', 'measure', 'close'])
+/** A request for credentials reads the keys of its project, and a timer writes activity. */
+const unwatched = new Set([
+  ...['project', 'watch', 'watchCommits', 'registerServer', 'measure', 'close'],
+  ...['putActivity', 'expireActivity'],
+])
 
 /** A store that records the operations and rows that begin, and holds them until `open` is called. */
 function gatedStore() {
