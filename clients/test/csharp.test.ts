@@ -26,7 +26,10 @@ t.test('its files for Unity and its examples compile, and it does what README.md
   const lines = stdout.trim().split('\n')
   const count = readFileSync(join(clients, 'test/csharp/Checks.cs'), 'utf8').split('[Check]').length - 1
   t.equal(lines.length, count)
-  for (const line of lines) t.match(line, /^\w+: ok$/)
+  t.strictSame(
+    lines.filter((line) => !/^\w+: ok$/.test(line)),
+    [],
+  )
 })
 
 t.test('it keeps the rules for clients', options, async (t) => {

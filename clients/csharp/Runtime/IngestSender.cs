@@ -232,16 +232,19 @@ namespace Ingest {
                 Batch batch;
                 TimeSpan pause;
                 CancellationToken woken;
+                bool isLate; // no request may start before the deadline of a close
                 lock (gate) {
                     if (wake.IsCancellationRequested) wake = new CancellationTokenSource();
                     woken = wake.Token; // cancelled by any later change
                     batch = batches.FirstOrDefault();
                     var isDue = isClosing || batches.Count > 1 || batch?.Events.Count == BatchEventsMax;
                     var dueAt = batch == null ? clock.Elapsed + Hour : isDue ? TimeSpan.Zero : batch.DueAt;
-                    pause = (dueAt > retryAt ? dueAt : retryAt) - clock.Elapsed;
+                    var now = clock.Elapsed;
+                    pause = (dueAt > retryAt ? dueAt : retryAt) - now;
+                    isLate = (retryAt > now ? retryAt : now) >= deadlineAt;
                     if (batch != null && pause <= TimeSpan.Zero) batch.IsSealed = true;
                 }
-                if (isClosing && (batch == null || retryAt >= deadlineAt)) End();
+                if (isClosing && (batch == null || isLate)) End();
                 else if (pause <= TimeSpan.Zero) await AttemptAsync(batch);
                 else {
                     var fault = await PauseAsync(pause, woken);
