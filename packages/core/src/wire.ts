@@ -212,7 +212,7 @@ const counts = {
 export const Activity = object(
   {
     ...range,
-    servers: { ...count, description: 'Processes that counted something.' },
+    servers: { ...count, description: 'Servers that counted something, by name.' },
     steps: {
       type: 'array',
       description: 'All of the range, oldest first.',

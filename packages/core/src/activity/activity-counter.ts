@@ -13,7 +13,10 @@ import {
 import { addCounts, type Counts, countBatch, createCounts, sampleTextBytesMax } from './counts.ts'
 import { encodeRow } from './row-body.ts'
 
-/** Counts the outcomes of batches by minute and hour, and puts them into the store. */
+/**
+ * Counts the outcomes of batches by minute and hour, and puts them into the store when a minute has ended. What a process
+ * holds is bounded: beyond, projects are counted without names, causes and samples, and then not at all.
+ */
 export interface ActivityCounter extends BatchCounter {
   /** What the store may not have yet, or has with fewer events. */
   unputRows(projectId: string, span: ActivitySpan): ActivityRow[]
@@ -32,14 +35,14 @@ export interface ActivityCounterOptions {
   keepMs: number
   /** Whether to keep the text of rejected events. */
   keepEvents: boolean
-  /** Called when putting or expiring fails for the first time since it worked. */
+  /** Called when putting or expiring fails for the first time since it worked, and when counts are first lost. */
   onError: (error: unknown) => void
   bounds?: ActivityBounds
 }
 
 /** How much of all projects is in memory. */
 export interface ActivityBounds {
-  /** Of the open counts. Beyond, projects without a batch in this minute are evicted first, and rows are put early. */
+  /** Of the open counts: beyond, only totals are counted, and beyond twice as much, projects that are new in a minute are not. */
   countsBytesMax: number
   /** Of the rows to put: beyond, the oldest are dropped. */
   rowsBytesMax: number
@@ -49,156 +52,106 @@ const defaultBounds: ActivityBounds = { countsBytesMax: 33_554_432, rowsBytesMax
 
 /** The most bytes of one put. */
 const putBytesMax = 1_048_576
-/** How many projects end their minute in one turn of the event loop, or for one batch. */
+/** How many projects end their minute in one turn of the event loop. */
 const projectsPerTurn = 16
 /** A batch that was received in the minute before may be counted in the current one. */
 const lateMs = minuteMs
 /** A timer may fire early by a millisecond. */
 const timerSlackMs = 100
 
-interface OpenSpan {
-  at: number
-  counts: Counts
-}
-
-/** The hour has what was counted before the minute began. */
+/** What is counted for a project. */
 interface OpenSpans {
+  /** Of its rows. Another one after each time that it was forgotten, so that it replaces no rows of before. */
   writer: string
-  epoch: number
-  minute: OpenSpan
-  hour: OpenSpan
+  minuteAt: number
+  /** Undefined once its row is to be put. */
+  minute: Counts | undefined
+  hourAt: number
+  /** What was counted before the minute began. */
+  hour: Counts
 }
 
 export function createActivityCounter(options: ActivityCounterOptions): ActivityCounter {
   const { store, now, server, keepMs, keepEvents, onError, bounds = defaultBounds } = options
-  const rows = createRowQueue(bounds.rowsBytesMax, (dropped) => {
-    if (!hasDropped)
-      onError(new IngestError('overloaded', `Activity of ${dropped.projectId} is lost: the store is too slow.`))
-    hasDropped = true
-  })
-  /** Projects without a batch in the current minute come first. */
+  const rows = createRowQueue(bounds.rowsBytesMax, () => reportLoss('the store is too slow'))
   const projects = new Map<string, OpenSpans>()
   let countsBytes = 0
-  /** The writer of projects that begin counting: under a former one, their rows would replace those that were put. */
-  let writer = newWriter()
-  /** Spans of an earlier epoch have ended. */
-  let epoch = 0
   /** The current minute, which begins at this time. */
   let minuteAt = Number.NEGATIVE_INFINITY
   let expiredAt = Number.NEGATIVE_INFINITY
   let putting: Promise<void> | undefined
-  /** The minute in which `putting` began. */
-  let puttingAt = minuteAt
   let hasFailed = false
-  let hasDropped = false
+  let hasLost = false
   let isClosed = false
   let timer: NodeJS.Timeout | undefined
 
-  const openSpan = (at: number): OpenSpan => ({ at, counts: createCounts() })
-  const hourOf = (at: number) => Math.floor(at / hourMs) * hourMs
-  const isMinuteCurrent = (open: OpenSpans) => open.minute.at === minuteAt && open.epoch === epoch
-  const isHourCurrent = (open: OpenSpans) => open.hour.at === hourOf(minuteAt) && open.epoch === epoch
-  const isActive = (open: OpenSpans) => isMinuteCurrent(open) && hasEvents(open.minute.counts)
-
-  function endAll(): void {
-    epoch++
-    writer = newWriter()
+  function reportLoss(reason: string): void {
+    if (!hasLost) onError(new IngestError('overloaded', `Activity is lost: ${reason}.`))
+    hasLost = true
   }
 
-  /**
-   * Takes note of the time; returns whether another minute has begun. After a clock went backwards, rows have another
-   * writer, so that they replace none of before.
-   */
+  /** Takes note of the time; returns whether another minute has begun. */
   function advance(time: number): boolean {
     const at = Math.floor(time / minuteMs) * minuteMs
     if (at === minuteAt || (at < minuteAt && time >= minuteAt - lateMs)) return false
-    if (at < minuteAt) {
-      endAll()
-      expiredAt = Math.min(expiredAt, at)
-    }
     minuteAt = at
+    // after a clock that was ahead
+    expiredAt = Math.min(expiredAt, at)
     return true
   }
 
-  function spansOf(projectId: string): OpenSpans {
-    const open = projects.get(projectId)
-    if (open && isActive(open)) return open
-    const hour = open && closeMinute(projectId, open)
-    const next = {
-      writer: open && hour ? open.writer : writer,
-      epoch,
-      minute: openSpan(minuteAt),
-      hour: hour ?? openSpan(hourOf(minuteAt)),
+  /** The counts of the current minute; undefined if there is no room for another project. */
+  function minuteOf(projectId: string): Counts | undefined {
+    const found = projects.get(projectId)
+    if (found?.minute && found.minuteAt === minuteAt) return found.minute
+    if (found) endMinute(projectId, found)
+    if (countsBytes >= 2 * bounds.countsBytesMax) {
+      reportLoss('too many projects are counted')
+      return undefined
     }
-    projects.delete(projectId)
-    projects.set(projectId, next)
-    countsBytes += next.minute.counts.bytes + (hour ? 0 : next.hour.counts.bytes)
-    return next
+    const open = projects.get(projectId) ?? openSpans()
+    projects.set(projectId, open)
+    open.minuteAt = minuteAt
+    open.minute = createCounts()
+    countsBytes += open.minute.bytes
+    return open.minute
   }
 
-  /** Queues the rows of a minute and of its hour; returns the hour if it goes on. */
-  function closeMinute(projectId: string, open: OpenSpans): OpenSpan | undefined {
-    const { writer, minute, hour } = open
-    countsBytes -= minute.counts.bytes + hour.counts.bytes
-    addCounts(hour.counts, minute.counts)
-    if (hasEvents(minute.counts)) {
-      rows.add({ projectId, span: 'minute', ...toRow(writer, minute) })
-      rows.add({ projectId, span: 'hour', ...toRow(writer, hour) })
+  function openSpans(): OpenSpans {
+    const hour = createCounts()
+    countsBytes += hour.bytes
+    const writer = randomBytes(8).toString('hex')
+    return { writer, minuteAt, minute: undefined, hourAt: Math.floor(minuteAt / hourMs) * hourMs, hour }
+  }
+
+  /** Queues the rows of a minute and of its hour. Forgets the project with its hour, and where memory is short. */
+  function endMinute(projectId: string, open: OpenSpans): void {
+    const { writer, minuteAt: at, minute, hourAt, hour } = open
+    const hasHourEnded = minuteAt < at || minuteAt >= hourAt + hourMs
+    countsBytes -= bytesOf(open)
+    if (minute) {
+      addCounts(hour, minute)
+      open.minute = undefined
+      rows.add({ projectId, span: 'minute', at, writer, body: encodeRow(server, minute) })
+      rows.add({ projectId, span: 'hour', at: hourAt, writer, body: encodeRow(server, hour) })
     }
-    if (!isHourCurrent(open)) return undefined
-    countsBytes += hour.counts.bytes
-    return hour
+    if (hasHourEnded || isClosed || countsBytes >= bounds.countsBytesMax) projects.delete(projectId)
+    else countsBytes += bytesOf(open)
   }
 
-  const toRow = (writer: string, { at, counts }: OpenSpan) => {
-    return { at, writer, body: encodeRow(server, counts) }
-  }
-
-  /** Queues the rows of a project, if it has been counted in its minute, and forgets it. */
-  function evict(projectId: string, open: OpenSpans): void {
-    const hour = closeMinute(projectId, open)
-    if (hour) countsBytes -= hour.counts.bytes
-    projects.delete(projectId)
-    writer = newWriter()
-  }
-
-  /**
-   * Evicts some projects without a batch in this minute, whose rows have been put or are due; then the one that was
-   * counted last, which frees what its batch took. So a batch costs two rows at most, which are put with others or when
-   * the minute ends.
-   */
-  function evictToBound(counted: string): void {
-    const isFull = () => countsBytes > bounds.countsBytesMax
-    let evicted = 0
+  /** Queues the rows of all projects whose minute has ended. */
+  async function endMinutes(): Promise<void> {
+    let ended = 0
     for (const [projectId, open] of projects) {
-      if (!isFull() || isActive(open) || ++evicted > projectsPerTurn) break
-      evict(projectId, open)
-    }
-    if (isFull()) evict(counted, projects.get(counted) as OpenSpans)
-    if (rows.isFull()) put()
-  }
-
-  /** Queues the rows of every project whose minute has ended. */
-  async function closeMinutes(): Promise<void> {
-    let closed = 0
-    for (const [projectId, open] of projects) {
-      // and so are all projects behind it
-      if (isActive(open)) return
-      if (isMinuteCurrent(open)) continue
-      const hour = closeMinute(projectId, open)
-      if (hour) {
-        // empty, so that only the hour is kept
-        open.minute = openSpan(minuteAt)
-        countsBytes += open.minute.counts.bytes
-      } else projects.delete(projectId)
+      if (open.minuteAt === minuteAt && !isClosed) continue
+      endMinute(projectId, open)
       if (rows.isFull()) await rows.put(store)
-      else if (++closed % projectsPerTurn === 0) await nextTurn()
+      else if (++ended % projectsPerTurn === 0) await nextTurn()
     }
   }
 
   async function putRows(): Promise<void> {
-    puttingAt = minuteAt
-    await closeMinutes()
+    await endMinutes()
     // rows that are queued meanwhile wait for the next put
     for (let left = rows.size(); left > 0 && rows.size() > 0; ) left -= await rows.put(store)
     if (isClosed || minuteAt - expiredAt < hourMs) return
@@ -209,6 +162,7 @@ export function createActivityCounter(options: ActivityCounterOptions): Activity
 
   /** One at a time; what fails is tried again with the next minute. */
   function put(): Promise<void> {
+    const at = minuteAt
     putting ??= putRows()
       .then(
         () => {
@@ -221,8 +175,7 @@ export function createActivityCounter(options: ActivityCounterOptions): Activity
       )
       .finally(() => {
         putting = undefined
-        const hasMinuteEnded = puttingAt !== minuteAt && rows.size() > 0
-        if (!hasFailed && !isClosed && (hasMinuteEnded || rows.isFull())) put()
+        if (minuteAt !== at && !hasFailed && !isClosed) put()
       })
     return putting
   }
@@ -261,19 +214,24 @@ export function createActivityCounter(options: ActivityCounterOptions): Activity
         start(batch.receivedAt)
         put()
       }
-      const { counts } = spansOf(projectId).minute
+      const counts = minuteOf(projectId)
+      if (!counts) return
       const bytesBefore = counts.bytes
-      countBatch(counts, batch)
+      countBatch(counts, batch, { inDetail: countsBytes < bounds.countsBytesMax })
       countsBytes += counts.bytes - bytesBefore
-      if (countsBytes > bounds.countsBytesMax) evictToBound(projectId)
     },
 
     unputRows(projectId, span) {
       const queued = rows.of(projectId, span)
       const open = projects.get(projectId)
-      if (!open || !hasEvents(open.minute.counts)) return queued
-      const row = toRow(open.writer, span === 'minute' ? open.minute : { ...open.hour, counts: sumOf(open) })
-      return [...queued.filter(({ at, writer }) => at !== row.at || writer !== row.writer), row]
+      if (!open?.minute) return queued
+      const { writer, minute, hour } = open
+      const at = span === 'minute' ? open.minuteAt : open.hourAt
+      const counts = span === 'minute' ? minute : sumOf(hour, minute)
+      return [
+        ...queued.filter((row) => row.at !== at || row.writer !== writer),
+        { at, writer, body: encodeRow(server, counts) },
+      ]
     },
 
     start: () => start(now()),
@@ -281,70 +239,54 @@ export function createActivityCounter(options: ActivityCounterOptions): Activity
     async close() {
       isClosed = true
       clearTimeout(timer)
-      endAll()
       await putting
       await put()
     },
   }
 }
 
-function newWriter(): string {
-  return randomBytes(8).toString('hex')
+function bytesOf({ minute, hour }: OpenSpans): number {
+  return hour.bytes + (minute?.bytes ?? 0)
 }
 
-function hasEvents({ accepted, duplicates, rejected }: Counts): boolean {
-  return accepted + duplicates + rejected > 0
-}
-
-function sumOf({ minute, hour }: OpenSpans): Counts {
+function sumOf(hour: Counts, minute: Counts): Counts {
   const sum = createCounts()
-  addCounts(sum, hour.counts)
-  addCounts(sum, minute.counts)
+  addCounts(sum, hour)
+  addCounts(sum, minute)
   return sum
 }
 
 /** The rows to put, oldest first. One with the key of another replaces it. */
-function createRowQueue(bytesMax: number, onDrop: (row: ActivityToPut) => void) {
+function createRowQueue(bytesMax: number, onDrop: () => void) {
   const queue = new Map<string, ActivityToPut>()
-  const keysByProject = new Map<string, Set<string>>()
   let bytes = 0
 
   const keyOf = ({ projectId, span, at, writer }: ActivityToPut) => `${projectId}/${span}/${at}/${writer}`
 
   function remove(key: string): void {
-    const row = queue.get(key)
-    if (!row) return
+    bytes -= queue.get(key)?.body.length ?? 0
     queue.delete(key)
-    bytes -= row.body.length
-    const keys = keysByProject.get(row.projectId)
-    keys?.delete(key)
-    if (keys?.size === 0) keysByProject.delete(row.projectId)
   }
 
   return {
     size: () => queue.size,
-    /** Whether the rows fill a put, or half of the memory bound. */
-    isFull: () => queue.size >= activityRowsMax || bytes >= Math.min(putBytesMax, bytesMax / 2),
+    /** Whether the rows fill a put. */
+    isFull: () => queue.size >= activityRowsMax || bytes >= putBytesMax,
 
     add(row: ActivityToPut): void {
       const key = keyOf(row)
       remove(key)
       queue.set(key, row)
       bytes += row.body.length
-      const keys = keysByProject.get(row.projectId)
-      if (keys) keys.add(key)
-      else keysByProject.set(row.projectId, new Set([key]))
-      for (const [oldest, dropped] of queue) {
+      for (const oldest of queue.keys()) {
         if (bytes <= bytesMax) return
         remove(oldest)
-        onDrop(dropped)
+        onDrop()
       }
     },
 
-    of(projectId: string, span: ActivitySpan): ActivityRow[] {
-      const found = [...(keysByProject.get(projectId) ?? [])].map((key) => queue.get(key) as ActivityToPut)
-      return found.filter((row) => row.span === span)
-    },
+    of: (projectId: string, span: ActivitySpan): ActivityRow[] =>
+      Array.from(queue.values()).filter((row) => row.projectId === projectId && row.span === span),
 
     /** Puts the first rows, and resolves with their number; they stay in the queue until the store has them. */
     async put(store: Pick<ActivityStore, 'putActivity'>): Promise<number> {

@@ -2,7 +2,7 @@
 export interface ActivityRow {
   /** When the span began, in milliseconds since 1970: a multiple of its length. */
   at: number
-  /** A random id of the process, which may change it at any time: 16 lower-case hexadecimal digits. */
+  /** A random id of the process for this project, which it may change at any time: 16 lower-case hexadecimal digits. */
   writer: string
   /** JSON that only core reads, at most {@link activityBodyBytesMax} bytes of UTF-8. */
   body: string

@@ -29,7 +29,7 @@ export interface Activity {
   to: number
   /** 60 up to 6 hours, 600 up to a day, 3,600 beyond. */
   stepSeconds: number
-  /** The processes that counted something, about: a process that changes its `writer` counts again. */
+  /** The servers that counted something, by name. */
   servers: number
   /** Every step of the range, oldest first. */
   steps: ActivityStep[]

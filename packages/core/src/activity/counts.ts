@@ -60,12 +60,16 @@ export function createCounts(): Counts {
   }
 }
 
-/** Adds a batch. */
-export function countBatch(counts: Counts, batch: CountedBatch): void {
+/** Adds a batch: with `inDetail` by name and cause, else its totals alone, as of events without a name. */
+export function countBatch(counts: Counts, batch: CountedBatch, { inDetail }: { inDetail: boolean }): void {
   const { accepted, duplicates, events, rejections, texts } = batch
   counts.accepted += accepted
   counts.duplicates += duplicates
   counts.rejected += rejections.length
+  if (!inDetail) {
+    for (const named of ['types', 'builds'] as const) addName(counts, named, null, accepted, rejections.length)
+    return
+  }
   if (accepted > 0) {
     countStored(counts, 'types', batch, events.types)
     countStored(counts, 'builds', batch, events.builds)

@@ -49,16 +49,16 @@ async function getActivity(
   const range = parseActivityRange(options, context.now)
   const steps = stepsOf(range, (at) => ({ at, accepted: 0, duplicates: 0, rejected: 0 }))
   const groups = createNameGroups(steps.length)
-  const writers = new Set<string>()
-  for await (const { at, step, writer, body } of readRows(context, projectId, range, options)) {
+  const servers = new Set<string>()
+  for await (const { at, step, body } of readRows(context, projectId, range, options)) {
     const sum = steps[step] as Activity['steps'][number]
     sum.accepted += body.accepted
     sum.duplicates += body.duplicates
     sum.rejected += body.rejected
-    writers.add(writer)
+    servers.add(body.server)
     if (by) groups.add(at, step, by === 'type' ? body.types : body.builds)
   }
-  return { ...toRange(range), servers: writers.size, steps, ...(by && { groups: groups.most() }) }
+  return { ...toRange(range), servers: servers.size, steps, ...(by && { groups: groups.most() }) }
 }
 
 async function listRejected(
@@ -88,7 +88,8 @@ function stepsOf<T>({ from, to, stepMs }: StepRange, make: (at: number) => T): T
   return Array.from({ length: (to - from) / stepMs }, (_, i) => make(from + i * stepMs))
 }
 
-interface ReadRow extends Omit<ActivityRow, 'body'> {
+interface ReadRow {
+  at: number
   /** The index of its step. */
   step: number
   body: RowBody
@@ -112,14 +113,12 @@ async function* readRows(
       bytes = 0
       await nextTurn()
     }
-    if (!replaced.has(keyOf(row))) yield* toReadRows(row)
+    if (!replaced.has(keyOf(row))) yield toReadRow(row)
   }
-  yield* unput.flatMap(toReadRows)
+  yield* unput.map(toReadRow)
 
-  /** None for a row that this version cannot read: the others are worth reading. */
-  function toReadRows({ at, writer, body }: ActivityRow): ReadRow[] {
-    const decoded = decodeRow(body)
-    return decoded ? [{ at, writer, step: Math.floor((at - from) / stepMs), body: decoded }] : []
+  function toReadRow({ at, body }: ActivityRow): ReadRow {
+    return { at, step: Math.floor((at - from) / stepMs), body: decodeRow(body) }
   }
 }
 

@@ -46,7 +46,7 @@ export function OutcomeCharts({ activity, releases, rate, query }: OutcomeCharts
       <ReleaseList releases={marks} />
       {servers > 1 && (
         <p class="hint">
-          Counted by {formatCount(servers)} server processes. Counts of the others are up to a minute old.
+          Counted by {formatCount(servers)} servers. Counts of the others are up to a minute old.
         </p>
       )}
     </section>
