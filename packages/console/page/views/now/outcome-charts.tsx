@@ -45,9 +45,7 @@ export function OutcomeCharts({ activity, releases, rate, query }: OutcomeCharts
       </div>
       <ReleaseList releases={marks} />
       {servers > 1 && (
-        <p class="hint">
-          Counted by {formatCount(servers)} servers. Counts of the others are up to a minute old.
-        </p>
+        <p class="hint">Counted by {formatCount(servers)} servers. Counts of the others are up to a minute old.</p>
       )}
     </section>
   )
