@@ -20,8 +20,8 @@ import { isEndedByWrite } from '../site/processes.js'
  * @property {number} [slowProbability]
  */
 
-/** An export of a long run may take minutes on a busy machine. */
-const deadlineMs = 600_000
+/** On a busy machine, an export of a long run takes minutes, and a verification, which has a low priority, a quarter hour. */
+const deadlineMs = 1_800_000
 const slowMicroseconds = [300, 1000, 3000, 10_000]
 const killAfterMsMax = 1500
 /** 6 is temporary: a full disk, a lock of a stopped process, a server that went away. */
