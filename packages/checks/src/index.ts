@@ -6,15 +6,15 @@ import { readingChecks } from './ingest/reading.ts'
 import { activityChecks, durableActivityChecks, raceActivityChecks } from './store/activity.ts'
 import { appendChecks } from './store/append.ts'
 import { chunkChecks } from './store/chunks.ts'
-import { consumerChecks, raceConsumerChecks } from './store/consumers.ts'
+import { countAfterChecks } from './store/count-after.ts'
 import { backupChecks, closeChecks, durableChecks } from './store/durability.ts'
+import { entryChecks, raceEntryChecks } from './store/entries.ts'
 import { durableEraseChecks, eraseChecks, handleEraseChecks, raceEraseChecks } from './store/erase.ts'
 import { freezeChecks } from './store/freeze.ts'
 import { handleChecks } from './store/handles.ts'
 import { identityChecks } from './store/identity.ts'
 import { mapChecks } from './store/maps.ts'
 import { measureChecks } from './store/measure.ts'
-import { projectChecks } from './store/projects.ts'
 import { raceChecks } from './store/races.ts'
 import { readChecks } from './store/read.ts'
 import {
@@ -45,12 +45,12 @@ export const storeChecks: readonly StoreCheck[] = [
   ...readChecks,
   ...eraseChecks,
   ...freezeChecks,
-  ...projectChecks,
-  ...consumerChecks,
+  ...entryChecks,
+  ...countAfterChecks,
   ...activityChecks,
   ...mapChecks,
   ...chunkChecks,
-  ...[...raceChecks, ...raceEraseChecks, ...raceConsumerChecks, ...raceActivityChecks].map(withOneHandle),
+  ...[...raceChecks, ...raceEraseChecks, ...raceEntryChecks, ...raceActivityChecks].map(withOneHandle),
   ...measureChecks,
   ...closeChecks,
 ]
@@ -59,7 +59,7 @@ export const storeChecks: readonly StoreCheck[] = [
 export const sharedStoreChecks: readonly SharedStoreCheck[] = [
   ...raceChecks,
   ...raceEraseChecks,
-  ...raceConsumerChecks,
+  ...raceEntryChecks,
   ...raceActivityChecks,
   ...handleChecks,
   ...handleEraseChecks,

@@ -21,7 +21,7 @@ import {
   storeChecks,
 } from '../src/index.ts'
 import { activityChecks, raceActivityChecks } from '../src/store/activity.ts'
-import { consumerChecks } from '../src/store/consumers.ts'
+import { countAfterChecks } from '../src/store/count-after.ts'
 import { eraseChecks, handleEraseChecks, raceEraseChecks } from '../src/store/erase.ts'
 import { batchOf, event as sampleEvent } from '../src/store/sample-events.ts'
 
@@ -96,8 +96,8 @@ t.test('a store that completes what it has rejected fails a durable check', asyn
   const kept = openMemoryStore()
   const open = (): Store => ({
     ...kept,
-    async updateProject(projectId, decide) {
-      await kept.updateProject(projectId, decide)
+    async updateEntry(kind, projectId, decide) {
+      await kept.updateEntry(kind, projectId, decide)
       throw new IngestError('store-locked', 'Not now.')
     },
     async close() {},
@@ -161,7 +161,7 @@ async function failing<Rest extends unknown[]>(
 
 const otherChecks = [
   ...[...eraseChecks, ...raceEraseChecks, ...handleEraseChecks],
-  ...[...consumerChecks, ...activityChecks, ...raceActivityChecks],
+  ...[...countAfterChecks, ...activityChecks, ...raceActivityChecks],
 ].map(({ name }) => name)
 
 function isOfAppends({ name }: { name: string }): boolean {
@@ -194,15 +194,10 @@ function openCheckThenActStore(): Store {
       await nextTurn()
       return memory.updateMap(key, chunks, () => ({ ...(contents && { contents }), result }))
     },
-    async updateProject(projectId, decide) {
-      const { project, result } = decide(await memory.project(projectId))
+    async updateEntry(kind, projectId, decide) {
+      const decided = decide(await memory.entry(kind, projectId))
       await nextTurn()
-      return memory.updateProject(projectId, () => (project ? { project, result } : { result }))
-    },
-    async updateConsumers(projectId, decide) {
-      const { consumers, result } = decide(await memory.consumers(projectId))
-      await nextTurn()
-      return memory.updateConsumers(projectId, () => (consumers ? { consumers, result } : { result }))
+      return memory.updateEntry(kind, projectId, () => decided)
     },
   }
 }
@@ -304,7 +299,8 @@ function createEvents(memory: Store, frozen: Map<string, number>): Events {
       const from = recent.length === batchesMax ? recent[0]?.receivedAt : undefined
       return { events, since: from ?? since }
     },
-    async projects() {
+    async projects(kind = 'project') {
+      if (kind !== 'project') return memory.projects(kind)
       const used = [...kept].flatMap(([projectId, { batches }]) => (batches.length > 0 ? [projectId] : []))
       return [...new Set([...used, ...(await memory.projects())])].sort()
     },

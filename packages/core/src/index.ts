@@ -80,9 +80,18 @@ export type {
 export type { MapRules } from './maps/maps.ts'
 export { chunkBytesMax, ManifestSchema, manifestChunksMax, PublicationSchema } from './maps/publication.ts'
 
+// Entries of projects
+
+export type {
+  ConsumerRecord,
+  Entries,
+  EntryDecision,
+  EntryKind,
+  EntryStore,
+} from './projects/entry-store.ts'
+
 // Consumers
 
-export type { ConsumerRecord, ConsumerStore, ConsumersDecision } from './consumers/consumer-store.ts'
 export type {
   AllConsumers,
   Consumer,
@@ -107,7 +116,7 @@ export { activityBodyBytesMax, activityRowsMax } from './activity/activity-store
 // Keys
 
 export type { Authenticate, Authenticated, Credentials, KeyOptions, Keyring } from './projects/keyring.ts'
-export type { KeyRecord, Project, ProjectDecision, ProjectStore, Scope } from './projects/project.ts'
+export type { KeyRecord, Project, Scope } from './projects/project.ts'
 export { scopes } from './projects/project.ts'
 
 // Copies between stores
@@ -123,7 +132,6 @@ export type {
   AppendBatch,
   AppendResult,
   ClockDoubt,
-  Cursor,
   EventStore,
   EventsAfter,
   ExpiryStep,
@@ -133,7 +141,7 @@ export type {
   StoredEvent,
   Totals,
 } from './events/event-store.ts'
-export type { EventCursors, StoreIdentity } from './json/cursor.ts'
+export type { Cursor, EventCursors, StoreIdentity } from './json/cursor.ts'
 export { eventCursors } from './json/cursor.ts'
 export { declaredBytes, pendingBytesOf } from './maps/map-quota.ts'
 export type {

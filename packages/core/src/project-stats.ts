@@ -169,7 +169,7 @@ function toStatus({ buildId, frozenAt, maps }: BuildEntry): BuildStatus {
 /** Whether the project has an event, a map or a key; does not list the projects. */
 export async function hasProject(store: Store, projectId: string): Promise<boolean> {
   const { batches } = await store.totals(projectId)
-  if (batches > 0 || (await store.project(projectId)) !== undefined) return true
+  if (batches > 0 || (await store.entry('project', projectId)) !== undefined) return true
   return (await store.maps(projectId, { limit: 1 })).length > 0
 }
 

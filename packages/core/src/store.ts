@@ -1,9 +1,8 @@
 import type { ActivityStore } from './activity/activity-store.ts'
-import type { ConsumerStore } from './consumers/consumer-store.ts'
 import type { IngestError } from './error.ts'
 import type { EventStore, StoreCommit } from './events/event-store.ts'
 import type { MapStore } from './maps/map-store.ts'
-import type { ProjectStore } from './projects/project.ts'
+import type { EntryStore } from './projects/entry-store.ts'
 
 /** One metric of a store, as Prometheus names it: `ingest_store_…`, in seconds or bytes. */
 export interface StoreMetric {
@@ -20,7 +19,7 @@ export function storeGauge(name: string, help: string, value: number | StoreMetr
 }
 
 /**
- * Keeps events, maps, projects, consumers and activity. Each operation is atomic, and durable when it resolves.
+ * Keeps events, maps, entries of projects, and activity. Each operation is atomic, and durable when it resolves.
  *
  * Arguments are valid: core checks them before it calls a store. An operation that rejects has changed nothing and will
  * not be completed later, unless the outcome of its code is unknown ({@link IngestError.isOutcomeUnknown}): then it may
@@ -33,7 +32,7 @@ export function storeGauge(name: string, help: string, value: number | StoreMetr
  * reached or the operation was done in part, `store-failed` when the store can no longer be trusted, and
  * `internal-error` for a bug. `storeChecks` of `@ingest/checks` checks this contract.
  */
-export interface Store extends EventStore, MapStore, ProjectStore, ConsumerStore, ActivityStore {
+export interface Store extends EventStore, MapStore, EntryStore, ActivityStore {
   /**
    * Announces this process as a server of the store until `close`. Returns a function that returns the number of live
    * servers, this one included, as of the last heartbeat. A store without it is served by independent processes.

@@ -6,7 +6,7 @@ import { createOperations } from '@ingest/core/internal'
 import { createActivityStore } from './activity-store.ts'
 import { checkRestoreFinished } from './backup/restore-lmdb-store.ts'
 import { type ChunkBlobs, openChunkBlobs } from './chunks/chunk-blobs.ts'
-import { createConsumerStore } from './consumer-store.ts'
+import { createEntryStore } from './entry-store.ts'
 import { checkDataFile } from './environment/data-file.ts'
 import { makeOwnedDirectory } from './environment/directory.ts'
 import { checkFreeSpace } from './environment/disk-space.ts'
@@ -32,10 +32,9 @@ import { createEventLog, openEventLogTables } from './log/event-log.ts'
 import { createReadSteps } from './log/read-steps.ts'
 import { createMapStore } from './map-store.ts'
 import { createMeasure } from './measure.ts'
-import { createProjectStore } from './project-store.ts'
 import { createSnapshotReader } from './read-snapshot.ts'
 import { openActivity } from './tables/activity.ts'
-import { openConsumers } from './tables/consumers.ts'
+import { openEntries } from './tables/entries.ts'
 import { createManifestCache } from './tables/manifest-cache.ts'
 import { openMapTables } from './tables/maps.ts'
 import { openProjects } from './tables/projects.ts'
@@ -183,7 +182,7 @@ async function openStore(
   const { environment, chunkEnvironment, identity } = environments
   const { onFatal = () => {}, commitTimeoutMs: timeoutMs = commitTimeoutMsDefault, onRebuild = () => {} } = options
   const projects = openProjects(environment.table)
-  const consumers = openConsumers(environment.table)
+  const entries = openEntries(environment.table, projects)
   const activityTable = openActivity(environment.table)
   const tables = openEventLogTables(environment.table)
   const maps = openMapTables(environment.table, () => {}, createManifestCache())
@@ -251,8 +250,7 @@ async function openStore(
     ...events,
     findClockDoubt: (since, now) => findClockDoubt(log, slicedReads(''), { since, now, upMs: performance.now() }),
     ...createMapStore({ maps, blobs, writer, reader, table: environment.table, slicedReads }),
-    ...createProjectStore({ projects, writer, reader, nextReadStep }),
-    ...createConsumerStore({ consumers, writer, reader }),
+    ...createEntryStore({ entries, writer, reader, nextReadStep }),
     ...activityWrites,
     measure: createMeasure({ directory, environments: { events: environment, chunks: chunkEnvironment }, writer }),
 

@@ -1,23 +1,10 @@
-import type {
-  ActivityRow,
-  ConsumerRecord,
-  Digest,
-  MapSlot,
-  Project,
-  ReadOptions,
-  Store,
-  StoredEvent,
-} from '@ingest/core'
+import type { ActivityRow, Digest, MapSlot, ReadOptions, Store, StoredEvent } from '@ingest/core'
 import { startStoreProcess } from './store-process.ts'
 
 /** What a decision about a map is made on. */
 interface MapState {
   slot: MapSlot
   present: ReadonlySet<Digest>
-}
-
-interface ProjectState {
-  project: Project | undefined
 }
 
 /** Events that cross to this process at once. */
@@ -50,13 +37,10 @@ export async function openInProcess(directory: string): Promise<Store> {
   const operations = Object.fromEntries(
     [
       ...['known', 'find', 'lastCursor', 'totals', 'countSince', 'map', 'maps', 'builds', 'newestBuilds', 'putChunk'],
-      ...['readChunk', 'sweepMaps', 'pendingTotals', 'project', 'projects', 'check', 'erase', 'expire'],
-      ...['consumers', 'consumerProjects', 'countAfter', 'putActivity', 'expireActivity'],
+      ...['readChunk', 'sweepMaps', 'pendingTotals', 'entry', 'projects', 'check', 'erase', 'expire'],
+      ...['countAfter', 'putActivity', 'expireActivity'],
     ].map((method) => [method, (...args: unknown[]) => child.operate(method, ...args)]),
-  ) as unknown as Omit<
-    Store,
-    'append' | 'read' | 'activity' | 'updateConsumers' | 'updateMap' | 'updateProject' | 'close'
-  >
+  ) as unknown as Omit<Store, 'append' | 'read' | 'activity' | 'updateMap' | 'updateEntry' | 'close'>
 
   return {
     ...operations,
@@ -74,17 +58,10 @@ export async function openInProcess(directory: string): Promise<Store> {
         if (!state) return result as never
       }
     },
-    async updateProject(projectId, decide) {
-      for (let state: ProjectState | undefined; ; ) {
-        const decision = state && decide(state.project)
-        state = await child.operate<ProjectState | undefined>('compareProject', projectId, state, decision?.project)
-        if (!state) return decision?.result as never
-      }
-    },
-    async updateConsumers(projectId, decide) {
-      for (let state: readonly ConsumerRecord[] | undefined; ; ) {
-        const decision = state && decide(state)
-        state = await child.operate('compareConsumers', projectId, state, decision?.consumers)
+    async updateEntry(kind, projectId, decide) {
+      for (let state: { entry: never } | undefined; ; ) {
+        const decision = state && decide(state.entry)
+        state = await child.operate('compareEntry', kind, projectId, state, decision)
         if (!state) return decision?.result as never
       }
     },

@@ -60,9 +60,9 @@ async function answer({ id, ask, eventIds = [], method, args = [] }) {
     case 'check':
       return store.check()
     case 'count':
-      return store.updateProject('counted', (project) => {
+      return store.updateEntry('project', 'counted', (project) => {
         const createdAt = (project?.createdAt ?? 0) + 1
-        return { project: { projectId: 'counted', createdAt, keys: [] }, result: createdAt }
+        return { entry: { projectId: 'counted', createdAt, keys: [] }, result: createdAt }
       })
     case 'revoke':
       for (const { keyId } of await ingest.keys.list('p')) await ingest.keys.revoke('p', keyId)
@@ -130,20 +130,10 @@ async function operate(method, args) {
           : { result: { slot, present } },
       )
     }
-    case 'compareProject': {
-      const [projectId, expected, project] = args
-      return store.updateProject(projectId, (current) =>
-        isDeepStrictEqual({ project: current }, expected)
-          ? { ...(project && { project }), result: undefined }
-          : { result: { project: current } },
-      )
-    }
-    case 'compareConsumers': {
-      const [projectId, expected, consumers] = args
-      return store.updateConsumers(projectId, (current) =>
-        isDeepStrictEqual(current, expected)
-          ? { ...(consumers && { consumers }), result: undefined }
-          : { result: current },
+    case 'compareEntry': {
+      const [kind, projectId, expected, decision] = args
+      return store.updateEntry(kind, projectId, (entry) =>
+        isDeepStrictEqual({ entry }, expected) ? { ...decision, result: undefined } : { result: { entry } },
       )
     }
   }

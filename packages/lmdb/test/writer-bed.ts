@@ -89,9 +89,10 @@ export function recordWith(sequence: number, fingerprints: Uint32Array): Buffer 
   return record
 }
 
-/** The command that writes a project of the version that it had with `createdBefore`, or a new one. */
+/** The command that writes a project over the one that was created at `createdBefore`, or a new one. */
 export function putProject(projectId: string, createdAt: number, createdBefore?: number) {
   const projectOf = (createdAt: number) => ({ projectId, createdAt, keys: [] })
-  const version = createdBefore === undefined ? '' : JSON.stringify(projectOf(createdBefore))
-  return { type: 'putProject', projectId, version, project: projectOf(createdAt) } as const
+  const before = createdBefore === undefined ? '' : JSON.stringify(projectOf(createdBefore))
+  const after = JSON.stringify(projectOf(createdAt))
+  return { type: 'putEntry', kind: 'project', projectId, before, after } as const
 }

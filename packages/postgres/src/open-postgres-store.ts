@@ -5,14 +5,13 @@ import type { ClientBase, PoolClient, PoolConfig } from 'pg'
 import { createActivityStore } from './activity/activity-store.ts'
 import { checkIsolation, checkSettings } from './connection/check-settings.ts'
 import { type Database, openDatabase } from './connection/database.ts'
-import { createConsumerStore } from './consumers/consumer-store.ts'
 import { createAppendQueue } from './events/append-queue.ts'
 import { createEventStore } from './events/event-store.ts'
 import { createEventWatch } from './events/event-watch.ts'
 import { createMapStore } from './maps/map-store.ts'
 import { createMeasure } from './measure.ts'
+import { createEntryStore } from './projects/entry-store.ts'
 import { createProjectNumbers } from './projects/project-numbers.ts'
-import { createProjectStore } from './projects/project-store.ts'
 import { checkCompatible, migratePostgres, readSchema, type SchemaState, schemaVersion } from './schema/migrate.ts'
 import { createServers } from './servers.ts'
 
@@ -202,8 +201,7 @@ function createStore(
   const tracked = operations.trackAll({
     ...events,
     ...createMapStore({ database, numbers }),
-    ...createProjectStore(database, numbers),
-    ...createConsumerStore(database, numbers),
+    ...createEntryStore(database, numbers),
     ...activityWrites,
     measure: createMeasure(database, { queue, servers, survivesPrimaryLoss }),
 

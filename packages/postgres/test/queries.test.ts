@@ -111,7 +111,7 @@ t.test('every query uses an index, of a database with many projects', { skip: no
     const store = await openPostgresStore(url)
     const ofAll = copiesOf('ingest.projects', 1) + 1
     t.equal((await store.projects()).length, ofAll, 'all projects, in pages')
-    t.equal((await store.consumerProjects()).length, ofAll, 'all projects with a consumer')
+    t.equal((await store.projects('consumers')).length, ofAll, 'all projects with a consumer')
     await store.sweepMaps(1)
     const ingest = createIngest({ store })
     let count = 0

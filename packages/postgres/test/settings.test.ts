@@ -179,7 +179,7 @@ t.test('a setting that changes while a server runs gets no wrong result either',
   const refused = { code: 'store-failed', message: /default_transaction_isolation/ }
   await t.rejects(store.append('p', batchOf('b')), refused)
   await t.rejects(
-    store.updateProject('p', () => ({ project: { projectId: 'p', createdAt: 0, keys: [] }, result: 1 })),
+    store.updateEntry('project', 'p', () => ({ entry: { projectId: 'p', createdAt: 0, keys: [] }, result: 1 })),
     refused,
   )
   t.strictSame(await idsOf(store), ['a'])

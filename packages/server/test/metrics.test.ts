@@ -222,8 +222,8 @@ t.test('the lag of each consumer is measured, and a deleted one is gone', async 
     const cursor = name === 'done' ? await project.lastCursor() : start
     await project.putConsumer(name, { cursor, replaces: null })
   }
-  await store.updateConsumers('game-2', () => ({
-    consumers: [{ name: 'lost', cursor: 'of another epoch', updatedAt: 0 }],
+  await store.updateEntry('consumers', 'game-2', () => ({
+    entry: [{ name: 'lost', cursor: 'of another epoch', updatedAt: 0 }],
     result: undefined,
   }))
   now = 3_500
@@ -247,7 +247,7 @@ t.test('no project hides the consumers of others, and those beyond 1,000 are cou
   const cursor = await store.lastCursor('p')
   const put = (projectId: string, count: number) => {
     const consumers = Array.from({ length: count }, (_, i) => ({ name: `c${i}`, cursor, updatedAt: 0 }))
-    return store.updateConsumers(projectId, () => ({ consumers, result: undefined }))
+    return store.updateEntry('consumers', projectId, () => ({ entry: consumers, result: undefined }))
   }
   for (let i = 0; i < 10; i++) await put(`full-${i}`, 100)
   const shownOf = (text: string, project: string) =>

@@ -349,8 +349,8 @@ t.test(
     const ready = await open.respond(request({ method: 'GET', path: '/readyz' }))
     t.match([ready.status, JSON.parse(String(ready.body)).code], [503, 'store-unavailable'])
 
-    const project = () => Promise.reject(new IngestError('store-unavailable', '', { retryAfterSeconds: 1 }))
-    const keyed = createPublicRouter(createIngest({ store: { ...store, project } }), { log })
+    const entry = () => Promise.reject(new IngestError('store-unavailable', '', { retryAfterSeconds: 1 }))
+    const keyed = createPublicRouter(createIngest({ store: { ...store, entry } }), { log })
     const { key } = await openTestIngest()
     const headers = parseRawHeaders(headersOf(key).flat())
     const response = await keyed.respond({ ...request({ body: Buffer.from(batchOf(1)) }), headers })

@@ -61,13 +61,13 @@ async function putConsumers(store, count, cursor) {
     cursor,
     updatedAt: Date.now(),
   }))
-  await store.updateConsumers(projectId, () => ({ consumers, result: undefined }))
+  await store.updateEntry('consumers', projectId, () => ({ entry: consumers, result: undefined }))
 }
 
 /** @param {import('@ingest/core').EmbeddedIngest} ingest @param {import('@ingest/core').Store} store @param {number} count */
 async function putKeys({ keys }, store, count) {
   const { record } = await keys.create(projectId)
-  await store.updateProject(projectId, (project) => {
+  await store.updateEntry('project', projectId, (project) => {
     if (!project) throw new Error('The key made the project.')
     const others = Array.from({ length: count - 2 }, (_, i) => ({
       ...record,
@@ -76,7 +76,7 @@ async function putKeys({ keys }, store, count) {
       // so that another key takes the place of one
       ...(i > 100 && { revokedAt: 1 }),
     }))
-    return { project: { ...project, keys: [...project.keys, ...others] }, result: undefined }
+    return { entry: { ...project, keys: [...project.keys, ...others] }, result: undefined }
   })
 }
 

@@ -88,7 +88,7 @@ export const activityChecks: readonly StoreCheck[] = [
   check('activity makes no project, and stays when the first event does', async (store) => {
     await store.putActivity([activityRow(1), activityRow(1, 'w', { projectId: 'rejected' })])
     assert.deepEqual(await store.projects(), [])
-    assert.equal(await store.project('p'), undefined)
+    assert.equal(await store.entry('project', 'p'), undefined)
     assert.deepEqual(await store.totals('p'), { events: 0, batches: 0, bytes: 0 })
     await store.append('p', batchOf([event('a')]))
     assert.deepEqual(await store.projects(), ['p'])

@@ -70,11 +70,8 @@ export const closeChecks: readonly StoreCheck[] = [
       builds: () => store.builds('p', { limit: 1 }),
       newestBuilds: () => store.newestBuilds('p', { limit: 1 }),
       projects: () => store.projects(),
-      project: () => store.project('p'),
-      updateProject: () => store.updateProject('p', () => ({ result: 1 })),
-      consumers: () => store.consumers('p'),
-      consumerProjects: () => store.consumerProjects(),
-      updateConsumers: () => store.updateConsumers('p', () => ({ result: 1 })),
+      entry: () => store.entry('project', 'p'),
+      updateEntry: () => store.updateEntry('project', 'p', () => ({ result: 1 })),
       putActivity: () => store.putActivity([]),
       activity: () => rowsOf(store),
       expireActivity: () => store.expireActivity(1),
@@ -124,9 +121,9 @@ export const durableChecks: readonly DurableStoreCheck[] = [
   durableCheck('freezes, totals, projects and consumers survive a close', async (store, reopen) => {
     await publish(store, key(), 'a')
     await store.append('p', batchOf([event('a', { buildId: 'b' })], { receivedAt: 7_000 }))
-    await store.updateProject('p', () => ({ project: projectWith(['k1', 'k2']), result: undefined }))
+    await store.updateEntry('project', 'p', () => ({ entry: projectWith(['k1', 'k2']), result: undefined }))
     const consumers = [{ name: 'c', cursor: await store.lastCursor('p'), updatedAt: 7_000 }]
-    await store.updateConsumers('p', () => ({ consumers, result: undefined }))
+    await store.updateEntry('consumers', 'p', () => ({ entry: consumers, result: undefined }))
     const totals = await store.totals('p')
     const reopened = await reopen()
     assert.deepEqual(await reopened.totals('p'), totals)
@@ -136,8 +133,8 @@ export const durableChecks: readonly DurableStoreCheck[] = [
     assert.deepEqual(await reopened.newestBuilds('p', { limit: 9 }), { builds })
     assert.deepEqual(await reopened.map(key()), { frozenAt: 7_000, ...wholeOf('a') })
     assert.deepEqual(await reopened.projects(), ['p'])
-    assert.deepEqual(await reopened.project('p'), projectWith(['k1', 'k2']))
-    assert.deepEqual([await reopened.consumers('p'), await reopened.consumerProjects()], [consumers, ['p']])
+    assert.deepEqual(await reopened.entry('project', 'p'), projectWith(['k1', 'k2']))
+    assert.deepEqual([await reopened.entry('consumers', 'p'), await reopened.projects('consumers')], [consumers, ['p']])
     await reopened.append('p', batchOf([event('later', { buildId: 'b' })], { receivedAt: 6_000 }))
     assert.equal(await frozenAt(reopened, 'b'), 7_000)
     assert.equal((await reopened.find('p', 'later'))?.receivedAt, 7_000, 'times do not decrease')
@@ -175,7 +172,7 @@ export const durableChecks: readonly DurableStoreCheck[] = [
         const isErased = (await reopened.find('p', id))?.erased !== undefined
         assert.equal(isErased, (await erasures[i]) ?? isErased, `the erasure of ${id}`)
       }
-      const keyIds = (await reopened.project('p'))?.keys.map(({ keyId }) => keyId) ?? []
+      const keyIds = (await reopened.entry('project', 'p'))?.keys.map(({ keyId }) => keyId) ?? []
       for (const [i, id] of [...ids, 'late'].entries()) {
         const isStored = keyIds.includes(id)
         assert.equal(isStored, (await keys[i]) ?? isStored, `the key ${id}`)

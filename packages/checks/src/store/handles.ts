@@ -51,15 +51,15 @@ export const handleChecks: readonly SharedStoreCheck[] = [
 
   sharedCheck('a key that is revoked through one handle is revoked for the others', async (handles) => {
     const [a, b, c] = handles
-    await a.updateProject('p', () => ({ project: projectWith(['k1', 'k2']), result: undefined }))
-    for (const store of handles) assert.deepEqual(await store.project('p'), projectWith(['k1', 'k2']))
-    await b.updateProject('p', (project) => {
+    await a.updateEntry('project', 'p', () => ({ entry: projectWith(['k1', 'k2']), result: undefined }))
+    for (const store of handles) assert.deepEqual(await store.entry('project', 'p'), projectWith(['k1', 'k2']))
+    await b.updateEntry('project', 'p', (project) => {
       assert.ok(project)
       const keys = project.keys.map((each) => (each.keyId === 'k1' ? { ...each, revokedAt: 1_500 } : each))
-      return { project: { ...project, keys }, result: undefined }
+      return { entry: { ...project, keys }, result: undefined }
     })
     for (const store of [a, c]) {
-      const [k1, k2] = (await store.project('p'))?.keys ?? []
+      const [k1, k2] = (await store.entry('project', 'p'))?.keys ?? []
       assert.deepEqual([k1?.revokedAt, k2?.revokedAt], [1_500, undefined])
     }
   }),

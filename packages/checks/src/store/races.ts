@@ -129,7 +129,7 @@ export const raceChecks: readonly SharedStoreCheck[] = [
     )
     await Promise.all(updates)
     for (const store of handles) {
-      assert.deepEqual((await store.project('p'))?.keys.map(({ keyId }) => keyId).sort(), ids.sort())
+      assert.deepEqual((await store.entry('project', 'p'))?.keys.map(({ keyId }) => keyId).sort(), ids.sort())
       assert.equal((await store.map(key())).complete?.publishedAt, 1_036)
     }
   }),

@@ -160,8 +160,8 @@ export function projectWith(keyIds: readonly string[]): Project {
 
 /** Adds a key to those that project `p` has. */
 export async function addKey(store: Store, keyId: string): Promise<void> {
-  await store.updateProject('p', (project) => ({
-    project: { ...projectWith([]), keys: [...(project?.keys ?? []), keyRecord(keyId)] },
+  await store.updateEntry('project', 'p', (project) => ({
+    entry: { ...projectWith([]), keys: [...(project?.keys ?? []), keyRecord(keyId)] },
     result: undefined,
   }))
 }

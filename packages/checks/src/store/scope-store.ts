@@ -1,4 +1,4 @@
-import type { ActivityToPut, Project, Store } from '@ingest/core'
+import type { ActivityToPut, Store } from '@ingest/core'
 
 let scopeCount = 0
 /** Longer than the times of any check, in whole hours, as activity has. */
@@ -20,7 +20,7 @@ export function createScope(): CheckScope {
 /** The operations whose only time is in an object that they take or return, and whose first argument is a project. */
 const ofProjects = [
   ...(['append', 'known', 'find', 'lastCursor', 'totals', 'erase'] as const),
-  ...(['countAfter', 'consumers', 'updateConsumers'] as const),
+  'countAfter' as const,
   ...(['maps', 'builds', 'newestBuilds', 'putChunk', 'readChunk', 'hashChunks', 'pendingTotals'] as const),
 ]
 const timeNames = new Set(['receivedAt', 'firstAt', 'lastAt', 'since', 'from', 'frozenAt', 'publishedAt', 'touchedAt'])
@@ -75,17 +75,16 @@ export function scopeStore(store: Store, { prefix, offsetMs }: CheckScope): Stor
       })
     },
 
-    async project(projectId) {
-      return withId(await store.project(scopedId(projectId)), projectId)
+    async entry(kind, projectId) {
+      return withId(await store.entry(kind, scopedId(projectId)), projectId)
     },
-    projects: async () => ownOf(await store.projects()),
-    consumerProjects: async () => ownOf(await store.consumerProjects()),
-    updateProject(projectId, decide) {
-      return store.updateProject(scopedId(projectId), (before) => {
-        const { project, result } = decide(withId(before, projectId))
-        return { ...(project && { project: { ...project, projectId: scopedId(projectId) } }), result }
+    updateEntry(kind, projectId, decide) {
+      return store.updateEntry(kind, scopedId(projectId), (before) => {
+        const { entry, result } = decide(withId(before, projectId))
+        return { ...(entry !== undefined && { entry: withId(entry, scopedId(projectId)) }), result }
       })
     },
+    projects: async (kind) => ownOf(await store.projects(kind)),
   }
 }
 
@@ -100,6 +99,8 @@ function withTimes<T>(value: T, ms: number): T {
   return Object.fromEntries(members)
 }
 
-function withId(project: Project | undefined, projectId: string): Project | undefined {
-  return project && { ...project, projectId }
+/** An entry that has the id of its project gets another one. */
+function withId<Entry>(entry: Entry, projectId: string): Entry {
+  const hasId = typeof entry === 'object' && entry !== null && 'projectId' in entry
+  return hasId ? { ...entry, projectId } : entry
 }

@@ -1,8 +1,9 @@
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import { IngestError } from '../error.ts'
-import type { Cursor, EventStore } from '../events/event-store.ts'
+import type { EventStore } from '../events/event-store.ts'
+import type { Cursor } from '../json/cursor.ts'
+import type { ConsumerRecord, EntryDecision, EntryStore } from '../projects/entry-store.ts'
 import { mapProjects } from '../projects/map-projects.ts'
-import type { ConsumerRecord, ConsumerStore, ConsumersDecision } from './consumer-store.ts'
 
 /** Events that a consumer has not read. Events erased by a retention are not counted. */
 export interface ConsumerLag {
@@ -68,7 +69,7 @@ export const lagBatchesMax = 1_000
 
 const namePattern = /^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$/
 
-type Store = ConsumerStore & Pick<EventStore, 'countAfter'>
+type Store = EntryStore & Pick<EventStore, 'countAfter'>
 
 /** Consumers by project; `now` returns milliseconds since 1970. */
 export function createConsumers(store: Store, now: () => number): (projectId: string) => Consumers {
@@ -80,13 +81,13 @@ export function createConsumers(store: Store, now: () => number): (projectId: st
     return {
       async listConsumers() {
         const consumers: Consumer[] = []
-        for (const record of await store.consumers(projectId)) consumers.push(await withLag(record))
+        for (const record of (await store.entry('consumers', projectId)) ?? []) consumers.push(await withLag(record))
         return consumers
       },
 
       async getConsumer(name) {
         checkConsumerName(name)
-        const record = find(await store.consumers(projectId), name)
+        const record = find((await store.entry('consumers', projectId)) ?? [], name)
         return record && withLag(record)
       },
 
@@ -96,15 +97,16 @@ export function createConsumers(store: Store, now: () => number): (projectId: st
         const { cursor, replaces } = options
         await store.countAfter(projectId, cursor, 0)
         const record = { name, cursor, updatedAt: now() }
-        return store.updateConsumers(projectId, (consumers) => decidePut(consumers, record, replaces))
+        return store.updateEntry('consumers', projectId, (consumers = []) => decidePut(consumers, record, replaces))
       },
 
       async deleteConsumer(name) {
         checkConsumerName(name)
-        return store.updateConsumers(projectId, (consumers) => {
+        return store.updateEntry('consumers', projectId, (consumers = []) => {
           const found = find(consumers, name)
           if (!found) throw new IngestError('consumer-not-found', `There is no consumer ${name}.`)
-          return { consumers: consumers.filter((each) => each !== found), result: found }
+          const others = consumers.filter((each) => each !== found)
+          return { entry: others.length > 0 ? others : null, result: found }
         })
       },
     }
@@ -115,7 +117,7 @@ function decidePut(
   consumers: readonly ConsumerRecord[],
   record: ConsumerRecord,
   replaces: Cursor | null,
-): ConsumersDecision<PutConsumerResult> {
+): EntryDecision<'consumers', PutConsumerResult> {
   const { name, cursor } = record
   const found = find(consumers, name)
   if (found?.cursor === cursor) return { result: { ...found, outcome: 'unchanged' } }
@@ -129,7 +131,7 @@ function decidePut(
   const others = consumers.filter((each) => each !== found)
   // names are ASCII: code unit order is byte order
   const sorted = [...others, record].sort((a, b) => (a.name < b.name ? -1 : 1))
-  return { consumers: sorted, result: { ...record, outcome: found ? 'updated' : 'created' } }
+  return { entry: sorted, result: { ...record, outcome: found ? 'updated' : 'created' } }
 }
 
 function conflict(name: string, found: ConsumerRecord | undefined): IngestError {
@@ -202,11 +204,11 @@ const measuredBatchesMax = 100_000
  * the event loop.
  */
 export async function listAllConsumers(store: Store, now: () => number): Promise<AllConsumers> {
-  const projectIds = await store.consumerProjects()
+  const projectIds = await store.projects('consumers')
   const read = projectIds.slice(0, measuredConsumersMax)
   const stored = await mapProjects(read, async (projectId) => {
     await nextTurn()
-    return (await store.consumers(projectId)).map((record) => ({ projectId, record }))
+    return ((await store.entry('consumers', projectId)) ?? []).map((record) => ({ projectId, record }))
   })
   const inTurn = takeInTurn(stored)
   const measured = inTurn.slice(0, measuredConsumersMax)
@@ -235,7 +237,7 @@ export async function findUnread(
 ): Promise<{ names: string[]; firstAt: number }> {
   const names: string[] = []
   let oldest = Number.POSITIVE_INFINITY
-  for (const { name, cursor } of await store.consumers(projectId)) {
+  for (const { name, cursor } of (await store.entry('consumers', projectId)) ?? []) {
     const unread = await orRefused(store.countAfter(projectId, cursor, 0))
     const firstAt = unread ? (unread.firstAt ?? Number.POSITIVE_INFINITY) : 0
     if (firstAt < before) names.push(name)

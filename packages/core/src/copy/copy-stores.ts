@@ -207,7 +207,7 @@ async function compareBuilds({ source, target }: CopyStores, projectId: string, 
 
 /** @throws {IngestError} `precondition-failed` for a key that was created in the target: copying would lose it */
 async function checkKeys({ source, target }: CopyStores, projectId: string): Promise<void> {
-  const [project, found] = await Promise.all([source.project(projectId), target.project(projectId)])
+  const [project, found] = await Promise.all([source.entry('project', projectId), target.entry('project', projectId)])
   const own = found?.keys.find(({ keyId }) => !project?.keys.some((each) => each.keyId === keyId))
   if (!own) return
   const message = `The project ${projectId} has the key ${own.keyId} in the target, which the source does not have.`
@@ -216,10 +216,10 @@ async function checkKeys({ source, target }: CopyStores, projectId: string): Pro
 
 /** Returns how many keys there are. */
 async function copyKeys({ source, target }: CopyStores, projectId: string): Promise<number> {
-  const project = await source.project(projectId)
+  const project = await source.entry('project', projectId)
   if (!project) return 0
-  await target.updateProject(projectId, (found) => ({
-    ...(!isDeepStrictEqual(found, project) && { project }),
+  await target.updateEntry('project', projectId, (found) => ({
+    ...(!isDeepStrictEqual(found, project) && { entry: project }),
     result: undefined,
   }))
   return project.keys.length

@@ -1,10 +1,5 @@
+import type { Cursor } from '../json/cursor.ts'
 import type { BatchEvents } from './batch-events.ts'
-
-/**
- * The position of a reader in the events of one project of one store: an opaque string of at most 40 of
- * `A-Z a-z 0-9 _ -`, made by `eventCursors`.
- */
-export type Cursor = string
 
 /** The valid events of one batch. */
 export interface AppendBatch {

@@ -3,6 +3,12 @@ import { crc32 } from 'node:zlib'
 import { IngestError } from '../error.ts'
 
 /**
+ * The position of a reader in the events of one project of one store: an opaque string of at most 40 of
+ * `A-Z a-z 0-9 _ -`, made by `eventCursors`.
+ */
+export type Cursor = string
+
+/**
  * The id of a store and its epoch, which changes when a backup is restored. Both are random, at least 8 bytes. A plain
  * copy of a store has the same identity.
  */

@@ -5,12 +5,11 @@ import {
   type AppendBatch,
   type AppendResult,
   aheadMsMax,
-  type Cursor,
   type EventStore,
   type StoredEvent,
 } from '../events/event-store.ts'
 import { quote } from '../json/bytes.ts'
-import type { EventCursors } from '../json/cursor.ts'
+import type { Cursor, EventCursors } from '../json/cursor.ts'
 import { parseJson } from '../json/parse-json.ts'
 
 /** The events of one project. */

@@ -1,8 +1,7 @@
 import { randomBytes } from 'node:crypto'
-import type { ConsumerRecord, ConsumerStore } from '../consumers/consumer-store.ts'
 import { IngestError } from '../error.ts'
 import { eventCursors, type StoreIdentity } from '../json/cursor.ts'
-import type { Project, ProjectStore } from '../projects/project.ts'
+import type { Entries, EntryKind, EntryStore } from '../projects/entry-store.ts'
 import type { Store } from '../store.ts'
 import { memoryActivityStore } from './memory-activity.ts'
 import { createProjectEvents, memoryEventStore, type ProjectEvents } from './memory-events.ts'
@@ -42,7 +41,6 @@ export function openMemoryStore(): Store {
   }
 
   function usedProjects(): string[] {
-    checkOpen()
     const isUsed = ({ events, maps }: KeptProject) => events.batches.length > 0 || maps.maps.size > 0
     return [...kept].filter(([, project]) => isUsed(project)).map(([projectId]) => projectId)
   }
@@ -50,8 +48,7 @@ export function openMemoryStore(): Store {
   return {
     ...memoryEventStore((projectId) => projectOf(projectId).events),
     ...memoryMapStore((projectId) => projectOf(projectId).maps, allMaps),
-    ...memoryProjectStore(checkOpen, usedProjects),
-    ...memoryConsumerStore(checkOpen),
+    ...memoryEntryStore(checkOpen, usedProjects),
     ...memoryActivityStore(checkOpen),
 
     async check() {
@@ -64,46 +61,25 @@ export function openMemoryStore(): Store {
   }
 }
 
-function memoryConsumerStore(checkOpen: () => void): ConsumerStore {
-  const kept = new Map<string, readonly ConsumerRecord[]>()
+function memoryEntryStore(checkOpen: () => void, usedProjects: () => string[]): EntryStore {
+  const kept: { [Kind in EntryKind]: Map<string, Entries[Kind]> } = { project: new Map(), consumers: new Map() }
   return {
-    async consumers(projectId) {
+    async entry(kind, projectId) {
       checkOpen()
-      return kept.get(projectId) ?? []
+      return kept[kind].get(projectId)
     },
 
-    async consumerProjects() {
+    async updateEntry(kind, projectId, decide) {
       checkOpen()
-      return [...kept.keys()].sort(compareBytes)
-    },
-
-    async updateConsumers(projectId, decide) {
-      checkOpen()
-      const { consumers, result } = decide(kept.get(projectId) ?? [])
-      if (consumers?.length === 0) kept.delete(projectId)
-      else if (consumers) kept.set(projectId, consumers)
+      const { entry, result } = decide(kept[kind].get(projectId))
+      if (entry === null) kept[kind].delete(projectId)
+      else if (entry) kept[kind].set(projectId, entry)
       return result
     },
-  }
-}
 
-function memoryProjectStore(checkOpen: () => void, usedProjects: () => string[]): ProjectStore {
-  const projects = new Map<string, Project>()
-  return {
-    async project(projectId) {
+    async projects(kind = 'project') {
       checkOpen()
-      return projects.get(projectId)
-    },
-
-    async projects() {
-      return [...new Set([...usedProjects(), ...projects.keys()])].sort(compareBytes)
-    },
-
-    async updateProject(projectId, decide) {
-      checkOpen()
-      const { project, result } = decide(projects.get(projectId))
-      if (project) projects.set(projectId, project)
-      return result
+      return [...new Set([...(kind === 'project' ? usedProjects() : []), ...kept[kind].keys()])].sort(compareBytes)
     },
   }
 }

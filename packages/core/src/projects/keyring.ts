@@ -1,5 +1,6 @@
 import { IngestError } from '../error.ts'
 import { checkProjectId, isProjectId } from '../validation.ts'
+import type { EntryDecision, EntryStore } from './entry-store.ts'
 import { createKeyUsage, isLastUseRecent, type KeyUse } from './key-usage.ts'
 import {
   hashKey,
@@ -10,8 +11,6 @@ import {
   keyIdOf,
   makeKey,
   type Project,
-  type ProjectDecision,
-  type ProjectStore,
   type Scope,
   scopes,
 } from './project.ts'
@@ -93,7 +92,7 @@ const overlapMsDefault = 48 * 3600 * 1000
  * Changes by this keyring take effect at once.
  */
 export function createKeyring(
-  store: ProjectStore,
+  store: Pick<EntryStore, 'projectAgeMs' | 'entry' | 'updateEntry'>,
   now: () => number = Date.now,
   clock: () => number = () => performance.now(),
 ): Keyring {
@@ -102,10 +101,10 @@ export function createKeyring(
   /** Drops the cached project even if the write fails, because it may have completed. */
   async function update<T>(
     projectId: string,
-    decide: (project: Project | undefined) => ProjectDecision<T>,
+    decide: (project: Project | undefined) => EntryDecision<'project', T>,
   ): Promise<T> {
     try {
-      return await store.updateProject(projectId, decide)
+      return await store.updateEntry('project', projectId, decide)
     } finally {
       cache.forget(projectId)
     }
@@ -132,13 +131,13 @@ export function createKeyring(
       return update(projectId, (project = { projectId, createdAt: at, keys: [] }) => {
         // `decide` may run again after an attempt that was written
         if (recordsOf(project).has(made.record.keyId)) return { result: made }
-        return { project: { ...project, keys: added(project.keys, made.record, at) }, result: made }
+        return { entry: { ...project, keys: added(project.keys, made.record, at) }, result: made }
       })
     },
 
     async list(projectId) {
       checkProjectId(projectId)
-      return (await store.project(projectId))?.keys ?? []
+      return (await store.entry('project', projectId))?.keys ?? []
     },
 
     async revoke(projectId, keyId) {
@@ -148,7 +147,7 @@ export function createKeyring(
         const [found, old] = findKey(project, keyId)
         if (old.revokedAt !== undefined) return { result: old }
         const record = { ...old, revokedAt: at }
-        return { project: { ...found, keys: replaced(found.keys, old, record) }, result: record }
+        return { entry: { ...found, keys: replaced(found.keys, old, record) }, result: record }
       })
     },
 
@@ -171,7 +170,7 @@ interface MadeKey {
 function decideRotation(
   project: Project | undefined,
   { keyId, made, at, overlapMs }: { keyId: string; made: MadeKey; at: number; overlapMs: number },
-): ProjectDecision<MadeKey & { old: KeyRecord }> {
+): EntryDecision<'project', MadeKey & { old: KeyRecord }> {
   const [found, old] = findKey(project, keyId)
   const record = { ...made.record, scopes: old.scopes }
   // `decide` may run again after an attempt that was written
@@ -181,11 +180,11 @@ function decideRotation(
   }
   const ending = { ...old, expiresAt: Math.min(old.expiresAt ?? Number.POSITIVE_INFINITY, at + overlapMs) }
   const keys = added(replaced(found.keys, old, ending), record, at)
-  return { project: { ...found, keys }, result: { ...made, record, old: ending } }
+  return { entry: { ...found, keys }, result: { ...made, record, old: ending } }
 }
 
 /** Decided on the current project, so that a revocation after the use is kept. */
-function decideUses(project: Project | undefined, uses: readonly KeyUse[]): ProjectDecision<void> {
+function decideUses(project: Project | undefined, uses: readonly KeyUse[]): EntryDecision<'project', void> {
   if (!project) return { result: undefined }
   const usedAt = new Map(uses.map(({ keyId, at }) => [keyId, at]))
   const keys = project.keys.map((record) => {
@@ -193,7 +192,7 @@ function decideUses(project: Project | undefined, uses: readonly KeyUse[]): Proj
     return at === undefined || isLastUseRecent(record, at) ? record : { ...record, lastUsedAt: at }
   })
   const isChanged = keys.some((record, i) => record !== project.keys[i])
-  return { ...(isChanged && { project: { ...project, keys } }), result: undefined }
+  return { ...(isChanged && { entry: { ...project, keys } }), result: undefined }
 }
 
 function newKey(scopes: readonly Scope[], createdAt: number, expiresAt?: number): MadeKey {

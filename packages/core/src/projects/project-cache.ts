@@ -1,9 +1,10 @@
-import type { Project, ProjectStore } from './project.ts'
+import type { EntryStore } from './entry-store.ts'
+import type { Project } from './project.ts'
 
 /** Maximum number of cached projects; the least recently read one is evicted first. */
 export const projectsCachedMax = 10_000
 
-/** Caches projects for at most {@link ProjectStore.projectAgeMs}. Without an age, each read goes to the store. */
+/** Caches projects for at most {@link EntryStore.projectAgeMs}. Without an age, each read goes to the store. */
 export interface ProjectCache {
   /** Concurrent reads of a project share one read of the store. A failed read is not cached. */
   read(projectId: string): Promise<Project | undefined>
@@ -19,14 +20,17 @@ interface CachedProject {
 }
 
 /** `clock` is monotonic, in milliseconds. */
-export function createProjectCache(store: ProjectStore, clock: () => number): ProjectCache {
+export function createProjectCache(
+  store: Pick<EntryStore, 'projectAgeMs' | 'entry'>,
+  clock: () => number,
+): ProjectCache {
   const { projectAgeMs = 0 } = store
-  if (projectAgeMs === 0) return { read: (projectId) => store.project(projectId), forget() {} }
+  if (projectAgeMs === 0) return { read: (projectId) => store.entry('project', projectId), forget() {} }
   // in the order of readAt
   const cached = new Map<string, CachedProject>()
 
   function readStore(projectId: string, readAt: number): Promise<Project | undefined> {
-    const entry = { project: store.project(projectId), readAt }
+    const entry = { project: store.entry('project', projectId), readAt }
     cached.delete(projectId)
     const [oldest] = cached.keys()
     if (oldest !== undefined && cached.size >= projectsCachedMax) cached.delete(oldest)

@@ -29,33 +29,6 @@ export interface Project {
   keys: readonly KeyRecord[]
 }
 
-/** The result of `decide` in `updateProject`: `project`, if present, is written; `result` is returned to the caller. */
-export interface ProjectDecision<T> {
-  project?: Project
-  result: T
-}
-
-/** The part of a store that keeps projects and their keys; {@link Store} says what holds for all of its operations. */
-export interface ProjectStore {
-  /**
-   * How long a project that was read may be cached, in milliseconds. A key revoked by one process stays valid in others
-   * for at most this time. Default: 0.
-   */
-  readonly projectAgeMs?: number
-  /** The project as it was last written, by any process. */
-  project(projectId: string): Promise<Project | undefined>
-  /**
-   * The projects with an event, a map or a key, in the order of their bytes. A project created during the call may be
-   * missing.
-   */
-  projects(): Promise<string[]>
-  /**
-   * Reads, decides and writes a project in one step. `decide` is pure: it is called again after a lost race. If it
-   * throws, `updateProject` rejects with the same error and nothing is written.
-   */
-  updateProject<T>(projectId: string, decide: (project: Project | undefined) => ProjectDecision<T>): Promise<T>
-}
-
 // Crockford's base32 in lower case: 32 characters, none ambiguous to people, none special in a shell
 const alphabet = '0123456789abcdefghjkmnpqrstvwxyz'
 /** Characters of the key id. */

@@ -257,7 +257,7 @@ for (const [name, breakStore] of Object.entries(broken)) {
   t.test(`a target that ${name} is noticed`, async (t) => {
     const [source, target] = [await openFilled(), openMemoryStore()]
     await fails(t, copy(source, { ...target, ...breakStore(target) }), { code: 'digest-mismatch' })
-    t.strictSame((await target.project(alpha))?.keys, undefined, 'keys are written last')
+    t.strictSame((await target.entry('project', alpha))?.keys, undefined, 'keys are written last')
   })
 }
 

@@ -91,7 +91,7 @@ export async function contentsOf(store: Store, projectId: string) {
     }
   }
   const builds = await store.builds(projectId, { limit: 1000 })
-  return { events, builds, maps, chunks, project: await store.project(projectId) }
+  return { events, builds, maps, chunks, project: await store.entry('project', projectId) }
 }
 
 /** The contents of all projects. */

@@ -272,7 +272,7 @@ t.test('a consumer whose cursor is refused has read nothing', async (t) => {
   const project = ingest.project('p')
   await project.submitBatch({ events: [{ projectId: 'p', eventId: 'e-1' }] })
   const lost = { name: 'lost', cursor: 'of another epoch', updatedAt: 0 }
-  await store.updateConsumers('p', () => ({ consumers: [lost], result: undefined }))
+  await store.updateEntry('consumers', 'p', () => ({ entry: [lost], result: undefined }))
   t.strictSame(await project.listConsumers(), [{ ...lost, lag: null }])
   const reported: string[] = []
   const onUnread = (consumers: readonly string[]) => void reported.push(...consumers)

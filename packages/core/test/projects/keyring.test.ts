@@ -1,6 +1,7 @@
 import t from 'tap'
 import { IngestError } from '../../src/error.ts'
 import { openMemoryStore } from '../../src/memory/memory-store.ts'
+import type { EntryStore } from '../../src/projects/entry-store.ts'
 import { usesQueuedMax } from '../../src/projects/key-usage.ts'
 import { createKeyring, type KeyOptions, type Keyring, keysMax } from '../../src/projects/keyring.ts'
 import {
@@ -10,7 +11,6 @@ import {
   type KeyRecord,
   keyIdOf,
   makeKey,
-  type ProjectStore,
   type Scope,
   scopes,
 } from '../../src/projects/project.ts'
@@ -74,21 +74,21 @@ t.test('a key is stored as its hash, and is valid for its scopes until it expire
 })
 
 /** A keyring, the one of another process that caches nothing, and what the first one asks of the store. */
-function setUp(changes: Partial<ProjectStore> = {}) {
+function setUp(changes: Partial<EntryStore> = {}) {
   const memory = openMemoryStore()
   const clock = { now: 1_000, monotonic: 0 }
   const calls = { reads: 0, writes: 0 }
-  const store: ProjectStore = {
+  const store: Pick<EntryStore, 'projectAgeMs' | 'entry' | 'updateEntry'> = {
     ...memory,
     ...changes,
-    project(projectId) {
+    entry(kind, projectId) {
       calls.reads++
-      return (changes.project ?? memory.project)(projectId)
+      return (changes.entry ?? memory.entry)(kind, projectId)
     },
-    updateProject(projectId, decide) {
-      return (changes.updateProject ?? memory.updateProject)(projectId, (project) => {
-        const decision = decide(project)
-        if (decision.project) calls.writes++
+    updateEntry(kind, projectId, decide) {
+      return (changes.updateEntry ?? memory.updateEntry)(kind, projectId, (entry) => {
+        const decision = decide(entry)
+        if (decision.entry) calls.writes++
         return decision
       })
     },
@@ -119,7 +119,7 @@ t.test('a created key is valid for its project and scopes only', async (t) => {
   t.equal(await opens(key), true)
   t.match(record, { keyId: key.slice(3, 11), scopes, createdAt: 1_000, expiresAt: undefined, revokedAt: undefined })
   t.strictSame(await keys.list('p'), [record])
-  t.notMatch(JSON.stringify(await store.project('p')), key.slice(12), 'only its hash is stored')
+  t.notMatch(JSON.stringify(await store.entry('project', 'p')), key.slice(12), 'only its hash is stored')
   const { key: reader } = await keys.create('p', { scopes: ['read'] })
   await keys.create('q')
   t.strictSame([await opens(reader), await opens(reader, 'p', 'events:write')], [true, false])
@@ -136,7 +136,7 @@ t.test('the first key creates the project, which may have several', async (t) =>
   await keys.create('p')
   clock.now = 2_000
   const made = await Promise.all(Array.from({ length: 10 }, () => keys.create('p')))
-  t.match(await store.project('p'), { projectId: 'p', createdAt: 1_000, keys: [{ createdAt: 1_000 }] })
+  t.match(await store.entry('project', 'p'), { projectId: 'p', createdAt: 1_000, keys: [{ createdAt: 1_000 }] })
   for (const { key } of made) t.equal(await opens(key), true)
   t.equal((await keys.list('p')).length, 11)
 })
@@ -209,7 +209,7 @@ t.test('a missing, expired or revoked key is unknown-key, and no key is created'
     await t.rejects(keys.rotate(projectId, keyId), unknown)
   }
   t.equal((await keys.list('p')).length, 2)
-  t.equal(await store.project('q'), undefined, 'no project was created')
+  t.equal(await store.entry('project', 'q'), undefined, 'no project was created')
 })
 
 t.test('an invalid project id, scope, time or overlap is an invalid argument, and changes nothing', async (t) => {
@@ -226,14 +226,14 @@ t.test('an invalid project id, scope, time or overlap is an invalid argument, an
   const strange = JSON.parse('{"scopes":["read","admin"]}') as KeyOptions
   const times = [Number.NaN, 1.5, Number.POSITIVE_INFINITY].map((expiresAt) => ({ expiresAt }))
   for (const options of [{ scopes: [] }, strange, ...times]) await t.rejects(keys.create('q', options), invalid)
-  t.equal(await store.project('q'), undefined)
+  t.equal(await store.entry('project', 'q'), undefined)
   t.equal(await opens(key), true)
 })
 
 t.test('beyond the most keys of a project, the oldest that has ended is forgotten', async (t) => {
   const { store, keys, opens } = setUp()
   const full = Array.from({ length: keysMax }, (_, i) => ({ ...record, keyId: `k-${i}` }))
-  await store.updateProject('p', () => ({ project: { projectId: 'p', createdAt: 1, keys: full }, result: 1 }))
+  await store.updateEntry('project', 'p', () => ({ entry: { projectId: 'p', createdAt: 1, keys: full }, result: 1 }))
   await t.rejects(keys.create('p'), { code: 'invalid-argument', limit: keysMax, actual: keysMax })
   await t.rejects(keys.rotate('p', 'k-1'), { code: 'invalid-argument' })
   await keys.revoke('p', 'k-7')
@@ -247,12 +247,12 @@ t.test('beyond the most keys of a project, the oldest that has ended is forgotte
 t.test('a change that is decided again on top of its own write adds no second key', async (t) => {
   const { store } = setUp()
   // the first write is completed, and its result is lost
-  const updateProject: typeof store.updateProject = async (projectId, decide) => {
-    await store.updateProject(projectId, decide)
-    return store.updateProject(projectId, decide)
+  const updateEntry: typeof store.updateEntry = async (kind, projectId, decide) => {
+    await store.updateEntry(kind, projectId, decide)
+    return store.updateEntry(kind, projectId, decide)
   }
   let now = 1_000
-  const keys = createKeyring({ ...store, updateProject }, () => now++)
+  const keys = createKeyring({ ...store, updateEntry }, () => now++)
   const created = await keys.create('p')
   t.strictSame(await keys.list('p'), [created.record])
   const rotated = await keys.rotate('p', created.record.keyId, { overlapMs: 0 })
@@ -306,9 +306,9 @@ t.test('a last use that cannot be written fails no request, and is not tried by 
   const memory = openMemoryStore()
   const { clock, calls, keys, opens } = setUp({
     ...memory,
-    async updateProject(projectId, decide) {
+    async updateEntry(kind, projectId, decide) {
       if (fails) throw new IngestError('disk-full', 'no space')
-      return memory.updateProject(projectId, decide)
+      return memory.updateEntry(kind, projectId, decide)
     },
   })
   const { key } = await keys.create('p')
@@ -335,10 +335,10 @@ t.test('uses that wait to be written are bounded, and those of one project are w
   const memory = openMemoryStore()
   const { opens } = setUp({
     ...memory,
-    async updateProject(projectId, decide) {
+    async updateEntry(kind, projectId, decide) {
       writing++
       await isFinished
-      return memory.updateProject(projectId, decide)
+      return memory.updateEntry(kind, projectId, decide)
     },
   })
   const names = [
@@ -359,17 +359,15 @@ t.test('uses that wait to be written are bounded, and those of one project are w
   t.match(await keyring.list('late'), [{ lastUsedAt: undefined }])
 })
 
-/** A read of a project that `release` ends. */
-function holdReads(read: ProjectStore['project']) {
+/** Reads of entries that `release` ends. */
+function holdReads({ entry }: Pick<EntryStore, 'entry'>) {
   const held: (() => void)[] = []
-  return {
-    release: () => held.splice(0).map((resolve) => resolve()),
-    async project(projectId: string) {
-      const project = await read(projectId)
-      await new Promise<void>((resolve) => held.push(resolve))
-      return project
-    },
+  const heldEntry: EntryStore['entry'] = async (kind, projectId) => {
+    const found = await entry(kind, projectId)
+    await new Promise<void>((resolve) => held.push(resolve))
+    return found
   }
+  return { release: () => held.splice(0).map((resolve) => resolve()), entry: heldEntry }
 }
 
 t.test('a project is read once in projectAgeMs: then a key revoked or created elsewhere is known', async (t) => {
@@ -404,8 +402,8 @@ t.test('without projectAgeMs each authentication reads the store', async (t) => 
 t.test('concurrent authentications share one read, whose age counts from its start', async (t) => {
   const memory = openMemoryStore()
   const { key } = await createKeyring(memory).create('p')
-  const held = holdReads(memory.project)
-  const { calls, clock, opens } = setUp({ projectAgeMs, project: held.project })
+  const held = holdReads(memory)
+  const { calls, clock, opens } = setUp({ projectAgeMs, entry: held.entry })
   const opened = [opens(key), opens(key), opens(key)]
   await new Promise(setImmediate)
   clock.monotonic = projectAgeMs
@@ -425,9 +423,9 @@ t.test('a failed read is the error of all that share it, and the next one reads 
   let isDown = true
   const { calls, opens } = setUp({
     projectAgeMs,
-    async project(projectId) {
+    async entry(kind, projectId) {
       if (isDown) throw new IngestError('store-unavailable', 'gone')
-      return memory.project(projectId)
+      return memory.entry(kind, projectId)
     },
   })
   const opened = await Promise.allSettled([opens(key), opens(key)])
@@ -453,8 +451,8 @@ t.test('changes by the keyring take effect at once', async (t) => {
 t.test('a read that began before a change by the keyring is not used after it', async (t) => {
   const memory = openMemoryStore()
   const { key, record } = await createKeyring(memory).create('p')
-  const held = holdReads(memory.project)
-  const { keys, opens } = setUp({ projectAgeMs, project: held.project, updateProject: memory.updateProject })
+  const held = holdReads(memory)
+  const { keys, opens } = setUp({ projectAgeMs, entry: held.entry, updateEntry: memory.updateEntry })
   const before = opens(key)
   await new Promise(setImmediate)
   await keys.revoke('p', record.keyId)
@@ -469,9 +467,9 @@ t.test('a change that was completed although it failed takes effect at once', as
   const memory = openMemoryStore()
   const { keys, opens } = setUp({
     projectAgeMs,
-    project: memory.project,
-    async updateProject(projectId, decide) {
-      await memory.updateProject(projectId, decide)
+    entry: memory.entry,
+    async updateEntry(kind, projectId, decide) {
+      await memory.updateEntry(kind, projectId, decide)
       throw new IngestError('store-unavailable', 'The connection was lost.')
     },
   })
@@ -482,7 +480,7 @@ t.test('a change that was completed although it failed takes effect at once', as
 })
 
 t.test('the cache is bounded: the project read the longest ago is dropped', async (t) => {
-  const { calls, opens } = setUp({ projectAgeMs, project: async () => undefined })
+  const { calls, opens } = setUp({ projectAgeMs, entry: async () => undefined })
   for (let i = 0; i <= projectsCachedMax; i++) await opens(key, `p-${i}`)
   t.equal(calls.reads, projectsCachedMax + 1)
   await opens(key, 'p-1')

@@ -153,7 +153,7 @@ async function copyProjects(source: DamagedStore, to: string) {
         entries.put(Buffer.from(projectId), projectKey(number))
         numbers.put(projectKey(number), Buffer.from(projectId))
       }
-      for (const project of known) projects.put(project)
+      for (const project of known) projects.put(project.projectId, JSON.stringify(project))
     })
     const frozen: Row[] = []
     for await (const row of source.rows({ name: 'events', table: 'freezes' })) {

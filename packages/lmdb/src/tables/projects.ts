@@ -3,12 +3,13 @@ import { IngestError, type Project } from '@ingest/core'
 import type { Rows } from '../environment/environment.ts'
 import { projectKey } from '../environment/row-keys.ts'
 import type { TableName } from '../environment/schema.ts'
+import { type EntryTable, projectIdsIn } from './entries.ts'
 
 /**
  * Projects by id, and the number that identifies each in the other tables. The number is in two tables, which must agree:
  * a damaged one is that of another project.
  */
-export interface Projects {
+export interface Projects extends EntryTable<Project> {
   /**
    * The number of a project; undefined if it has stored nothing.
    *
@@ -29,14 +30,6 @@ export interface Projects {
   numberFor(projectId: string): number
   /** The stored project, frozen. */
   get(projectId: string): Project | undefined
-  /** The stored project, frozen, for a decision: its entry is read even if it is large and known. */
-  current(projectId: string): Project | undefined
-  /** Differs between any two states of a project. */
-  version(projectId: string): string
-  /** The projects that have a number, in the order of their bytes: those after `after`, at most `limit`. */
-  ids(range?: { after?: string | undefined; limit?: number }): string[]
-  /** Only inside a write transaction. */
-  put(project: Project): void
 }
 
 /** An entry is the number, 4 bytes big-endian, then the project as JSON, or nothing for a project with events only. */
@@ -97,15 +90,12 @@ export function openProjects(table: (name: TableName) => Rows): Projects {
       const version = versions.getBinary(Buffer.from(projectId))
       return (version && parsed.find(projectId, version)) ?? read(projectId, version)
     },
-    current: (projectId) => read(projectId),
-    version: (projectId) => entryOf(projectId)?.toString('utf8', numberBytes) ?? '',
-    ids({ after, ...range } = {}) {
-      const start = after === undefined ? {} : { start: Buffer.from(`${after}\0`) }
-      return Array.from(entries.getKeys({ ...start, ...range }), String)
-    },
-    put(project) {
-      const key = Buffer.from(project.projectId)
-      entries.put(key, projectKey(numberFor(project.projectId), Buffer.from(JSON.stringify(project))))
+    json: (projectId) => entryOf(projectId)?.toString('utf8', numberBytes) ?? '',
+    // all that have a number
+    ids: (range) => projectIdsIn(entries, range),
+    put(projectId, json) {
+      const key = Buffer.from(projectId)
+      entries.put(key, projectKey(numberFor(projectId), Buffer.from(json)))
       versions.put(key, randomBytes(versionBytes))
     },
   }

@@ -1,9 +1,9 @@
-import type { ActivityToPut, CompleteMap, Digest, Manifest, MapId, Project } from '@ingest/core'
+import type { ActivityToPut, CompleteMap, Digest, EntryKind, Manifest, MapId } from '@ingest/core'
 import type { Rows } from '../environment/environment.ts'
 import type { TableName } from '../environment/schema.ts'
 import { type ActivityTable, openActivity } from '../tables/activity.ts'
 import type { ChunkTables, WrittenChunk } from '../tables/chunks.ts'
-import { type ConsumerTable, openConsumers } from '../tables/consumers.ts'
+import { type EntryTables, openEntries } from '../tables/entries.ts'
 import type { FoundMap } from '../tables/map-reader.ts'
 import { chunkRefBytes, decodeChunks, digestBytes } from '../tables/map-records.ts'
 import { type MapTables, openMapTables } from '../tables/maps.ts'
@@ -68,11 +68,9 @@ export interface PutChunk {
 
 /** What the writer does in its transactions besides appending, and what each returns. */
 export interface CommandResults {
-  /** Writes a project if it still is of this version; returns whether it was. */
-  putProject: { command: { type: 'putProject'; projectId: string; version: string; project: Project }; result: boolean }
-  /** Writes the consumers of a project if its entry still is `before`; returns whether it was. */
-  putConsumers: {
-    command: { type: 'putConsumers'; projectId: string; before: string; after: string }
+  /** Writes the JSON of an entry, empty for none, if it still is `before`; returns whether it was. */
+  putEntry: {
+    command: { type: 'putEntry'; kind: EntryKind; projectId: string; before: string; after: string }
     result: boolean
   }
   putActivity: { command: { type: 'putActivity'; rows: readonly ActivityToPut[] }; result: true }
@@ -105,33 +103,32 @@ export type CommandResult = CommandResults[CommandType]['result']
 
 export interface CommandTables {
   activity: ActivityTable
-  consumers: ConsumerTable
+  entries: EntryTables
   maps: MapTables
   projects: Projects
 }
 
 /** Opens the tables of all commands, which a transaction must not. */
 export function openCommandTables(table: (name: TableName) => Rows, onGarbage: () => void): CommandTables {
+  const projects = openProjects(table)
   return {
     activity: openActivity(table),
-    consumers: openConsumers(table),
+    entries: openEntries(table, projects),
     maps: openMapTables(table, onGarbage),
-    projects: openProjects(table),
+    projects,
   }
 }
 
 /** Runs a command; only inside a write transaction. */
 export function runCommand(tables: CommandTables, command: Command): CommandResult {
-  const { activity, consumers, maps, projects } = tables
+  const { activity, entries, maps } = tables
   switch (command.type) {
-    case 'putProject':
-      if (projects.version(command.projectId) !== command.version) return false
-      projects.put(command.project)
+    case 'putEntry': {
+      const table = entries[command.kind]
+      if (table.json(command.projectId) !== command.before) return false
+      table.put(command.projectId, command.after)
       return true
-    case 'putConsumers':
-      if (consumers.entry(command.projectId) !== command.before) return false
-      consumers.put(command.projectId, command.after)
-      return true
+    }
     case 'putActivity':
       for (const row of command.rows) activity.put(row)
       return true

@@ -18,7 +18,7 @@ t.jobs = 8
 
 const notLinux = process.platform !== 'linux' && 'the holder of a lock is known on Linux only'
 const batchOf = (eventId: string) => ({ events: [{ projectId: 'p', eventId }] })
-const update = () => ({ project: { projectId: 'p', createdAt: 1, keys: [] }, result: 'done' })
+const update = () => ({ entry: { projectId: 'p', createdAt: 1, keys: [] }, result: 'done' })
 
 /** A store with one event whose write lock another process holds. */
 async function openHeld(t: Test, options: LmdbStoreOptions = {}) {
@@ -86,7 +86,7 @@ t.test('while another process holds the write lock, requests are rejected and ne
   ]
   for (const each of waiting) await t.rejects(each, locked)
   await t.rejects(project.submitBatch(batchOf('later')), locked)
-  await t.rejects(store.updateProject('p', update), locked)
+  await t.rejects(store.updateEntry('project', 'p', update), locked)
   await t.rejects(store.check(), locked)
   t.equal((await store.totals('p')).events, 1, 'reads work')
   await holder.kill()
@@ -102,7 +102,7 @@ t.test('while another process holds the write lock, requests are rejected and ne
   t.equal((await store.find('p', 'before'))?.erased, undefined)
   t.strictSame(await ingest.keys.list('p'), [])
   t.strictSame((await project.listMaps({})).maps, [])
-  t.equal(await store.updateProject('p', update), 'done')
+  t.equal(await store.updateEntry('project', 'p', update), 'done')
   t.strictSame(fatal, [])
   await ingest.close()
 })

@@ -16,8 +16,8 @@ t.test('a project is numbered once, and round-trips', async (t) => {
     t.equal(projects.numberFor('one'), 1)
     t.equal(projects.numberFor('other'), 2)
     t.equal(projects.numberFor('one'), 1)
-    projects.put(one)
-    projects.put({ ...one, projectId: 'third' })
+    projects.put('one', JSON.stringify(one))
+    projects.put('third', JSON.stringify({ ...one, projectId: 'third' }))
   })
   environment.root.resetReadTxn()
   t.equal(projects.numberOf('one'), 1)
@@ -141,7 +141,7 @@ t.test('authenticating reads the keys of a project once, however many it has', a
   })
   const keys = Array.from({ length: 3000 }, (_, i) => ({ keyId: `${i}`, hash: 'h', scopes: [], createdAt: 1 }))
   const write = (createdAt: number) => {
-    environment.write(() => projects.put({ projectId: 'p', createdAt, keys }))
+    environment.write(() => projects.put('p', JSON.stringify({ projectId: 'p', createdAt, keys })))
     environment.root.resetReadTxn()
     entriesRead = 0
   }

@@ -29,11 +29,11 @@ t.test('concurrent updates of three processes lose none', async (t) => {
 t.test('an error of a decision does not fail the store, whatever its code', async (t) => {
   const store = await openFromSource(t.testdir())
   const thrown = Object.assign(new Error('no'), { code: 5 })
-  const decided = store.updateProject('p', () => {
+  const decided = store.updateEntry('project', 'p', () => {
     throw thrown
   })
   t.equal(await decided.catch((error) => error), thrown)
-  t.equal(await store.project('p'), undefined)
+  t.equal(await store.entry('project', 'p'), undefined)
   await store.check()
   await store.close()
 })
@@ -49,13 +49,16 @@ for (const [from, open] of Object.entries({ source: openFromSource, build: openL
         // the first of a project, which has no number yet
         ...['a', 'b'].map((eventId) => ingest.project('p').submitBatch(batchOf(eventId))),
         ...Array.from({ length: 10 }, () =>
-          store.updateProject('p', (before) => ({ project: project((before?.createdAt ?? 0) + 1), result: undefined })),
+          store.updateEntry('project', 'p', (before) => ({
+            entry: project((before?.createdAt ?? 0) + 1),
+            result: undefined,
+          })),
         ),
       ]
       await Promise.all([store.close(), ...begun])
       const again = await open(directory)
       t.same(await again.known('p', ['a', 'b']), [true, true])
-      t.equal((await again.project('p'))?.createdAt, 10)
+      t.equal((await again.entry('project', 'p'))?.createdAt, 10)
       await again.close()
     },
   )
@@ -106,21 +109,21 @@ t.test(
 t.test('an update blocks no reader while another process writes', async (t) => {
   const directory = t.testdir()
   const store = await openLmdbStore(directory)
-  await store.updateProject('p', () => ({ project: project(1), result: undefined }))
+  await store.updateEntry('project', 'p', () => ({ entry: project(1), result: undefined }))
   const holder = await startStoreProcess(directory)
   await holder.ask('hold')
   let settled = false
   const update = store
-    .updateProject('p', () => ({ project: project(2), result: 'done' }))
+    .updateEntry('project', 'p', () => ({ entry: project(2), result: 'done' }))
     .finally(() => {
       settled = true
     })
   await new Promise(setImmediate)
-  t.equal((await store.project('p'))?.createdAt, 1)
+  t.equal((await store.entry('project', 'p'))?.createdAt, 1)
   t.notOk(settled, 'and it waits itself')
   await holder.kill()
   t.equal(await update, 'done')
-  t.equal((await store.project('p'))?.createdAt, 2)
+  t.equal((await store.entry('project', 'p'))?.createdAt, 2)
   await store.close()
 })
 
@@ -147,9 +150,9 @@ t.test('a store that has failed refuses everything from then on, and can be clos
   await t.rejects(ingest.project('p').submitBatch(batchOf('later')), failed)
   await t.rejects(store.known('p', ['before']), failed)
   await t.rejects(store.find('p', 'before'), failed)
-  await t.rejects(store.project('p'), failed)
+  await t.rejects(store.entry('project', 'p'), failed)
   await t.rejects(
-    store.updateProject('p', () => ({ result: 1 })),
+    store.updateEntry('project', 'p', () => ({ result: 1 })),
     failed,
   )
   await t.rejects(store.check(), failed)

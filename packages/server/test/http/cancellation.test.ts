@@ -165,7 +165,7 @@ t.test('a store that hangs is a 503 in time, whichever step hangs', async (t) =>
     ['/v1/builds', 'builds', undefined],
     ['/v1/stats', 'totals', undefined],
     ['/v1/events?eventId=a', 'find', undefined],
-    ['/v1/builds', 'project', undefined],
+    ['/v1/builds', 'entry', undefined],
     ['/v1/consumers/c', 'countAfter', '{"cursor":"","replaces":null}'],
   ] as const) {
     await t.test(`${path}, ${step}`, async (t) => {
@@ -189,7 +189,7 @@ t.test('a store that hangs is a 503 in time, whichever step hangs', async (t) =>
       const response = await answered
       t.equal(response.status, 503)
       t.equal(response.headers.get('retry-after'), '1')
-      const code = step === 'project' ? 'key-store-unavailable' : 'store-unavailable'
+      const code = step === 'entry' ? 'key-store-unavailable' : 'store-unavailable'
       t.match(await response.json(), { code })
     })
   }

@@ -20,9 +20,9 @@ const fewBegin: Record<string, number> = {
   'PUT /v1/maps/chunks': shareMaxOf(concurrencyLimits.storedUploads),
   'GET /readyz': 1,
 }
-/** A request for credentials reads the keys of its project, and a timer writes activity. */
+/** Beside the keys of projects, which a request for credentials reads: what a timer calls, as it does for activity. */
 const unwatched = new Set([
-  ...['project', 'watch', 'watchCommits', 'registerServer', 'measure', 'close'],
+  ...['watch', 'watchCommits', 'registerServer', 'measure', 'close'],
   ...['putActivity', 'expireActivity'],
 ])
 
@@ -42,7 +42,7 @@ function gatedStore() {
       return [
         name,
         async (...args: unknown[]) => {
-          await pass(name)
+          if (name !== 'entry' || args[0] !== 'project') await pass(name)
           return operation(...args)
         },
       ]
