@@ -149,7 +149,6 @@ export type {
   BuildPosition,
   BuildSelection,
   CompleteMap,
-  HashedChunks,
   MapChunks,
   MapContents,
   MapDecision,

@@ -3,6 +3,7 @@ import {
   type Digest,
   digestOf,
   digestsOf,
+  IngestError,
   type Manifest,
   type MapChunks,
   type MapContents,
@@ -20,7 +21,6 @@ import { type ChunkUploads, createChunkUploads } from './chunk-uploads.ts'
 import type { ChunkBlobs } from './chunks/chunk-blobs.ts'
 import type { Rows } from './environment/environment.ts'
 import type { TableName } from './environment/schema.ts'
-import { chunkDamaged, hashChunks } from './hash-chunks.ts'
 import type { SlicedReads } from './log/event-log.ts'
 import type { SnapshotReader } from './read-snapshot.ts'
 import { releaseChunks, sweepMaps } from './sweep-maps.ts'
@@ -158,9 +158,6 @@ export function createMapStore({ maps, blobs, writer, reader, table, slicedReads
 
     readChunk: async (projectId, digest) => readChunk({ maps, blobs, reader }, projectId, digest),
 
-    hashChunks: (projectId, refs, signal) =>
-      hashChunks({ chunks: maps.chunks, blobs, reader }, projectId, refs, signal),
-
     sweepMaps: (touchedBefore) => sweepMaps({ maps, blobs, writer, reader }, touchedBefore),
 
     async pendingTotals(projectId) {
@@ -179,10 +176,12 @@ function readChunk(
     const blobKey = reader.readProject<BlobKey | undefined>(projectId, undefined, blobKeyOf)
     if (!blobKey) return undefined
     const bytes = reader.readSnapshot(() => blobs.read(blobKey))
-    // on this thread, at most a millisecond: the thread that hashes maps also waits for the disk
+    // a millisecond for the largest chunk
     if (bytes && digestOf(bytes) === digest) return bytes
     // a chunk may be deleted between the two reads, but then the next read has another blob or none
-    if (missed?.equals(blobKey)) throw chunkDamaged(digest)
+    if (missed?.equals(blobKey)) {
+      throw new IngestError('store-damaged', `The bytes of chunk ${digest} are lost or damaged: restore a backup.`)
+    }
     missed = blobKey
   }
 }

@@ -18,11 +18,6 @@ import {
 } from './sample-maps.ts'
 import { check, range, type StoreCheck } from './store-check.ts'
 
-interface Ref {
-  text: string
-  size: number
-}
-
 export const chunkChecks: readonly StoreCheck[] = [
   check(
     'a map published with its chunks has them at once, and those that it does not name are not kept',
@@ -46,30 +41,6 @@ export const chunkChecks: readonly StoreCheck[] = [
     assert.deepEqual(await present(store, ['a', 'b', 'c']), ['a'])
     assert.equal(await chunkText(store, 'a'), 'a')
     assert.equal(await chunkText(store, 'b'), undefined)
-  }),
-
-  check('hashChunks hashes chunks in order, up to one that is missing or has another size', async (store) => {
-    if (!store.hashChunks) return
-    await publish(store, key(), 'a', 'b')
-    await record(store, key({ placeId: '2' }), 'c')
-    const { signal } = new AbortController()
-    const hash = (...refs: Ref[]) =>
-      store.hashChunks?.(
-        'p',
-        refs.map(({ text, size }) => ({ digest: newChunk(text).digest, size })),
-        signal,
-      )
-    const [a, b, c] = ['a', 'b', 'c'].map((text) => ({ text, size: 1 })) as [Ref, Ref, Ref]
-    assert.deepEqual(await hash(), { digest: digestOf() })
-    assert.deepEqual(await hash(a, b, a), { digest: digestOf(Buffer.from('aba')) })
-    assert.deepEqual(await hash(...Array(1_000).fill(b)), { digest: digestOf(Buffer.alloc(1_000, 'b')) })
-    assert.deepEqual(await hash(a, { ...b, size: 2 }, c), { index: 1, size: 1 })
-    assert.equal(await hash(a, c), undefined)
-    const hashed = await Promise.all([hash(a, b), hash(b, a)])
-    assert.deepEqual(hashed, [{ digest: digestOf(Buffer.from('ab')) }, { digest: digestOf(Buffer.from('ba')) }])
-    const reason = new RangeError('over')
-    const aborted = store.hashChunks('p', [{ digest: newChunk('a').digest, size: 1 }], AbortSignal.abort(reason))
-    await assert.rejects(aborted, reason)
   }),
 
   check('a chunk of one project is missing in another one', async (store) => {

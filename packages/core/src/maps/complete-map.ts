@@ -1,19 +1,19 @@
 import { createHash } from 'node:crypto'
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import type { Issue } from '../error.ts'
+import { createTurns } from '../operations.ts'
 import { type DecidedPublication, decideCompletion, isSameCut } from './decide-publication.ts'
-import type { Digest, Manifest, MapKey, PublishedMap, VerificationOptions } from './map.ts'
-import type { HashedChunks, MapStore } from './map-store.ts'
+import type { Manifest, MapKey, PublishedMap, VerificationOptions } from './map.ts'
+import type { MapStore } from './map-store.ts'
 import { digestsOf } from './pending-map.ts'
 import { publishedMap } from './read-map.ts'
-import { createVerificationQueue } from './verification-queue.ts'
 
 /** Maximum bytes that are hashed in one turn of the event loop: cheap compared with a batch of events. */
 export const sliceBytesMax = 65_536
 /** Maximum number of chunks that are read in one turn of the event loop. */
 const sliceChunksMax = 64
 
-/** Verifies manifests, one at a time per project; concurrent calls for the same manifest share one run. */
+/** Verifies the manifests of each project one at a time. */
 export interface MapVerifier {
   /** Verifies and completes a pending manifest whose chunks are all stored, as {@link completeMap}. */
   complete(key: MapKey, manifest: Manifest, options: VerificationOptions): Promise<PublishedMap | undefined>
@@ -24,7 +24,8 @@ export interface MapVerifier {
 }
 
 export function createMapVerifier(store: MapStore, now: () => number): MapVerifier {
-  const queue = createVerificationQueue()
+  const inTurn = createTurns()
+  const busy = new Set<string>()
   let lastTurn: Promise<unknown> = Promise.resolve()
 
   /** Resolves in a turn of the event loop in which no other verification of any project hashes. */
@@ -33,23 +34,39 @@ export function createMapVerifier(store: MapStore, now: () => number): MapVerifi
     return lastTurn
   }
 
+  async function run<T>(
+    projectId: string,
+    bytes: number,
+    { admit, signal = never }: VerificationOptions,
+    work: (options: VerifyOptions) => Promise<T>,
+  ): Promise<T> {
+    signal.throwIfAborted()
+    await admit?.(bytes)
+    signal.throwIfAborted()
+    let leave = () => {}
+    const left = new Promise<never>((_, reject) => {
+      leave = () => reject(signal.reason)
+    })
+    signal.addEventListener('abort', leave, { once: true })
+    const verified = inTurn(projectId, async () => {
+      signal.throwIfAborted()
+      busy.add(projectId)
+      return work({ signal, nextTurn: takeTurn }).finally(() => busy.delete(projectId))
+    })
+    // a caller that leaves does not wait for its turn
+    return Promise.race([verified, left]).finally(() => signal.removeEventListener('abort', leave))
+  }
+
   return {
-    complete(key, manifest, { admit, signal }) {
-      const { projectId, placeId, buildId } = key
-      const name = JSON.stringify(['complete', placeId, buildId, manifest])
-      const work = (signal: AbortSignal) => completeMap(store, key, manifest, { now, signal, nextTurn: takeTurn })
-      return queue.run({ projectId, name, admit: () => admit?.(manifest.size), work }, signal)
-    },
-
-    verify(projectId, manifest, { admit, signal }) {
-      const name = JSON.stringify(['verify', manifest])
-      const work = (signal: AbortSignal) => verifyManifest(store, projectId, manifest, { signal, nextTurn: takeTurn })
-      return queue.run({ projectId, name, admit: () => admit?.(manifest.size), work }, signal)
-    },
-
-    isBusy: queue.isBusy,
+    complete: (key, manifest, options) =>
+      run(key.projectId, manifest.size, options, (turns) => completeMap(store, key, manifest, { now, ...turns })),
+    verify: (projectId, manifest, options) =>
+      run(projectId, manifest.size, options, (turns) => verifyManifest(store, projectId, manifest, turns)),
+    isBusy: (projectId) => busy.has(projectId),
   }
 }
+
+const never = new AbortController().signal
 
 export interface VerifyOptions {
   /** Resolves in another turn of the event loop. */
@@ -68,6 +85,9 @@ export async function completeMap(
   manifest: Manifest,
   { now, ...options }: VerifyOptions & { now: () => number },
 ): Promise<PublishedMap | undefined> {
+  const { pending } = await store.map(key)
+  // another call may have completed it in its turn
+  if (!pending || !isSameCut(pending.manifest, manifest)) return undefined
   const issues = await verifyManifest(store, key.projectId, manifest, options)
   if (issues === undefined) return undefined
   if (issues.length > 0) return dropPending(store, key, manifest, issues)
@@ -84,9 +104,9 @@ export function withContents<T>({ contents }: DecidedPublication, result: T) {
 }
 
 /**
- * Hashes the chunks of a manifest: in the store if it has `hashChunks`, otherwise in slices of at most {@link
- * sliceBytesMax}. Resolves to the issues (empty if the chunks match), or to undefined if a chunk is no longer stored.
- * Hashes at most `manifest.size` bytes, and holds at most one chunk.
+ * Hashes the chunks of a manifest in slices of at most {@link sliceBytesMax}. Resolves to the issues (empty if the chunks
+ * match), or to undefined if a chunk is no longer stored. Hashes at most `manifest.size` bytes, and holds at most one
+ * chunk.
  */
 export async function verifyManifest(
   store: MapStore,
@@ -94,7 +114,6 @@ export async function verifyManifest(
   { digest, chunks }: Manifest,
   { nextTurn, signal }: VerifyOptions,
 ): Promise<Issue[] | undefined> {
-  if (store.hashChunks) return issuesOf(await store.hashChunks(projectId, chunks, signal), digest)
   const hash = createHash('sha256')
   // starts full, so that the first chunk begins a slice too
   let slice = { bytes: sliceBytesMax, chunks: 0 }
@@ -112,7 +131,10 @@ export async function verifyManifest(
     await reserve(Math.min(chunk.size, sliceBytesMax))
     const bytes = await store.readChunk(projectId, chunk.digest)
     if (bytes === undefined) return undefined
-    if (bytes.length !== chunk.size) return issuesOf({ index: i, size: bytes.length }, digest)
+    if (bytes.length !== chunk.size) {
+      const message = `Expected the size of the chunk, ${bytes.length}.`
+      return [{ code: 'out_of_range', path: `/manifest/chunks/${i}/size`, message }]
+    }
     for (let at = 0; at < bytes.length; at += sliceBytesMax) {
       const part = bytes.subarray(at, at + sliceBytesMax)
       await reserve(part.length)
@@ -121,16 +143,7 @@ export async function verifyManifest(
     }
     slice.chunks++
   }
-  return issuesOf({ digest: `sha256:${hash.digest('hex')}` }, digest)
-}
-
-function issuesOf(hashed: HashedChunks | undefined, digest: Digest): Issue[] | undefined {
-  if (!hashed) return undefined
-  if ('index' in hashed) {
-    const message = `Expected the size of the chunk, ${hashed.size}.`
-    return [{ code: 'out_of_range', path: `/manifest/chunks/${hashed.index}/size`, message }]
-  }
-  if (hashed.digest === digest) return []
+  if (`sha256:${hash.digest('hex')}` === digest) return []
   return [{ code: 'digest_mismatch', path: '/manifest/digest', message: 'Expected the digest of all chunks together.' }]
 }
 

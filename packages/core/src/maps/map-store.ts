@@ -1,4 +1,4 @@
-import type { ChunkRef, ChunkUpload, Digest, Manifest, MapId, MapKey } from './map.ts'
+import type { ChunkUpload, Digest, Manifest, MapId, MapKey } from './map.ts'
 
 /** A readable map: all of its chunks are stored and match its manifest. */
 export interface CompleteMap {
@@ -97,12 +97,6 @@ export interface PutChunkOutcome {
 /** Maximum number of ready maps that one chunk reports: any number of manifests may name it. */
 export const readyMapsMax = 16
 
-/**
- * The digest of the concatenated chunks, or the actual size of the stored chunk at `index` if that differs from the
- * given size.
- */
-export type HashedChunks = { digest: Digest } | { index: number; size: number }
-
 /** Selects builds of a project in the order of their ids. */
 export interface BuildSelection {
   /** Only builds after this one. */
@@ -185,12 +179,6 @@ export interface MapStore {
    * @throws {IngestError} `store-damaged` for bytes that do not have this digest
    */
   readChunk(projectId: string, digest: Digest): Promise<Uint8Array | undefined>
-  /**
-   * Hashes chunks one after another, outside of the event loop. Resolves to their digest, to the first chunk whose size
-   * differs from the given one, or to undefined if a chunk is not stored. Rejects with the reason of an aborted signal.
-   * Without this operation, core reads the chunks and hashes them.
-   */
-  hashChunks?(projectId: string, chunks: readonly ChunkRef[], signal: AbortSignal): Promise<HashedChunks | undefined>
   /**
    * Deletes unused data of the maps of all projects: pending maps that are expired by `isExpired`, pending maps that a
    * freeze has made void, and chunks left by a crash. Works in short steps, between which other operations run.

@@ -1,29 +1,16 @@
-import { createHash, type Hash } from 'node:crypto'
 import type { MessagePort } from 'node:worker_threads'
-import type { Environment, Table } from '../environment/environment.ts'
-import { serializeError, toRequestError } from '../threads/error-transfer.ts'
+import type { Environment } from '../environment/environment.ts'
 import type { ExitGuard } from '../threads/exit-guard.ts'
-import { type Handled, type Outcome, runRequestLoop, type WriteThreadData } from '../threads/request-loop.ts'
+import { type Handled, runRequestLoop, type WriteThreadData } from '../threads/request-loop.ts'
 import { asBuffer } from '../writer/commands.ts'
 import { createCommit } from '../writer/commit.ts'
 
-/** Blobs to write, the keys of blobs to delete, or a part of a hash. */
+/** Blobs to write, or the keys of blobs to delete. */
 export type BlobRequest =
   | { type: 'write'; id: number; rows: readonly { blobKey: Uint8Array; bytes: Uint8Array }[] }
   | { type: 'remove'; id: number; blobKeys: readonly Uint8Array[] }
-  | HashRequest
 
-/**
- * `hash` hashes blobs up to the first one that does not exist, and results in their number. Requests with the same
- * number in `hash` add to one digest, which `digest` returns; `digest` and `forget` free it.
- */
-export type HashRequest =
-  | { type: 'hash'; id: number; hash: number; blobKeys: readonly Uint8Array[] }
-  | { type: 'digest' | 'forget'; id: number; hash: number }
-
-type WriteRequest = Exclude<BlobRequest, HashRequest>
-
-/** Writes and hashes the blobs of a process; many writes share one transaction and one sync. */
+/** Writes the blobs of a process; many requests share one transaction and one sync. */
 export function runBlobWriter(
   port: MessagePort,
   environment: Environment,
@@ -31,9 +18,8 @@ export function runBlobWriter(
   guard: ExitGuard,
 ): Promise<void> {
   const blobs = environment.table('bytes')
-  const { commit, refuse, ready, turn } = createCommit<WriteRequest, true>(environment, commitState, { write })
+  const { commit, refuse, ready, turn } = createCommit<BlobRequest, true>(environment, commitState, { write })
 
-  const hasher = createBlobHasher(environment, blobs)
   /** Rows in shared memory are copied here, as LMDB's binding cannot read them there. */
   let copy = Buffer.alloc(0)
 
@@ -44,7 +30,7 @@ export function runBlobWriter(
     return copy.subarray(0, bytes.length)
   }
 
-  function write(request: WriteRequest): true {
+  function write(request: BlobRequest): true {
     if (request.type === 'remove') for (const blobKey of request.blobKeys) blobs.remove(asBuffer(blobKey))
     else for (const row of request.rows) blobs.put(asBuffer(row.blobKey), bytesOf(row))
     return true
@@ -52,17 +38,12 @@ export function runBlobWriter(
 
   return runRequestLoop<BlobRequest>(port, guard, async () => ({
     requestBytes: (request) => (request.type === 'write' ? sizeOf(request) : 0),
-    isRead: isHash,
-    async handle(requests, settle) {
-      const hashes = requests.filter(isHash)
-      if (hashes.length > 0) settle({ outcomes: hashes.map(hasher) })
-      const writes = requests.filter((request) => !isHash(request)) as WriteRequest[]
-      if (writes.length > 0) await writeAll(writes, settle)
-    },
+    isRead: () => false,
+    handle: writeAll,
     async close() {},
   }))
 
-  async function writeAll(requests: readonly WriteRequest[], settle: (handled: Handled) => void): Promise<void> {
+  async function writeAll(requests: readonly BlobRequest[], settle: (handled: Handled) => void): Promise<void> {
     try {
       await ready(guard)
       await turn(guard)
@@ -71,40 +52,6 @@ export function runBlobWriter(
       return
     }
     commit(requests, settle)
-  }
-}
-
-function isHash(request: BlobRequest): request is HashRequest {
-  return request.type !== 'write' && request.type !== 'remove'
-}
-
-function createBlobHasher({ root }: Environment, blobs: Table): (request: HashRequest) => Outcome {
-  const hashes = new Map<number, Hash>()
-
-  /** The number of blobs that exist, before the first one that does not. */
-  function update(number: number, blobKeys: readonly Uint8Array[]): number {
-    const hash = hashes.get(number) ?? createHash('sha256')
-    hashes.set(number, hash)
-    root.resetReadTxn()
-    for (const [i, blobKey] of blobKeys.entries()) {
-      // LMDB's binding reuses the memory of the result, and sets `length`
-      const bytes = blobs.getBinaryFast(asBuffer(blobKey))
-      if (!bytes) return i
-      hash.update(bytes.subarray(0, bytes.length))
-    }
-    return blobKeys.length
-  }
-
-  return (request) => {
-    const { id, hash } = request
-    try {
-      if (request.type === 'hash') return { id, value: update(hash, request.blobKeys) }
-      const whole = hashes.get(hash) ?? createHash('sha256')
-      hashes.delete(hash)
-      return { id, value: request.type === 'digest' ? `sha256:${whole.digest('hex')}` : true }
-    } catch (error) {
-      return { id, error: serializeError(toRequestError(error)) }
-    }
   }
 }
 

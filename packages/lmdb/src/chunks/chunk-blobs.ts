@@ -23,8 +23,6 @@ export interface ChunkBlobs {
   /** A copy of the bytes of a blob. */
   read(blobKey: BlobKey): Buffer | undefined
   exists(blobKey: BlobKey): boolean
-  /** Hashes blobs one after another, on the thread that writes them. */
-  openHash(): BlobHash
   /** Deletes garbage; resolves when all is deleted, or when the rest cannot be deleted now. */
   collectGarbage(): Promise<void>
   /**
@@ -34,15 +32,6 @@ export interface ChunkBlobs {
   collectOrphans(): Promise<void>
   /** Refuses new requests, and resolves when the ones in flight are settled. */
   close(): Promise<void>
-}
-
-export interface BlobHash {
-  /** Resolves with the number of blobs that were hashed: all, or those before the first one that does not exist. */
-  update(blobKeys: readonly BlobKey[]): Promise<number>
-  /** The digest of all blobs so far. */
-  digest(): Promise<Digest>
-  /** Frees the memory of the hash. */
-  close(): void
 }
 
 export interface ChunkBlobsOptions {
@@ -148,30 +137,6 @@ export function openChunkBlobs(options: ChunkBlobsOptions): ChunkBlobs {
     exists(blobKey) {
       environment.root.resetReadTxn()
       return blobs.doesExist(blobKey)
-    },
-
-    openHash() {
-      const hash = ++lastId
-      let isEnded = true
-      return {
-        async update(blobKeys) {
-          const { request } = await blobWriter()
-          isEnded = false
-          return request({ type: 'hash', id: ++lastId, hash, blobKeys }, 0)
-        },
-        async digest() {
-          const { request } = await blobWriter()
-          isEnded = true
-          return request({ type: 'digest', id: ++lastId, hash }, 0)
-        },
-        close() {
-          if (isEnded) return
-          // a thread that has ended has freed it
-          blobWriter()
-            .then(({ request }) => request({ type: 'forget', id: ++lastId, hash }, 0))
-            .catch(() => {})
-        },
-      }
     },
 
     collectGarbage,

@@ -127,17 +127,6 @@ t.test('chunks that are written at once are stored with the bytes of each', asyn
   await parts.close()
 })
 
-t.test('hashing stops at a missing blob, and continues after it', async (t) => {
-  const parts = await openMapParts(t.testdir())
-  const [a, b] = [await write(parts, 'a'.repeat(300_000)), await write(parts, 'b')]
-  const hash = parts.blobs.openHash()
-  t.equal(await hash.update([a, b, Buffer.from('none'), a]), 2)
-  t.equal(await hash.update([a]), 1)
-  t.equal(await hash.digest(), digestOf(Buffer.from(`${'a'.repeat(300_000)}b${'a'.repeat(300_000)}`)))
-  hash.close()
-  await parts.close()
-})
-
 const damagedBytes = Buffer.from(JSON.stringify({ walls: 'x'.repeat(9000) }))
 const damagedDigest = digestOf(damagedBytes)
 
