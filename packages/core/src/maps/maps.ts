@@ -43,7 +43,7 @@ const firstSweepMs = 60_000
 
 /**
  * The maps of each project of a store. The operations of a project use the `store` passed for it, which its caller may
- * cancel. A verification, which callers share, uses the store that no caller can cancel.
+ * cancel; a verification ends by its signal.
  *
  * @throws {IngestError} `invalid-argument` for invalid rules
  */
