@@ -10,6 +10,7 @@ import json
 import math
 import os
 import resource
+import shutil
 import socket
 import subprocess
 import sys
@@ -23,6 +24,9 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parent.parent / "src"))
 import ingest_sender  # noqa: E402
 from ingest_sender import Sender  # noqa: E402
+
+
+CANNOT_WRITE = "WARNING:ingest_sender:the spool cannot be written"
 
 
 class Server(http.server.ThreadingHTTPServer):
@@ -224,6 +228,40 @@ class SenderTest(unittest.TestCase):
         sender.send({})
         sender.close()
         self.assertEqual([drop[2] for drop in dropped], [[{"message": "of [key]"}]])
+
+    def test_no_log_gets_a_control_character_of_a_response(self):
+        body = b"no\r\nERROR forged\x1b[31m\xc2\x9b31m\xe2\x80\xa8x"
+        failures = []
+        server = self.serve_raw(
+            lambda events, number: [response(500, body), b"\x1b[31m no HTTP\r\n", response(400, body)][number - 1],
+            closes=True,
+        )
+        with self.assertLogs("ingest_sender") as logged:
+            sender = self.open(server, on_retry=lambda failure, _: failures.append(failure))
+            sender.send({})
+            sender.close()
+        self.assertEqual(failures, ["500 no  ERROR forged [31m 31m x", "BadStatusLine:  [31m no HTTP  "])
+        self.assertEqual(len(logged.output), 3)
+        self.assertTrue("".join(logged.output).isprintable(), logged.output)
+
+    def test_a_failure_says_what_the_response_was(self):
+        failures = []
+        responses = [
+            response(202, b"<html>Sign in</html>"),
+            response(202, b'{"duplicates":1,"rejected":[]}'),
+            response(307, b"", b"Location: http://other/\r\n"),
+        ]
+        server = self.serve_raw(lambda events, number: (responses + [result(events)])[number - 1])
+        with self.open(server, on_retry=lambda failure, _: failures.append(failure)) as sender:
+            sender.send({})
+        self.assertEqual(
+            failures,
+            [
+                "HTTPException: the 202 is not a result of Ingest: <html>Sign in</html>",
+                'HTTPException: the 202 is not a result of Ingest: {"duplicates":1,"rejected":[]}',
+                "307 to http://other/, which is not followed ",
+            ],
+        )
 
     def test_informational_responses_are_not_the_response(self):
         hints = b"HTTP/1.1 102 Processing\r\n\r\n" + b"HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n" * 3
@@ -462,6 +500,56 @@ class SenderTest(unittest.TestCase):
                 resource.setrlimit(resource.RLIMIT_FSIZE, limits)
         self.assertEqual([event["eventId"] for event in server.events], ids)
         self.assertEqual(os.listdir(self.spool), ["demo.lock"])
+
+    def test_a_full_disk_is_one_warning_until_it_has_room_again(self):
+        limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+        sender = self.open(self.serve(), spool=self.spool, flush_seconds=60)
+        with self.assertLogs("ingest_sender", "WARNING") as logged:
+            for _ in range(2):
+                resource.setrlimit(resource.RLIMIT_FSIZE, (10, limits[1]))
+                try:
+                    for n in range(250):
+                        sender.send({"n": n})
+                finally:
+                    resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+                for _ in range(100):
+                    sender.send({})
+        self.assertEqual([entry.partition(", ")[0] for entry in logged.output], [CANNOT_WRITE] * 2)
+
+    def test_a_spool_that_was_deleted_is_made_again(self):
+        sender = self.open(self.serve(401), spool=self.spool, flush_seconds=60)
+        sender.send({"n": 1})
+        shutil.rmtree(self.spool)
+        self.spool.mkdir()
+        # another sender had the directory meanwhile
+        other = self.spool / "demo.0000000000000001.ndjson"
+        other.write_bytes(b'{"eventId":"a","n":0}\n')
+        with self.assertLogs("ingest_sender", "WARNING") as logged:
+            sender.send({"n": 2})
+        self.assertIn("spool was deleted: the events in memory are written to it again", logged.output[0])
+        self.assertEqual(sender.close(0).queued_events, 2)
+        self.assertEqual(other.read_bytes(), b'{"eventId":"a","n":0}\n')
+        server = self.serve()
+        self.open(server, spool=self.spool).close()
+        self.assertEqual([event["n"] for event in server.events], [0, 1, 2])
+
+    def test_no_file_of_another_sender_is_deleted(self):
+        sender = self.open(self.serve(), spool=self.spool, flush_seconds=60)
+        sender.send({})
+        shutil.rmtree(self.spool)
+        self.spool.mkdir()
+        other = self.spool / "demo.0000000000000001.ndjson"
+        other.write_bytes(b'{"eventId":"a"}\n')
+        sender.close()
+        self.assertEqual(list(self.spool.glob("*.ndjson")), [other])
+
+    def test_an_event_whose_file_cannot_be_made_again_is_not_kept(self):
+        sender = self.open(self.serve(401), spool=self.spool, flush_seconds=60)
+        sender.send({"n": 1})
+        shutil.rmtree(self.spool)
+        self.spool.write_text("no directory")
+        stats = sender.close(0)
+        self.assertEqual((stats.queued_events, stats.dropped["closed"]), (0, 1))
 
     def test_events_are_in_memory_when_the_disk_is_full_at_the_start(self):
         # in a namespace where no file can be made in the directory

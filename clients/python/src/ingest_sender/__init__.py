@@ -174,15 +174,17 @@ class Sender(contextlib.AbstractContextManager["Sender"]):
             try:
                 key = _check_key(self.key() if callable(self.key) else self.key)
                 headers = {"X-Project-Id": self.project_id, "X-Ingestion-Key": key, "Content-Type": "application/json"}
-                status, floor, text = self._endpoint.post(body, headers)
+                status, floor, location, text = self._endpoint.post(body, headers)
                 text = text.replace(key.encode(), b"[key]")  # a server may echo it
-                failure = f"{status} {text.decode(errors='replace')}"
+                target = f" to {location}, which is not followed" if location else ""
+                failure = f"{status}{target} {text.decode(errors='replace')}"
                 if status == 202:
                     counts = _parse_result(text, len(events))
             except BaseException as error:  # also of a callable key: a later attempt may succeed
                 status, floor, failure = 0, 0.0, f"{type(error).__name__}: {error}"
             if key:
-                failure = failure.replace(key, "[key]")[:200]  # an error may quote what is not HTTP
+                failure = failure.replace(key, "[key]")  # an error may quote what is not HTTP
+            failure = _printable(failure)[:200]
             self._failure = None if status == 202 else failure
             if status != 202:  # a server that has not read the body may take the rest of it for a request, and respond
                 self._endpoint.close()
@@ -238,6 +240,7 @@ class _Queue:
         self.count = self.bytes = self.damaged = self._number = 0
         self._batches: list[tuple[Path | None, list[bytes]]] = []
         self._spool, self._name = spool, name
+        self._is_failing = False  # the last event could not be written
         self._begin()
         if spool and self._open(spool):
             pattern = re.compile(re.escape(name) + r"\.\d{16}\.ndjson")
@@ -274,18 +277,63 @@ class _Queue:
         self._path, self._events, self._bytes, self._began_at = path, list[bytes](), 0, time.monotonic()
         self._file = open(path, "xb", 0, opener=_open_private) if path else None
 
+    def _renew(self) -> None:
+        """Makes a spool again whose directory was deleted, with the batches in memory."""
+        if not self._spool or (_is_linked(self._lock) and (not self._file or _is_linked(self._file))):
+            return
+        _log.warning("%s was deleted: the events in memory are written to it again", self._spool)
+        self.seal()
+        self._lock.close()
+        try:
+            self._open(self._spool)
+        except (OSError, ValueError) as error:
+            _log.warning("the spool cannot be opened, events are in memory only: %s", error)
+            self._spool = None
+        self._restore_all()
+
+    def _restore_all(self) -> None:
+        self._batches = [(path and self._restore(path, events), events) for path, events in self._batches]
+
+    def _restore(self, path: Path, events: list[bytes]) -> Path | None:
+        """The file of a batch, which is written again if it was deleted. None if that fails."""
+        if not self._spool:
+            return None
+        try:
+            while path.exists() and not set(events).issubset(path.read_bytes().split(b"\n")):
+                self._number += 1  # the file is of another sender, which had the directory meanwhile
+                path = path.with_name(self._name_of(self._number))
+            if not path.exists():
+                with open(path, "xb", opener=_open_private) as file:
+                    file.write(b"".join(line + b"\n" for line in events))
+        except OSError as error:
+            self._warn(error)
+            return None
+        return path
+
+    def _name_of(self, number: int) -> str:
+        return f"{self._name}.{number:016}.ndjson"
+
+    def _warn(self, error: OSError) -> None:
+        """Once until an event is written again."""
+        if not self._is_failing:
+            _log.warning("the spool cannot be written, events are in memory only: %s", error)
+        self._is_failing = True
+
     def add(self, line: bytes) -> bool:
         """Whether a batch begins or becomes due."""
+        self._renew()
         if self._bytes + len(self._events) + len(line) > EVENT_BYTES_MAX:
             self.seal()
         try:
             if not self._events:
                 self._number += 1
-                self._begin(self._spool and self._spool / f"{self._name}.{self._number:016}.ndjson")
-            if self._file and self._file.write(line + b"\n") != len(line) + 1:
-                raise OSError(f"{self._path} cannot be written to its end")
+                self._begin(self._spool and self._spool / self._name_of(self._number))
+            if self._file:
+                if self._file.write(line + b"\n") != len(line) + 1:
+                    raise OSError(f"{self._path} cannot be written to its end")
+                self._is_failing = False
         except OSError as error:
-            _log.warning("the spool cannot be written, events are in memory only: %s", error)
+            self._warn(error)
             self.seal()
         self._events.append(line)
         self._bytes += len(line)
@@ -316,6 +364,7 @@ class _Queue:
         return [], wait_seconds if self._events else None
 
     def remove_first(self) -> None:
+        self._renew()  # otherwise it might delete a file of another sender
         path, events = self._batches.pop(0)
         self.count -= len(events)
         self.bytes -= sum(map(len, events))
@@ -326,12 +375,16 @@ class _Queue:
 
     def close(self) -> list[bytes]:
         """Unlocks the spool. Removes and returns the events that are not in it."""
+        self._renew()
         self.seal()
+        if self._spool:  # single files may have been deleted too
+            self._restore_all()
         lost = [line for path, events in self._batches if not path for line in events]
         self._batches = [batch for batch in self._batches if batch[0]]
         self.count, self.bytes = self.count - len(lost), self.bytes - sum(map(len, lost))
         if self._spool:
             self._lock.close()
+        self._spool = None
         return lost
 
     def abandon(self) -> None:
@@ -344,6 +397,11 @@ class _Queue:
 
 def _open_private(path: str, flags: int) -> int:
     return os.open(path, flags, 0o600)
+
+
+def _is_linked(file: Any) -> bool:
+    """Whether an open file still has a name: writes to a deleted file succeed and are lost."""
+    return os.fstat(file.fileno()).st_nlink > 0
 
 
 def _lock(path: Path) -> io.BufferedWriter:
@@ -378,8 +436,10 @@ class _Endpoint:
         if self._connection.sock:
             os.close(self._connection.sock.detach())
 
-    def post(self, body: bytes, headers: dict[str, str]) -> tuple[int, float, bytes]:
-        """The status, Retry-After in seconds and body. Raises OSError or HTTPException without a whole response.
+    def post(self, body: bytes, headers: dict[str, str]) -> tuple[int, float, str, bytes]:
+        """The status, Retry-After in seconds, target of a redirect, and body.
+
+        Raises OSError or HTTPException without a whole response.
 
         A server may close a kept connection at any time: a request on one that gets no byte of a response is sent once
         more over a new one. Bytes that arrived before a request are no response to it.
@@ -398,7 +458,7 @@ class _Endpoint:
                 raise
         return self._attempt(body, headers, deadline)
 
-    def _attempt(self, body: bytes, headers: dict[str, str], deadline: float) -> tuple[int, float, bytes]:
+    def _attempt(self, body: bytes, headers: dict[str, str], deadline: float) -> tuple[int, float, str, bytes]:
         connection: Any = self._connection
         connection.response_class = lambda sock, **more: _Response(self._read(sock, deadline), **more)  # type: ignore
         connection.timeout = max(0.001, deadline - time.monotonic())
@@ -411,7 +471,8 @@ class _Endpoint:
         text = response.read(RESPONSE_BYTES_MAX)
         if response.length or len(text) == RESPONSE_BYTES_MAX:
             raise HTTPException(f"the body of the {response.status} is cut or too long")
-        return response.status, _parse_retry_after(response.getheader("Retry-After", "")), text
+        location = response.getheader("Location", "") if 300 <= response.status < 400 else ""
+        return response.status, _parse_retry_after(response.getheader("Retry-After", "")), location, text
 
     def _read(self, sock: socket.socket, deadline: float) -> _DeadlineReader:
         self._reader = _DeadlineReader(sock, deadline)
@@ -482,6 +543,11 @@ def _limit(seconds: float | None) -> float | None:
     return None if seconds is None else max(0.0, min(seconds, threading.TIMEOUT_MAX))
 
 
+def _printable(text: str) -> str:
+    """With spaces for control characters of a response: a line feed would forge a line of a log."""
+    return "".join(character if character.isprintable() else " " for character in text)
+
+
 def _check_key(key: object) -> str:
     """The key. The errors do not contain it, unlike those of `http.client`."""
     if not isinstance(key, str):
@@ -526,14 +592,15 @@ def _is_object(line: bytes) -> bool:
 
 def _parse_result(text: bytes, count: int) -> tuple[int, int, dict[int, Any]]:
     """Accepted, duplicates, and issues by index. Raises an error for a body that does not account for each event."""
-    body = json.loads(text)
-    accepted, duplicates, rejected = body["accepted"], body["duplicates"], body["rejected"]
-    issues = {each["index"]: each["issues"] for each in rejected if isinstance(each["issues"], list)}
-    numbers = [accepted, duplicates, *issues]
-    is_valid = all(type(number) is int and 0 <= number <= count for number in numbers) and count not in issues
-    if not is_valid or len(issues) != len(rejected) or accepted + duplicates + len(issues) != count:
-        raise ValueError("a 202 that does not account for each event")
-    return accepted, duplicates, issues
+    with contextlib.suppress(ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError):
+        body = json.loads(text)
+        accepted, duplicates, rejected = body["accepted"], body["duplicates"], body["rejected"]
+        issues = {each["index"]: each["issues"] for each in rejected if isinstance(each["issues"], list)}
+        numbers = [accepted, duplicates, *issues]
+        is_valid = all(type(number) is int and 0 <= number <= count for number in numbers) and count not in issues
+        if is_valid and len(issues) == len(rejected) and accepted + duplicates + len(issues) == count:
+            return accepted, duplicates, issues
+    raise HTTPException(f"the 202 is not a result of Ingest: {text[:200].decode(errors='replace')}")
 
 
 def _after_fork() -> None:
