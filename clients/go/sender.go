@@ -23,6 +23,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+	"unicode"
 	"unicode/utf8"
 )
 
@@ -194,7 +195,7 @@ func (s *Sender) Send(event any) (id string, err error) {
 	reason, failure := s.enqueue(line)
 	s.mu.Unlock() // the callbacks may block
 	if failure != nil {
-		s.options.Logf("sender: the spool cannot be written, events are in memory only: %v", failure)
+		s.options.Logf("sender: the spool %v", failure)
 	}
 	if reason != "" {
 		s.options.OnDrop(reason, line, nil)
@@ -203,7 +204,7 @@ func (s *Sender) Send(event any) (id string, err error) {
 }
 
 // enqueue returns the reason of an event that is dropped. After a failure of the spool, such as of a full disk, the event
-// is in memory only; the first failure after a success is returned.
+// is in memory only; the first failure after a success is returned, and that the spool was deleted.
 func (s *Sender) enqueue(line []byte) (reason string, failure error) {
 	if len(line) > eventBytesMax {
 		reason = "too_large"
@@ -215,12 +216,17 @@ func (s *Sender) enqueue(line []byte) (reason string, failure error) {
 		return reason, nil
 	}
 	event := queued{line: line, at: time.Now()}
+	if s.spool != nil && s.spool.isDeleted() {
+		failure = s.renewSpool()
+	}
 	if s.spool != nil {
-		wasFailing := s.spool.isFailing
-		event.path, failure = s.spool.write(line)
-		if s.spool.isFailing = failure != nil; wasFailing {
-			failure = nil
+		path, err := s.spool.write(line)
+		if err == nil {
+			event.path = path
+		} else if !s.spool.isFailing {
+			failure = fmt.Errorf("cannot be written, events are in memory only: %w", err)
 		}
+		s.spool.isFailing = err != nil
 	}
 	s.queue = append(s.queue, event)
 	s.stats.QueuedBytes += len(line)
@@ -228,6 +234,45 @@ func (s *Sender) enqueue(line []byte) (reason string, failure error) {
 		s.changed.Broadcast()
 	}
 	return "", failure
+}
+
+// renewDeletedSpool releases the lock for Logf, which may block.
+func (s *Sender) renewDeletedSpool() {
+	if s.spool == nil || !s.spool.isDeleted() {
+		return
+	}
+	failure := s.renewSpool()
+	s.mu.Unlock()
+	s.options.Logf("sender: the spool %v", failure)
+	s.mu.Lock()
+}
+
+// renewSpool makes a spool again whose directory was deleted, with the events in memory. It returns what is to be logged.
+func (s *Sender) renewSpool() error {
+	s.spool.close()
+	if err := s.spool.open(); err != nil {
+		for i := range s.queue {
+			s.queue[i].path = ""
+		}
+		s.spool = nil
+		return fmt.Errorf("was deleted and cannot be made again, events are in memory only: %w", err)
+	}
+	s.restoreEvents()
+	return errors.New("was deleted: the events in memory are written to it again")
+}
+
+// restoreEvents writes the files of events that were deleted. An event whose file cannot be written is in memory only.
+func (s *Sender) restoreEvents() {
+	for i, each := range s.queue {
+		if each.path == "" {
+			continue
+		}
+		path, err := s.spool.restore(each)
+		if err != nil {
+			path = ""
+		}
+		s.queue[i].path = path
+	}
 }
 
 // encode adds missing ids.
@@ -336,6 +381,10 @@ func (s *Sender) run(ctx context.Context) {
 		}
 	}
 	s.client.CloseIdleConnections()
+	s.renewDeletedSpool()
+	if s.spool != nil { // single files may have been deleted too
+		s.restoreEvents()
+	}
 	sort.SliceStable(s.queue, func(i, j int) bool { return s.queue[i].path == "" && s.queue[j].path != "" })
 	lost := sort.Search(len(s.queue), func(i int) bool { return s.queue[i].path != "" })
 	s.settle(lost, "closed", result{})
@@ -415,17 +464,25 @@ func (s *Sender) attempt(ctx context.Context, body []byte, count int) (reason st
 	}
 	response, err := s.post(ctx, body, header)
 	if err != nil {
-		return "", 0, r, hideKey(err, key)
+		return "", 0, r, clean(err, key)
 	}
 	defer response.Body.Close()
 	text, err := io.ReadAll(io.LimitReader(response.Body, responseBytesMax))
-	text = bytes.ReplaceAll(text, []byte(key), []byte("[key]")) // a server may echo it
+	if err != nil { // a response that is cut is none
+		return "", 0, r, fmt.Errorf("the %d is cut: %w", response.StatusCode, clean(err, key))
+	}
+	text = []byte(cleanText(string(text), key))
 	floor = parseRetryAfter(response.Header.Get("Retry-After"))
+	what := ""
+	if location := response.Header.Get("Location"); location != "" && response.StatusCode < 400 {
+		what = cleanText(" to "+location+", which is not followed", key)
+	}
 	switch response.StatusCode {
 	case http.StatusAccepted:
-		if r, ok := parseResult(text, count); ok && err == nil {
+		if r, ok := parseResult(text, count); ok {
 			return "rejected", 0, r, nil
 		}
+		what = ", which is not a result of Ingest:"
 	case http.StatusBadRequest:
 		reason = "bad_request"
 	case http.StatusRequestEntityTooLarge:
@@ -433,7 +490,7 @@ func (s *Sender) attempt(ctx context.Context, body []byte, count int) (reason st
 	case http.StatusUnauthorized, http.StatusForbidden:
 		floor = unauthorizedPause
 	}
-	return reason, floor, r, fmt.Errorf("%d %.200s", response.StatusCode, text)
+	return reason, floor, r, fmt.Errorf("%d%s %.200s", response.StatusCode, what, text)
 }
 
 // callKey returns when ctx is done: Close does not wait for a Key that blocks.
@@ -470,9 +527,20 @@ func (s *Sender) post(ctx context.Context, body []byte, header http.Header) (*ht
 	return response, err
 }
 
-func hideKey(err error, key string) error {
-	if text := err.Error(); strings.Contains(text, key) { // the error quotes a response that is not HTTP
-		return errors.New(strings.ReplaceAll(text, key, "[key]"))
+// cleanText hides the key, which a server may echo, and control characters: a line feed would forge a line of a log.
+func cleanText(text, key string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsPrint(r) {
+			return r
+		}
+		return ' '
+	}, strings.ReplaceAll(text, key, "[key]"))
+}
+
+// clean does the same for an error, which may quote a response that is not HTTP.
+func clean(err error, key string) error {
+	if text := cleanText(err.Error(), key); text != err.Error() {
+		return errors.New(text)
 	}
 	return err
 }
@@ -515,6 +583,7 @@ func parseResult(text []byte, count int) (r result, ok bool) {
 
 // settle removes a batch, which is stored or dropped, from the queue.
 func (s *Sender) settle(count int, reason string, r result) {
+	s.renewDeletedSpool() // otherwise it might delete a file of another sender
 	batch := s.queue[:count]
 	s.queue, s.removed = s.queue[count:], s.removed+count
 	s.stats.Accepted += int(r.accepted)

@@ -344,6 +344,36 @@ func accept(events int) string {
 	return respond(202, fmt.Sprintf(`{"accepted":%d,"duplicates":0,"rejected":[]}`, events))
 }
 
+func TestAFailureSaysWhatTheResponseWasWithoutItsControlCharacters(t *testing.T) {
+	var failures []string
+	body := "no\r\nERROR forged\x1b[31m\u009b31m\u2028x"
+	responses := []string{
+		respond(500, body),
+		"HTTP/1.1 307 x\r\nLocation: http://other/\u009b31m\r\nContent-Length: 0\r\n\r\n",
+		respond(202, "<html>Sign in</html>"),
+		respond(202, `{"duplicates":1,"rejected":[]}`),
+		"HTTP/1.1 400 x\r\nContent-Length: 40\r\n\r\n{",
+	}
+	s := serveRaw(t, func(events, number int) (response string, closes bool) {
+		return append(responses, accept(events))[number-1], true
+	})
+	sender := openURL(t, s.url, func(options *Options) {
+		options.Logf = func(format string, args ...any) { failures = append(failures, fmt.Sprintf(format, args...)) }
+	})
+	send(t, sender, map[string]any{})
+	equal(t, sender.Close(context.Background()).Accepted, 1)
+	for i := range failures {
+		_, failures[i], _ = strings.Cut(failures[i], " s: ")
+	}
+	equal(t, failures, []string{
+		"500 no  ERROR forged [31m 31m x",
+		"307 to http://other/ 31m, which is not followed ",
+		"202, which is not a result of Ingest: <html>Sign in</html>",
+		`202, which is not a result of Ingest: {"duplicates":1,"rejected":[]}`,
+		"the 400 is cut: unexpected EOF",
+	})
+}
+
 func TestInformationalResponsesAreNotTheResponse(t *testing.T) {
 	hints := "HTTP/1.1 102 Processing\r\n\r\n" + strings.Repeat("HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n", 3)
 	s := serveRaw(t, func(events, number int) (string, bool) {
@@ -528,14 +558,22 @@ func TestARelativeSpoolDoesNotFollowTheWorkingDirectory(t *testing.T) {
 	equal(t, len(list(t, filepath.Join(spool, "spool"))), 3)
 }
 
+// block keeps the spool from being written, until the returned function is called.
+func block(t *testing.T, spool string) (unblock func()) {
+	t.Helper()
+	path := filepath.Join(spool, "demo@tmp")
+	if err := os.MkdirAll(filepath.Join(path, "x"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	return func() { os.RemoveAll(path) }
+}
+
 func TestEventsAreInMemoryWhileTheSpoolCannotBeWritten(t *testing.T) {
 	spool := filepath.Join(t.TempDir(), "spool")
 	s := serve(t)
 	sender := open(t, s, func(options *Options) { options.Spool, options.FlushInterval = spool, time.Hour })
 	first := send(t, sender, map[string]any{})
-	if err := os.RemoveAll(spool); err != nil {
-		t.Fatal(err)
-	}
+	block(t, spool)
 	second := send(t, sender, map[string]any{})
 	equal(t, sender.Flush(context.Background()), nil)
 	equal(t, ids(s), []string{first, second})
@@ -553,19 +591,76 @@ func TestAFailureOfTheSpoolIsLoggedOnceUntilItWorksAgain(t *testing.T) {
 		options.Logf = func(format string, args ...any) { logged = append(logged, fmt.Sprintf(format, args...)) }
 	})
 	for round := 1; round <= 2; round++ {
-		if err := os.RemoveAll(spool); err != nil {
-			t.Fatal(err)
-		}
+		unblock := block(t, spool)
 		send(t, sender, map[string]any{})
 		send(t, sender, map[string]any{})
 		equal(t, len(logged), round)
-		if err := os.Mkdir(spool, 0o700); err != nil {
-			t.Fatal(err)
-		}
+		unblock()
 		send(t, sender, map[string]any{})
 	}
 	equal(t, strings.HasPrefix(logged[0], "sender: the spool cannot be written, events are in memory only: "), true)
 	equal(t, sender.Close(context.Background()).Accepted, 6)
+}
+
+// takeOver deletes a spool, and leaves an event of another sender in its place, whose file is returned.
+func takeOver(t *testing.T, spool string) (other string) {
+	t.Helper()
+	if err := os.RemoveAll(spool); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Mkdir(spool, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	other = filepath.Join(spool, "demo@0000000000000001.json")
+	if err := os.WriteFile(other, []byte(`{"eventId":"other"}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return other
+}
+
+func TestASpoolThatWasDeletedIsMadeAgain(t *testing.T) {
+	spool := filepath.Join(t.TempDir(), "spool")
+	var logged []string
+	open1 := func(s *server) *Sender {
+		return open(t, s, func(options *Options) {
+			options.Spool, options.FlushInterval = spool, time.Hour
+			options.Logf = func(format string, args ...any) { logged = append(logged, fmt.Sprintf(format, args...)) }
+		})
+	}
+	sender := open1(serve(t))
+	first := send(t, sender, map[string]any{})
+	takeOver(t, spool)
+	second := send(t, sender, map[string]any{})
+	equal(t, logged, []string{"sender: the spool was deleted: the events in memory are written to it again"})
+	equal(t, sender.Close(closed()).QueuedEvents, 2)
+	s := serve(t)
+	equal(t, open1(s).Close(context.Background()).Accepted, 3)
+	equal(t, ids(s), []string{"other", first, second})
+}
+
+func TestNoFileOfAnotherSenderIsDeleted(t *testing.T) {
+	spool := filepath.Join(t.TempDir(), "spool")
+	sender := open(t, serve(t), func(options *Options) { options.Spool, options.FlushInterval = spool, time.Hour })
+	send(t, sender, map[string]any{})
+	other := takeOver(t, spool)
+	equal(t, sender.Close(context.Background()).Accepted, 1)
+	_, err := os.Stat(other)
+	equal(t, err, nil)
+}
+
+func TestAnEventWhoseFileCannotBeMadeAgainIsNotKept(t *testing.T) {
+	spool := filepath.Join(t.TempDir(), "spool")
+	sender := open(t, serve(t), func(options *Options) { options.Spool, options.FlushInterval = spool, time.Hour })
+	send(t, sender, map[string]any{})
+	if err := os.RemoveAll(spool); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(spool, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	stats := sender.Close(closed())
+	equal(t, stats.QueuedEvents, 0)
+	equal(t, stats.Dropped, map[string]int{"closed": 1})
 }
 
 func TestEventsAreInMemoryWhenTheDiskIsFullAtTheStart(t *testing.T) {

@@ -1,7 +1,10 @@
 package sender
 
 import (
+	"bytes"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -11,6 +14,7 @@ import (
 // A spool keeps each event of a project as a file until it is stored or dropped. Files are ordered by number, not by a
 // clock, which may be set back. One process at a time holds its lock. Files are not synced.
 type spool struct {
+	directory string
 	prefix    string // of the path of each file
 	last      uint64 // number of a file
 	lock      *os.File
@@ -21,11 +25,9 @@ type spool struct {
 func openSpool(directory, project string) (s *spool, left []queued, damaged int, err error) {
 	if directory, err = filepath.Abs(directory); err != nil { // the program may change its working directory
 		return nil, nil, 0, err
-	} else if err = os.MkdirAll(directory, 0o700); err != nil {
-		return nil, nil, 0, fmt.Errorf("sender: the spool: %w", err)
 	}
-	s = &spool{prefix: filepath.Join(directory, project+"@")}
-	if s.lock, err = lock(filepath.Join(directory, project+".lock")); err != nil {
+	s = &spool{directory: directory, prefix: filepath.Join(directory, project+"@")}
+	if err = s.open(); err != nil {
 		return nil, nil, 0, fmt.Errorf("sender: the spool: %w", err)
 	}
 	os.Remove(s.temporary()) // of a process that was killed
@@ -34,6 +36,36 @@ func openSpool(directory, project string) (s *spool, left []queued, damaged int,
 		return nil, nil, 0, err
 	}
 	return s, left, damaged, nil
+}
+
+func (s *spool) open() (err error) {
+	if err = os.MkdirAll(s.directory, 0o700); err == nil {
+		s.lock, err = lock(s.lockPath())
+	}
+	return err
+}
+
+func (s *spool) lockPath() string { return strings.TrimSuffix(s.prefix, "@") + ".lock" }
+
+// isDeleted reports whether the lock has lost its name: writes to a deleted file succeed and are lost.
+func (s *spool) isDeleted() bool {
+	named, err := os.Stat(s.lockPath())
+	if err != nil {
+		return errors.Is(err, fs.ErrNotExist)
+	}
+	held, err := s.lock.Stat()
+	return err == nil && !os.SameFile(named, held)
+}
+
+// restore returns the path of an event that is in the spool, which is written again if its file was deleted.
+func (s *spool) restore(event queued) (path string, err error) {
+	line, err := os.ReadFile(event.path)
+	if err == nil && bytes.Equal(line, event.line) {
+		return event.path, nil
+	} else if err == nil || !errors.Is(err, fs.ErrNotExist) { // the file is of another sender, which had the directory meanwhile
+		return s.write(event.line)
+	}
+	return event.path, s.writeTo(event.path, event.line)
 }
 
 func (s *spool) load(directory string) (left []queued, damaged int, err error) {
@@ -62,18 +94,22 @@ func (s *spool) load(directory string) (left []queued, damaged int, err error) {
 	return left, damaged, nil
 }
 
-// write returns the path of the file, which gets this name only when it is complete.
+// write returns the path of a new file, which gets this name only when it is complete.
 func (s *spool) write(line []byte) (path string, err error) {
 	s.last++
 	path = fmt.Sprintf("%s%016d.json", s.prefix, s.last)
-	if err = os.WriteFile(s.temporary(), line, 0o600); err == nil {
+	return path, s.writeTo(path, line)
+}
+
+func (s *spool) writeTo(path string, line []byte) error {
+	err := os.WriteFile(s.temporary(), line, 0o600)
+	if err == nil {
 		err = os.Rename(s.temporary(), path)
 	}
 	if err != nil {
 		os.Remove(s.temporary())
-		return "", err
 	}
-	return path, nil
+	return err
 }
 
 func (s *spool) temporary() string { return s.prefix + "tmp" }
