@@ -38,8 +38,8 @@ namespace Ingest {
 
     /// <summary>Sends a request, and sleeps. Replace it where <c>HttpClient</c> cannot run.</summary>
     public interface IIngestTransport {
-        /// <summary>Sends JSON once, follows no redirect, and reads the body of a 202, up to <c>BytesMax</c>. Throws
-        /// when that takes longer than the time-out, and without a complete response.</summary>
+        /// <summary>Sends JSON once, follows no redirect, and reads the body, up to <c>BytesMax</c>. Throws when that takes
+        /// longer than the time-out, and without a complete response, whatever its status.</summary>
         Task<IngestResponse> PostAsync(
             Uri url, Dictionary<string, string> headers, byte[] body, TimeSpan timeout, CancellationToken cancel);
         /// <summary>Throws <see cref="OperationCanceledException"/> when cancelled.</summary>
@@ -87,7 +87,6 @@ namespace Ingest {
                 using (var response = await client.SendAsync(request, untilHeaders, stop.Token).ConfigureAwait(false)) {
                     var pause = response.Headers.FirstOrDefault(each => each.Key == "Retry-After").Value?.First();
                     var result = new IngestResponse { Status = (int)response.StatusCode, RetryAfter = pause };
-                    if (result.Status != 202) return result;
                     var load = response.Content.LoadIntoBufferAsync(IngestResponse.BytesMax);
                     await Task.WhenAny(load, Task.Delay(-1, stop.Token)).ConfigureAwait(false);
                     stop.Token.ThrowIfCancellationRequested();
@@ -124,7 +123,8 @@ namespace Ingest {
         private readonly List<Batch> batches = new List<Batch>(); // the first may be in flight, the last is filled
         private readonly CancellationTokenSource ending = new CancellationTokenSource();
         private readonly string spool; // absolute: the working directory may change
-        private readonly FileStream spoolLock;
+        private FileStream spoolLock;
+        private DateTime spoolLockedAt; // of the lock's file: one that was made again has another time
         private readonly TaskScheduler callbackScheduler;
         private Task callbacks = Task.CompletedTask; // completes when all so far have returned
         private int callbacksPending;
@@ -266,12 +266,12 @@ namespace Ingest {
                 headers["X-Ingestion-Key"] = options.Key;
                 var body = Utf8.GetBytes("{\"events\":[" + string.Join(",", batch.Events) + "]}");
                 response = await options.Transport.PostAsync(url, headers, body, options.Timeout, ending.Token);
-                failure = $"The server responded with {response.Status}.";
+                failure = $"The server responded with {response.Status}{(response.Status == 202 ? ", not with a result of Ingest" : "")}.";
                 text = Encoding.UTF8.GetString(response.Body);
                 result = ParseObject(response.Status == 202 ? text : null);
                 rejected = FindRejected(result, batch.Events);
             } catch (OperationCanceledException) {
-            } catch (Exception error) { failure = HideKey(error.GetBaseException().Message); }
+            } catch (Exception error) { failure = Clean(error.GetBaseException().Message); }
             response = response ?? new IngestResponse();
             var isDropped = response.Status == 400 || response.Status == 413;
             lock (gate) {
@@ -281,14 +281,15 @@ namespace Ingest {
                 stats.Duplicates += rejected == null ? 0 : Whole(result, "duplicates");
                 if (rejected != null || isDropped) Remove(batch);
             }
-            if (rejected != null) Drop("rejected", rejected, HideKey(text), Notify);
+            if (rejected != null) Drop("rejected", rejected, Clean(text), Notify);
             else if (isDropped) Drop(response.Status == 400 ? "bad_request" : "too_large", batch.Events, failure, Notify);
             else PauseBeforeRetry(response, failure);
             if (rejected != null || isDropped) batch.Done.TrySetResult(true);
         }
 
-        /// <summary>For callbacks and <c>Failure</c>: a response may repeat the key.</summary>
-        private string HideKey(string text) => text.Replace(options.Key, "[key]");
+        /// <summary>For callbacks and <c>Failure</c>: a response may repeat the key, and a control character of it, such as
+        /// a line feed, would forge a line of a log. Between the tokens of JSON, a space means the same.</summary>
+        private string Clean(string text) => Regex.Replace(text.Replace(options.Key, "[key]"), @"[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]", " ");
 
         private void PauseBeforeRetry(IngestResponse response, string failure) {
             var isUnauthorized = response.Status == 401 || response.Status == 403;
@@ -314,6 +315,8 @@ namespace Ingest {
                 List<string> lost;
                 lock (gate) {
                     isClosing = isEnded = true;
+                    RenewSpool();
+                    foreach (var batch in batches) Restore(batch); // single files may have been deleted too
                     lost = batches.SelectMany(batch => batch.Events.Skip(batch.Spooled)).ToList();
                     stats.QueuedEvents -= lost.Count;
                     stats.QueuedBytes -= lost.Sum(text => (long)Utf8.GetByteCount(text));
@@ -327,6 +330,7 @@ namespace Ingest {
         }
 
         private void Enqueue(string text, int bytes) {
+            RenewSpool();
             var batch = batches.LastOrDefault();
             if (batch == null || batch.IsSealed || batch.Events.Count == BatchEventsMax
                 || batch.Bytes + batch.Events.Count + bytes > EventBytesMax) { // with a comma for each event
@@ -346,6 +350,7 @@ namespace Ingest {
         }
 
         private void Remove(Batch batch) {
+            RenewSpool(); // otherwise it might delete a file of another sender
             backoffSeconds = 1;
             batches.Remove(batch);
             stats.QueuedEvents -= batch.Events.Count;
@@ -386,7 +391,8 @@ namespace Ingest {
         private FileStream LockSpool() {
             FileStream file = null;
             try {
-                file = new FileStream(SpoolPath("lock"), FileMode.Create, FileAccess.Write, FileShare.None);
+                file = new FileStream(SpoolPath("lock"), FileMode.OpenOrCreate, FileAccess.Write, FileShare.None);
+                spoolLockedAt = File.GetLastWriteTimeUtc(SpoolPath("lock"));
                 file.Lock(0, 1); // Mono needs it, macOS has none
             } catch (PlatformNotSupportedException) {
             } catch (IOException error) {
@@ -417,9 +423,38 @@ namespace Ingest {
             Drop("damaged", new string[0], "Unreadable in the spool.", Try, damaged);
         }
 
+        /// <summary>Makes a spool again whose directory was deleted, with the events in memory.</summary>
+        private void RenewSpool() {
+            if (spoolLock == null || File.GetLastWriteTimeUtc(SpoolPath("lock")) == spoolLockedAt) return;
+            stats.Failure = $"{spool} was deleted: the events in memory are written to it again.";
+            spoolLock.Dispose();
+            spoolLock = null;
+            Try(() => {
+                Directory.CreateDirectory(spool);
+                spoolLock = LockSpool();
+            });
+            foreach (var batch in batches) Restore(batch);
+        }
+
+        /// <summary>Writes the file of a batch again if it was deleted. Otherwise its events are in memory only.</summary>
+        private void Restore(Batch batch) {
+            if (batch.Spooled == 0) return;
+            var spooled = batch.Events.Take(batch.Spooled).ToList();
+            batch.Spooled = 0;
+            if (spoolLock == null) return;
+            Try(() => {
+                // the file of that name may be of another sender, which had the directory meanwhile
+                while (File.Exists(batch.Path) && spooled.Except(File.ReadLines(batch.Path)).Any()) batch.Path = NextPath();
+                if (!File.Exists(batch.Path)) File.WriteAllText(batch.Path, string.Join("\n", spooled) + "\n");
+                batch.Spooled = spooled.Count;
+            });
+        }
+
+        private string NextPath() => SpoolPath((++fileNumber).ToString("D16"));
+
         // once the operating system has the event, it outlives the process, but not a power loss
         private void Append(Batch batch, string text) => Try(() => {
-            batch.Path = batch.Path ?? SpoolPath((++fileNumber).ToString("D16"));
+            batch.Path = batch.Path ?? NextPath();
             File.AppendAllText(batch.Path, text + "\n");
             batch.Spooled++;
         });

@@ -59,7 +59,7 @@ namespace Ingest {
                 if (!request.isDone) {
                     request.Abort();
                     done.TrySetCanceled();
-                } else if (isCut && request.responseCode != 400 && request.responseCode != 413) {
+                } else if (isCut) {
                     done.TrySetException(new IOException(request.error));
                 } else {
                     done.TrySetResult(new IngestResponse {

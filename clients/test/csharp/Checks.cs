@@ -190,6 +190,47 @@ namespace Ingest {
             Equal(Directory.GetFiles("damaged", "0*").Single().EndsWith("11.other.spool"), true);
         }
 
+        [Check] private static async Task ASpoolThatWasDeletedIsMadeAgainBesideTheFilesOfAnother() {
+            var options = Options(new Script(Never));
+            options.Spool = "deleted";
+            var sender = new IngestSender(options);
+            sender.Send("{\"n\":1}");
+            Directory.Delete("deleted", true);
+            Directory.CreateDirectory("deleted");
+            File.WriteAllText("deleted/0000000000000001.demo.spool", "{\"eventId\":\"other\",\"n\":0}\n");
+            sender.Send("{\"n\":2}");
+            Equal(sender.Stats().Failure, $"{Path.GetFullPath("deleted")} was deleted: the events in memory are written to it again.");
+            sender.Dispose();
+            Equal(sender.Stats().QueuedEvents, 2L);
+            var transport = new Script(Accept);
+            options.Transport = transport;
+            Equal((await new IngestSender(options).CloseAsync(TimeSpan.FromMinutes(1))).Accepted, 3L);
+            Equal(transport.Bodies[0].Contains("\"n\":0"), true);
+        }
+
+        [Check] private static void AnEventWhoseFileCannotBeMadeAgainIsNotKept() {
+            var options = Options(new Script(Never));
+            options.Spool = "blocked";
+            var sender = new IngestSender(options);
+            sender.Send("{\"n\":1}");
+            Directory.Delete("blocked", true);
+            File.WriteAllText("blocked", "no directory");
+            sender.Dispose();
+            Equal(sender.Stats().QueuedEvents, 0L);
+            Equal(sender.Stats().Dropped["closed"], 1L);
+        }
+
+        [Check] private static async Task AFailureSaysThatA202IsNoResult() {
+            var page = new IngestResponse { Status = 202, Body = Encoding.UTF8.GetBytes("<html>") };
+            var options = Options(new Script((body, cancel) => Task.FromResult(page), Accept));
+            var failures = new List<string>();
+            options.OnRetry = (failure, pause) => failures.Add(failure);
+            var sender = new IngestSender(options);
+            sender.Send("{}");
+            await sender.CloseAsync(TimeSpan.FromMinutes(1));
+            Equal(string.Join(" ", failures), "The server responded with 202, not with a result of Ingest.");
+        }
+
         [Check] private static async Task ACallbackThatBlocksOrThrowsDoesNotStopSending() {
             var blocks = new ManualResetEventSlim();
             var options = Options(new Script(Status(503), Status(400), Status(503), Accept));
