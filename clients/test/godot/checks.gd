@@ -11,6 +11,8 @@ func run() -> PackedStringArray:
 	_check_event_ids()
 	_check_unusual_values()
 	_check_spool()
+	_check_deleted_spool()
+	_check_cut_response()
 	_check_start_after_close()
 	return _lines
 
@@ -127,6 +129,50 @@ func _check_spool() -> void:
 	sender.free()
 	for name in names:
 		DirAccess.remove_absolute(SPOOL.path_join(name))
+
+
+func _check_deleted_spool() -> void:
+	var sender := _make_sender()
+	sender.spool = SPOOL
+	sender.start()
+	sender.send({n = 1})
+	DirAccess.remove_absolute(SPOOL.path_join(DirAccess.get_files_at(SPOOL)[0]))
+	DirAccess.remove_absolute(SPOOL)
+	sender.send({n = 2})
+	_expect("failure of a deleted spool", sender.stats().failure, SPOOL + " was deleted: the events in memory are written to it again.")
+	var names := DirAccess.get_files_at(SPOOL)
+	_expect("events of a deleted spool", FileAccess.get_file_as_string(SPOOL.path_join(names[0])).count("\n"), 2)
+	# a single file
+	DirAccess.remove_absolute(SPOOL.path_join(names[0]))
+	sender.close(0)
+	_expect("events that are kept in a file that was deleted", sender.stats().queued_events, 2)
+	_expect("files that were deleted", DirAccess.get_files_at(SPOOL), names)
+	sender.free()
+	for name in names:
+		DirAccess.remove_absolute(SPOOL.path_join(name))
+
+
+func _check_cut_response() -> void:
+	var sender := _make_sender()
+	var failures: Array[String] = []
+	sender.retrying.connect(func(failure: String, _seconds: float) -> void: failures.append(failure))
+	var details: Array[String] = []
+	sender.dropped.connect(func(_reason: String, _events: Array, detail: String) -> void: details.append(detail))
+	sender.start()
+	sender.send({n = 1})
+	var rejected := '{"accepted":0,"duplicates":0,"rejected":[{"index":0,"issues":["ik_key\\u001b\\u2028"]}]}'
+	for each: Array in [
+		[HTTPRequest.RESULT_CONNECTION_ERROR, 400, ""],
+		[HTTPRequest.RESULT_SUCCESS, 202, "<html>"],
+		[HTTPRequest.RESULT_SUCCESS, 202, rejected],
+	]:
+		sender._is_in_flight = true
+		sender._on_completed(each[0], each[1], [], (each[2] as String).to_utf8_buffer())
+	var failed := ["Request failed with result %d." % HTTPRequest.RESULT_CONNECTION_ERROR]
+	failed.append("The server responded with 202, not with a result of Ingest.")
+	_expect("a response that is cut, and a page", failures, failed)
+	_expect("detail of a rejection", details, ['[{"index":0.0,"issues":["[key]  "]}]'])
+	sender.free()
 
 
 func _check_start_after_close() -> void:

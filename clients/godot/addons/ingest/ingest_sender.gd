@@ -180,22 +180,35 @@ func _on_completed(result: int, status: int, headers: PackedStringArray, body: P
 	_is_in_flight = false
 	var batch := _batches[0]
 	var response := {}
-	if result == HTTPRequest.RESULT_SUCCESS and status == 202:
+	var failure := "Request failed with result %d." % result
+	# a response that is cut is none; a redirect, which is not followed, has no body
+	if result != HTTPRequest.RESULT_SUCCESS and result != HTTPRequest.RESULT_REDIRECT_LIMIT_REACHED:
+		status = 0
+		headers = []
+	elif status == 202:
 		response = _parse_result(body.get_string_from_utf8(), batch.events.size())
-	var failure := "The server responded with %d." % status if status > 0 else "Request failed with result %d." % result
+		failure = "The server responded with 202, not with a result of Ingest."
+	else:
+		failure = "The server responded with %d." % status
 	_stats.failure = "" if response else failure
 	if response:
 		_stats.accepted += int(response.accepted)
 		_stats.duplicates += int(response.duplicates)
 		_remove(batch)
 		var rejected: Array = response.rejected.map(func(each: Dictionary) -> String: return batch.events[int(each.index)])
-		_drop("rejected", rejected, JSON.stringify(response.rejected))
+		_drop("rejected", rejected, _clean(JSON.stringify(response.rejected)))
 	elif status == 400 or status == 413:
 		_remove(batch)
 		_drop("bad_request" if status == 400 else "too_large", batch.events, failure)
 	else:
 		_pause(status, headers, failure)
 	_progressed.emit()
+
+
+# A response may repeat the key, and a control character of it would forge a line of a log.
+func _clean(text: String) -> String:
+	var pattern := RegEx.create_from_string("[\\p{Cc}\\p{Cf}\\p{Zl}\\p{Zp}]")
+	return pattern.sub(text.replace(key, "[key]"), " ", true)
 
 
 func _pause(status: int, headers: PackedStringArray, failure: String) -> void:
@@ -216,6 +229,7 @@ func _end() -> void:
 	_http.queue_free()
 	var lost := PackedStringArray()
 	for batch in _batches:
+		_restore(batch)
 		lost.append_array(batch.events.slice(batch.spooled))
 	_stats.queued_events -= lost.size()
 	for text in lost:
@@ -226,6 +240,11 @@ func _end() -> void:
 
 
 func _enqueue(text: String, bytes: int) -> void:
+	if spool and not DirAccess.dir_exists_absolute(spool):
+		DirAccess.make_dir_recursive_absolute(spool)
+		_stats.failure = spool + " was deleted: the events in memory are written to it again."
+		for each in _batches:
+			_restore(each)
 	var batch: Batch = _batches.back() if _batches else null
 	if not batch or batch.is_sealed or batch.events.size() == BATCH_EVENTS_MAX \
 			or batch.bytes + batch.events.size() + bytes > EVENT_BYTES_MAX: # with a comma for each event
@@ -292,6 +311,19 @@ func _read_spool() -> void:
 		else:
 			DirAccess.remove_absolute(batch.path)
 	_drop("damaged", [], "Unreadable in the spool.", damaged)
+
+
+# Writes the file of a batch again if it was deleted. Otherwise its events are in memory only.
+func _restore(batch: Batch) -> void:
+	if batch.spooled == 0 or FileAccess.file_exists(batch.path):
+		return
+	DirAccess.make_dir_recursive_absolute(spool)
+	var file := FileAccess.open(batch.path, FileAccess.WRITE)
+	if file:
+		file.store_string("\n".join(batch.events.slice(0, batch.spooled)) + "\n")
+		file.flush()
+	if not file or file.get_error() != OK:
+		batch.spooled = 0
 
 
 # Once the operating system has the event, it outlives the process, but not a power loss. Closing the file also saves it
