@@ -55,9 +55,9 @@ export const pageWaitSecondsMax = 30
 
 const compress = promisify(gzip)
 
-export function eventCalls(api: Api, { isLoopback, hideKey }: Pick<Connection, 'hideKey' | 'isLoopback'>): EventCalls {
-  const hideKeyInIssue = ({ code, path, message }: Issue): Issue => {
-    return { code: hideKey(code) as IssueCode, path: hideKey(path), message: hideKey(message) }
+export function eventCalls(api: Api, { isLoopback, redact }: Pick<Connection, 'redact' | 'isLoopback'>): EventCalls {
+  const redactIssue = ({ code, path, message }: Issue): Issue => {
+    return { code: redact(code) as IssueCode, path: redact(path), message: redact(message) }
   }
 
   const calls: EventCalls = {
@@ -69,7 +69,7 @@ export function eventCalls(api: Api, { isLoopback, hideKey }: Pick<Connection, '
       const headers = { 'content-type': 'application/json', ...(isCompressed && { 'content-encoding': 'gzip' }) }
       const request = { method: 'POST', path: '/v1/events/batch', headers, body, expect: [202] } as const
       const result = await api.json<BatchResult>(wire.BatchResult, request, options)
-      const rejected = result.rejected.map((each) => ({ ...each, issues: each.issues.map(hideKeyInIssue) }))
+      const rejected = result.rejected.map((each) => ({ ...each, issues: each.issues.map(redactIssue) }))
       return { ...result, rejected }
     },
 

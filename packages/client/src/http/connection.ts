@@ -1,6 +1,6 @@
 import type { Readable } from 'node:stream'
 import { IngestError } from '@ingest/core'
-import { errorFromResponse, unexpectedResponse } from './error-from-response.ts'
+import { errorFromResponse, toPrintable, unexpectedResponse } from './error-from-response.ts'
 import { openTransport, type TransportRequest } from './transport.ts'
 
 export interface ApiRequest {
@@ -49,8 +49,8 @@ export interface HttpResponse {
 export interface Connection {
   /** Whether the server is on this machine, where compressing bodies only takes time. */
   isLoopback: boolean
-  /** Replaces the key in a text of a response, which may echo it: errors and callbacks are logged. */
-  hideKey(text: string): string
+  /** Replaces the key, which a response may echo, and control characters: errors and callbacks are logged. */
+  redact(text: string): string
   /**
    * Sends a request once. Time that a reader of the body spends between reads does not count towards the timeout.
    *
@@ -77,7 +77,7 @@ export function createConnection({ url, headers, now = Date.now }: ConnectionOpt
   const { origin, hostname, prefix } = parseUrl(url)
   const transport = openTransport(origin)
   const key = headers['x-ingestion-key']
-  const hideKey = (text: string) => (key ? text.replaceAll(key, '[key]') : text)
+  const redact = (text: string) => toPrintable(key ? text.replaceAll(key, '[key]') : text)
 
   async function open(request: ApiRequest, watchdog: Watchdog): Promise<HttpResponse> {
     const { method = 'GET', path, query, body = null, expect = [200] } = request
@@ -88,8 +88,8 @@ export function createConnection({ url, headers, now = Date.now }: ConnectionOpt
     if (status < 200 || status > 299) {
       const start = await readBody(response.body, errorBodyBytesMax)
       const { location = '' } = response.headers
-      const shown = { ...response.headers, location: hideKey(location) }
-      throw errorFromResponse({ status, headers: shown, body: hideKey(start.toString()) }, now())
+      const shown = { ...response.headers, location: redact(location) }
+      throw errorFromResponse({ status, headers: shown, body: redact(start.toString()) }, now())
     }
     const isCompressed = response.headers['content-encoding'] !== undefined
     if (!isCompressed && expect.includes(status)) return response
@@ -99,7 +99,7 @@ export function createConnection({ url, headers, now = Date.now }: ConnectionOpt
 
   return {
     isLoopback: isLoopback(hostname),
-    hideKey,
+    redact,
 
     async send(request, { timeoutMs, totalMs, signal }) {
       signal?.throwIfAborted()
@@ -227,7 +227,7 @@ const certificateError = /CERT|^UNABLE_TO_VERIFY_LEAF_SIGNATURE$|^ERR_TLS_CERT_A
 function toIngestError(error: unknown, origin: string): unknown {
   if (error instanceof IngestError || !(error instanceof Error)) return error
   const { code } = error as NodeJS.ErrnoException
-  const detail = `${origin}: ${error.message || code}.`
+  const detail = `${origin}: ${toPrintable(error.message || String(code))}.`
   if (isProtocolError(error)) {
     // the parser's error contains the response, which may echo the key
     const cause = 'data' in error ? {} : { cause: error }

@@ -32,6 +32,11 @@ export interface FailedResponse {
 /** Maximum characters of a text from the network in an error message. */
 const foreignTextMax = 1000
 
+/** With spaces for control characters of a response: errors are logged, where a line feed would forge a line. */
+export function toPrintable(text: string): string {
+  return text.replaceAll(/[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/gu, ' ')
+}
+
 const codeByStatus: Readonly<Record<number, ErrorCode>> = {
   400: 'malformed-request',
   401: 'unauthorized',
@@ -66,7 +71,7 @@ export function errorFromResponse({ status, headers, body }: FailedResponse, now
   const codeOfStatus = codeByStatus[status] ?? (status >= 500 ? 'overloaded' : 'unexpected-response')
   const code = isErrorCode(problem.code) ? problem.code : codeOfStatus
   const message = isText(problem.detail)
-    ? problem.detail.slice(0, foreignTextMax)
+    ? toPrintable(problem.detail).slice(0, foreignTextMax)
     : `The server responded with ${status} and no reason. The response may be from a proxy, or the url is not an Ingest server.`
   const retryAfter = headerSeconds ?? problem.retryAfter
   return new IngestError(code, message, {
