@@ -2,7 +2,7 @@
 // @ts-check
 import { randomUUID } from 'node:crypto'
 import { once } from 'node:events'
-import { mkdirSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs'
+import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs'
 import { request } from 'node:http'
 import { connect, createServer } from 'node:net'
 import { join, resolve } from 'node:path'
@@ -109,8 +109,16 @@ function isJson(text) {
   }
 }
 
+/** Makes a deleted spool again. Its lock is not made again: a test starts no second program then. */
+function renewSpool() {
+  if (!spool || existsSync(spool) || bug === 'deleted-spool') return
+  mkdirSync(spool, { recursive: true })
+  for (const [event, path] of paths) writeFileSync(path, event)
+}
+
 /** @param {string} event */
 function writeToSpool(event) {
+  renewSpool()
   if (!spool || paths.has(event)) return
   const number = String(++fileNumber)
   const path = join(spool, bug === 'unsorted-spool' ? number : number.padStart(9, '0'))
@@ -132,6 +140,7 @@ function removeFromSpool(batch) {
 
 /** Counts what `close` leaves. @param {number} count */
 function leave(count) {
+  renewSpool()
   if (spool) counts.unsent += count
   else drop('closed', count)
 }
@@ -215,6 +224,7 @@ async function sendBatch(batch) {
   for (let attempt = 0; ; attempt++) {
     const body = `{"events":[${batch}]${bug === 'other-bytes' ? `,"attempt":${attempt}` : ''}}`
     const { status, headers, text } = await post(env.INGEST_URL ?? '', body)
+    if (bug === 'raw-log' && status !== 202) console.error(text)
     if (bug === 'late-mask') console.error(text.slice(0, 200).replaceAll(key ?? '', '[key]'))
     if (ending.signal.aborted) return leave(batch.length)
     if (status === 202 && settle(text, batch.length)) return removeFromSpool(batch)
@@ -301,7 +311,7 @@ function post(url, body) {
     'X-Ingestion-Key': key,
     'Content-Type': 'application/json',
   }
-  if (bug === 'stale-connection') return postOnKept(url, headers, body)
+  if (bug === 'stale-connection' || bug === 'read-ahead') return postOnKept(url, headers, body)
   return new Promise((resolve) => {
     const signals = [ending.signal]
     const isTimed = bug !== 'no-time-out' && bug !== 'timed-reads'
@@ -320,7 +330,8 @@ function post(url, body) {
         if (text.length > 1_000_000 && bug !== 'unbounded-body') req.destroy()
       })
       res.on('end', () => resolve({ status, headers, text }))
-      if (bug === 'any-end') res.on('error', () => resolve({ status, headers, text }))
+      if (bug === 'any-end' || (bug === 'any-400' && status === 400))
+        res.on('error', () => resolve({ status, headers, text }))
       res.on('error', fail)
       res.on('close', fail)
     })
@@ -343,6 +354,8 @@ function batchUrl(url) {
 let kept
 /** Takes what the kept connection receives, undefined at its end. @type {(text?: string) => void} */
 let receive = () => {}
+/** What the kept connection has received behind a response. */
+let ahead = ''
 
 /**
  * On one connection, also after the server has ended it.
@@ -371,6 +384,11 @@ function postOnKept(url, headers, body) {
     receive = (text) => {
       if (text === undefined) return resolve({ status: 0, headers: {}, text: '' })
       response += text
+      const [start, length = 0] = /^[\s\S]*?content-length: (\d+)[\s\S]*?\r\n\r\n/i.exec(response) ?? ['']
+      if (bug === 'read-ahead' && start) {
+        ahead = response.slice(start.length + Number(length))
+        response = response.slice(0, start.length + Number(length))
+      }
       const [head = '', rest = ''] = response.split('\r\n\r\n')
       // the server responds in chunks, which end with one of length 0, or without a body
       if (rest.endsWith('0') || !/chunked/i.test(head)) {
@@ -378,6 +396,7 @@ function postOnKept(url, headers, body) {
         resolve({ status: Number(head.split(' ')[1]), headers: {}, text: json })
       }
     }
+    if (ahead) receive(ahead)
   })
 }
 

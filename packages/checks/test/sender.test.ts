@@ -41,9 +41,21 @@ t.test('a rule that cannot be checked here is skipped, or passes with a note of 
   ])
 })
 
-t.test('an unknown rule and a command that cannot be started are refused', async (t) => {
+t.test('an unknown rule, and a command that cannot be started or ends at once are refused', async (t) => {
   await t.rejects(runConformance({ start: start(), rules: ['none'] }), { code: 'invalid-argument' })
   await t.rejects(runConformance({ start: startCommand('no-such-sender') }), { code: 'invalid-argument' })
+  await t.rejects(runConformance({ start: startCommand(process.execPath, ['no-such-sender.js']) }), {
+    code: 'invalid-argument',
+    message: /^The program does not run: it ended with exit code 1; standard error: ".*Cannot find module/,
+  })
+})
+
+t.test('a broken rule names the fault', async (t) => {
+  const seen = async (rule: string, bug: string) =>
+    (await runConformance({ start: start(bug), rules: [rule], patienceMs: 3000 }))[0]?.seen
+  t.match(await seen('cut', 'any-400'), /^after a connection that ended after "HTTP\/1.1 400 Cut/)
+  t.match(await seen('slow', 'timed-reads'), /^after a 202 whose body comes in single bytes/)
+  t.match(await seen('foreign-202', 'any-202'), /^after a 202 with the body "<html>/)
 })
 
 /** The rules that a sender with this bug breaks. */
@@ -65,6 +77,7 @@ const broken: Record<string, string[]> = {
   eager: ['backoff-reset'],
   'wake-early': ['unauthorized', 'retry-after-seconds'],
   'any-end': ['cut'],
+  'any-400': ['cut'],
   'lenient-seconds': ['retry-after-invalid'],
   'local-date': ['retry-after-date'],
   'seed-by-minute': ['jitter'],
@@ -83,14 +96,17 @@ const broken: Record<string, string[]> = {
   'no-end': ['drop'],
   'interim-is-final': ['interim', 'interim-100'],
   'stale-connection': ['idle-connection', 'drop-connection'],
+  'read-ahead': ['unsolicited'],
   'trim-key': ['key-line-break'],
   'quote-key': ['key-line-break'],
   'log-key': ['key-secret'],
+  'raw-log': ['control-characters'],
   'no-spool': ['spool-kill', 'spool-close', 'spool-taken', 'spool-chdir'],
   'late-spool': ['spool-taken'],
   'unsorted-spool': ['spool-taken'],
   'keep-dropped': ['spool-empty'],
   'relative-spool': ['spool-chdir'],
+  'deleted-spool': ['spool-deleted', 'spool-deleted-close'],
   'no-lock': ['spool-lock'],
   'timed-lock': ['spool-frozen'],
   'drop-path': ['base-path'],

@@ -27,8 +27,8 @@ export interface Sending {
   flush(events?: readonly JsonObject[]): void
   /** Whether its sender takes that many events; false if the program ends before. */
   takes(count: number): Promise<boolean>
-  /** Ends its standard input, and resolves to its exit code and counts, whatever they are. */
-  exit(): Promise<{ code: number | null; signal: string | null; counts: Counts | undefined }>
+  /** Ends its standard input, and resolves to its exit code and counts, whatever they are. `how` it ended is for a message. */
+  exit(): Promise<{ code: number | null; how: string; counts: Counts | undefined }>
 }
 
 /** A program and the server that it sends to, as the rules see them. */
@@ -148,10 +148,10 @@ async function createPlay({ arrivals, server, spool, start, patienceMs, signal, 
       },
 
       async exit() {
-        const { stdin, ended, output } = running()
+        const { stdin, ended, output, errors } = running()
         stdin.end()
-        const how = await until('the program did not end', ended, running())
-        return { ...how, counts: parseCounts(output()) }
+        const { code, signal } = await until('the program did not end', ended, running())
+        return { code, how: `${signal ?? `exit code ${code}`}${errors()}`, counts: parseCounts(output()) }
       },
     }
   }
@@ -190,9 +190,9 @@ async function createPlay({ arrivals, server, spool, start, patienceMs, signal, 
     },
 
     async end() {
-      const { code, signal, counts } = await play.exit()
+      const { code, how, counts } = await play.exit()
       const { given, output, errors } = program
-      if (code !== 0) throw new BrokenRule(`the program ended with ${signal ?? `exit code ${code}`}${errors()}`)
+      if (code !== 0) throw new BrokenRule(`the program ended with ${how}`)
       if (!counts) {
         const line = JSON.stringify(output().slice(0, 500))
         throw new BrokenRule(`the last line of standard output was ${line}${errors()}`)

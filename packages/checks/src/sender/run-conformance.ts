@@ -1,20 +1,20 @@
 import { IngestError } from '@ingest/core'
-import { BrokenRule, runPlay, SkippedRule } from './play.ts'
+import { BrokenRule, type Play, runPlay, SkippedRule } from './play.ts'
 import type { StartProgram } from './program.ts'
 import { connectionRules } from './rules/connections.ts'
 import { faultRules } from './rules/faults.ts'
-import { keyRules } from './rules/keys.ts'
+import { outputRules } from './rules/output.ts'
 import { pauseRules } from './rules/pauses.ts'
 import { queueRules } from './rules/queue.ts'
 import { requestRules } from './rules/requests.ts'
 import { retryRules } from './rules/retries.ts'
-import type { Rule } from './rules/rule.ts'
+import { makeEvents, type Rule } from './rules/rule.ts'
 import { spoolRules } from './rules/spool.ts'
 
 /** All rules, in the order of their verdicts. */
 export const senderRules: readonly Rule[] = [
   ...requestRules,
-  ...keyRules,
+  ...outputRules,
   ...connectionRules,
   ...retryRules,
   ...pauseRules,
@@ -25,7 +25,7 @@ export const senderRules: readonly Rule[] = [
 
 /** What no rule shows, for the end of a report. */
 export const notChecked =
-  'TLS and proxies, power loss, a full disk, a wall clock that is set, a spool of another project, threads, memory, and what takes hours'
+  'TLS and proxies, power loss, a full disk, a wall clock that is set while the program runs, a spool of another project, threads, memory, and what takes hours'
 
 /** Whether a program keeps a rule. */
 export interface Verdict {
@@ -55,6 +55,8 @@ export interface ConformanceOptions {
   onVerdict?: ((verdict: Verdict) => void) | undefined
 }
 
+const defaultPatienceMs = 30_000
+
 /** How many programs run at a time. */
 const concurrency = 4
 
@@ -63,13 +65,16 @@ const concurrency = 4
  * that keeps all rules may still fail in what {@link notChecked} names, and in callbacks and options that the program
  * does not set.
  *
- * @throws {IngestError} `invalid-argument` for an unknown rule, and if the program cannot be started
+ * @throws {IngestError} `invalid-argument` for an unknown rule, and if the program cannot be started, or ends before its
+ *   sender has taken an event
  */
 export async function runConformance(options: ConformanceOptions): Promise<Verdict[]> {
   const { rules: ids, hasSpool = false, onVerdict } = options
   const unknown = ids?.find((id) => !senderRules.some((rule) => rule.id === id))
   if (unknown !== undefined) throw new IngestError('invalid-argument', `There is no rule '${unknown}'.`)
   const rules = senderRules.filter(({ id }) => ids === undefined || ids.includes(id))
+  const isSkipped = (rule: Rule) => rule.needsSpool === true && !hasSpool
+  if (!rules.every(isSkipped)) await checkStart(options)
   const ending = new AbortController()
   const signal = AbortSignal.any([ending.signal, ...(options.signal ? [options.signal] : [])])
   const verdicts: Verdict[] = []
@@ -80,7 +85,7 @@ export async function runConformance(options: ConformanceOptions): Promise<Verdi
     for (let i = next++; i < rules.length; i = next++) {
       const rule = rules[i] as Rule
       signal.throwIfAborted()
-      verdicts[i] = await judge(rule, { ...options, signal, isSkipped: rule.needsSpool === true && !hasSpool })
+      verdicts[i] = await judge(rule, { ...options, signal, isSkipped: isSkipped(rule) })
       for (let verdict = verdicts[reported]; verdict; verdict = verdicts[++reported]) onVerdict?.(verdict)
     }
   }
@@ -96,6 +101,24 @@ export async function runConformance(options: ConformanceOptions): Promise<Verdi
   return verdicts
 }
 
+/** @throws {IngestError} `invalid-argument` if the program ends before its sender has taken an event */
+async function checkStart({ start, patienceMs = defaultPatienceMs, signal }: ConformanceOptions): Promise<void> {
+  const settings = { closeMs: 0 }
+  const script = async (play: Play) => {
+    play.serve((exchange) => exchange.accept())
+    play.send(makeEvents(1))
+    if (await play.takes(1)) return
+    const { how } = await play.exit()
+    throw new IngestError('invalid-argument', `The program does not run: it ended with ${how}.`)
+  }
+  await runPlay({ start, settings, patienceMs, signal: signal ?? new AbortController().signal }, script).catch(
+    (error) => {
+      // the rules say what a program does that runs
+      if (!(error instanceof BrokenRule)) throw error
+    },
+  )
+}
+
 interface JudgeOptions extends ConformanceOptions {
   signal: AbortSignal
   isSkipped: boolean
@@ -103,7 +126,7 @@ interface JudgeOptions extends ConformanceOptions {
 
 async function judge(
   { id, rule, expected, settings = {}, play }: Rule,
-  { start, patienceMs = 30_000, signal, isSkipped }: JudgeOptions,
+  { start, patienceMs = defaultPatienceMs, signal, isSkipped }: JudgeOptions,
 ): Promise<Verdict> {
   const startedAt = performance.now()
   const verdict = (outcome: Verdict['outcome'], { seen = null, note = null }: Partial<Verdict>): Verdict => {

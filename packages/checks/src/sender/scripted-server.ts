@@ -36,6 +36,8 @@ export interface Exchange {
   respond(status: number, headers?: Readonly<Record<string, string>>, body?: string): void
   /** Stores the batch and responds as Ingest does. */
   accept(): Promise<void>
+  /** Writes to the connection, also after the response. */
+  write(text: string): void
   /** Ends the connection after the response, without having announced it. */
   endConnection(): void
   inject(fault: Fault): Promise<void>
@@ -151,6 +153,7 @@ function toExchange(
       }
     },
 
+    write: (text) => void socket?.write(text),
     endConnection: () => void socket?.end(),
 
     async inject(fault) {

@@ -37,7 +37,9 @@ export function conformanceCommand(io: Io): Command {
       if (command === undefined) {
         throw new CommanderError(1, 'ingest.command', "missing required argument 'command': the program of a sender")
       }
-      const onVerdict = (verdict: Verdict) => void (options.json || writeStdout(io, `${formatVerdict(verdict)}\n`))
+      const needsSpool = new Set(senderRules.filter((rule) => rule.needsSpool).map(({ id }) => id))
+      const isShown = ({ id }: Verdict) => !options.json && (options.spool || !needsSpool.has(id))
+      const onVerdict = (verdict: Verdict) => void (isShown(verdict) && writeStdout(io, `${formatVerdict(verdict)}\n`))
       const verdicts = await abortOnSignal(io, '', (signal) =>
         runConformance({
           start: startCommand(command, args),
@@ -48,7 +50,12 @@ export function conformanceCommand(io: Io): Command {
           onVerdict,
         }),
       )
-      if (!options.json) await writeStdout(io, `not checked: ${notChecked}\n`)
+      if (!options.json) {
+        const skipped = verdicts.filter((verdict) => !isShown(verdict)).length
+        if (skipped > 0)
+          await writeStdout(io, `skipped: ${formatCount(skipped, 'rule')} for senders with a spool, see --spool\n`)
+        await writeStdout(io, `not checked: ${notChecked}\n`)
+      }
       await report(io, options, verdicts)
     })
 }

@@ -1,4 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises'
+import type { Fault } from '../faults.ts'
 import { BrokenRule, type Play } from '../play.ts'
 import type { Exchange } from '../scripted-server.ts'
 import { makeEvents, type Rule } from './rule.ts'
@@ -60,7 +61,43 @@ export const connectionRules: readonly Rule[] = [
       await play.finish({ accepted: 200, dropped: { bad_request: 100, too_large: 100 } })
     },
   },
+  {
+    id: 'unsolicited',
+    rule: 'A response that arrives before its request is not that to the request: use another connection.',
+    expected: 'each batch sent again after its own 503, although the 202 before it came twice',
+    async play(play) {
+      // large events: each is a batch, and the next one is due when its predecessor is stored
+      const count = 12
+      play.flush(makeEvents(count).map((event) => ({ ...event, text: 'x'.repeat(140_000) })))
+      for (let n = 0; n < count; n += 2) {
+        await (await nextWith(play, n)).inject(acceptTwice)
+        let second = await play.next()
+        // the sender may take what is no HTTP for an error
+        if (second.events[0]?.n === n) {
+          await second.accept()
+          second = await play.next()
+        }
+        await refuseOnce(play, second, n + 1)
+      }
+      // also while the connection is idle
+      play.flush(makeEvents(1, count))
+      const exchange = await nextWith(play, count)
+      await exchange.accept()
+      await sleep(50)
+      exchange.write(unsolicited)
+      await sleep(50)
+      play.flush(makeEvents(1, count + 1))
+      await refuseOnce(play, await play.next(), count + 1)
+      const { accepted, duplicates } = await play.end()
+      if (accepted + duplicates !== count + 2)
+        throw new BrokenRule(`${accepted} accepted events and ${duplicates} duplicates of ${count + 2}`)
+    },
+  },
 ]
+
+const result = '{"accepted":1,"duplicates":0,"rejected":[]}'
+/** A response without a request, which looks like that to the next batch. */
+const unsolicited = `HTTP/1.1 202 Accepted\r\nContent-Length: ${result.length}\r\n\r\n${result}`
 
 /** Responds to a batch twice, with an error and as Ingest does, after each series of interim responses. */
 async function playInterim(play: Play, series: readonly (readonly number[])[]): Promise<void> {
@@ -80,12 +117,29 @@ async function playInterim(play: Play, series: readonly (readonly number[])[]): 
   await play.finish({ accepted: n })
 }
 
+/** Accepts a batch, with a second 202 in the same packet. */
+const acceptTwice: Fault = async (res, { store }) => {
+  const first = JSON.stringify(await store())
+  res.writeHead(202, { 'Content-Length': first.length }).end(first + unsolicited)
+}
+
+/** Responds to the batch of this event with a 503, and accepts it when it comes again. */
+async function refuseOnce(play: Play, exchange: Exchange, n: number): Promise<void> {
+  expectEvent(exchange, n)
+  exchange.respond(503)
+  await (await play.retryOf(exchange)).accept()
+}
+
 /** The next request, which has to hold this event alone. */
 async function nextWith(play: Play, n: number): Promise<Exchange> {
   const exchange = await play.next()
+  expectEvent(exchange, n)
+  return exchange
+}
+
+function expectEvent(exchange: Exchange, n: number): void {
   const numbers = exchange.events.map((event) => event.n)
   if (numbers.join() !== String(n)) throw new BrokenRule(`a batch of the events ${numbers.join(', ')} in place of ${n}`)
-  return exchange
 }
 
 /** Writes a head for each status, which goes before the response, in a packet of its own after a pause. */

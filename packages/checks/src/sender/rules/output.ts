@@ -10,8 +10,8 @@ const key = 'ik_Zx81QpLm47RtVb90WsNc'
 /** So many characters of a key are a leak. */
 const leakChars = 6
 
-/** What happens to the key. */
-export const keyRules: readonly Rule[] = [
+/** What is printed of a key and of responses. */
+export const outputRules: readonly Rule[] = [
   {
     id: 'key-line-break',
     rule,
@@ -57,7 +57,60 @@ export const keyRules: readonly Rule[] = [
       }
     },
   },
+  {
+    id: 'control-characters',
+    rule: 'Write no control character of a response to a log or a message: a line feed would forge a line of a log.',
+    expected: 'no line of a response, and none of its control characters, on standard output or standard error',
+    async play(play) {
+      play.flush(makeEvents(1))
+      for (const respond of forgeries) respond(await play.next())
+      await (await play.next()).accept()
+      play.flush(makeEvents(1, 1))
+      ;(await play.next()).respond(202, json, rejection)
+      play.flush(makeEvents(1, 2))
+      ;(await play.next()).respond(400, {}, forged)
+      await play.finish({ accepted: 1, rejected: 1, dropped: { bad_request: 1 } })
+      for (const character of ['\x1b', '\x9b', '\x07', '\x00', '\u2028']) {
+        if (play.hasPrinted(character)) throw new BrokenRule(`the program printed the character ${nameOf(character)}`)
+      }
+      for (const end of ['\n', '\r']) {
+        if (play.hasPrinted(`${end}${forgedLine}`)) throw new BrokenRule('the program printed a line of a response')
+      }
+    },
+  },
 ]
+
+const forgedLine = 'ERROR the disk is on fire'
+/** Starts a line, changes the title and colors of a terminal, and rings its bell. */
+const forged = `no\r\n${forgedLine}\r${forgedLine}\n${forgedLine}\x1b]0;title\x07\x1b[31m\x9b31m\u2028\x00`
+/** Without what a head cannot hold. */
+const forgedHead = forged.replaceAll(/[\r\n\0]/g, ' ')
+const issues = [{ code: forged, path: forged, message: forged }]
+// with line feeds between its members
+const rejection = JSON.stringify(
+  { accepted: 0, duplicates: 0, rejected: [{ index: 0, eventId: null, issues }] },
+  null,
+  '\n',
+)
+
+/** Responses that are retried. */
+const forgeries: readonly ((exchange: Exchange) => void)[] = [
+  (exchange) => exchange.respond(500, {}, forged),
+  (exchange) => exchange.respond(202, {}, forged),
+  (exchange) =>
+    exchange.respond(503, { 'Content-Type': 'application/problem+json' }, JSON.stringify({ detail: forged })),
+  ...[
+    `HTTP/1.1 307 ${forgedHead}\r\nLocation: http://127.0.0.1:1/${forgedHead}\r\nContent-Length: 0\r\n\r\n`,
+    `HTTP/1.1 500 ${forgedHead}\r\n${forgedHead}: ${forgedHead}\r\n\r\n`,
+    `${forgedHead}\n${forgedLine}\r\n`,
+    `HTTP/1.1 202 Accepted\r\nTransfer-Encoding: ${forgedHead}\r\n\r\n`,
+  ].map((text) => (exchange: Exchange) => void exchange.res.socket?.end(text)),
+]
+
+/** `U+001B` */
+function nameOf(character: string): string {
+  return `U+${character.charCodeAt(0).toString(16).toUpperCase().padStart(4, '0')}`
+}
 
 // wherever a text is cut, one of the two is cut within a key
 const texts = ['', 'x'.repeat(12)].map((start) => `${start}${`${key}-`.repeat(200)}`)

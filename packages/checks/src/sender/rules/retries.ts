@@ -108,7 +108,7 @@ export const retryRules: readonly Rule[] = [
   },
   {
     id: 'cut',
-    rule: '408, 5xx, time-out, connection error: retry the same batch, not before `Retry-After`',
+    rule: 'A response that is cut, whatever its status, is a connection error.',
     expected: 'a retry after a connection that ends before the end of a response, or does not speak HTTP',
     async play(play) {
       const head = 'HTTP/1.1 202 Accepted\r\nContent-Type: application/json\r\n'
@@ -117,14 +117,21 @@ export const retryRules: readonly Rule[] = [
         head,
         `${head}Content-Length: ${result.length + 1}\r\n\r\n${result}`,
         `${head}Transfer-Encoding: chunked\r\n\r\n2\r\n{"`,
+        ...[400, 413].map((status) => `HTTP/1.1 ${status} Cut\r\nContent-Length: 40\r\n\r\n{"detail":`),
+        'HTTP/1.1 400 Cut\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{"',
         `${head}Transfer-Encoding: chunked\r\n\r\n${result.length.toString(16)}\r\n${result}\r\n`,
         'SSH-2.0-OpenSSH_9.2\r\n',
       ]
       await retryAll(play, [
-        (exchange) => exchange.inject(faults['reset before']),
-        (exchange) => exchange.inject(faults['reset after']),
-        (exchange) => exchange.inject(faults['cut after']),
-        ...texts.map((text) => async (exchange: Exchange) => void exchange.res.socket?.end(text)),
+        ['a reset before the batch was stored', (exchange) => exchange.inject(faults['reset before'])],
+        ['a reset after the batch was stored', (exchange) => exchange.inject(faults['reset after'])],
+        ['a 202 that was cut after the batch was stored', (exchange) => exchange.inject(faults['cut after'])],
+        ...texts.map((text): Attempt => {
+          return [
+            `a connection that ended after ${JSON.stringify(text)}`,
+            async ({ res }) => void res.socket?.end(text),
+          ]
+        }),
       ])
       await play.finish({ duplicates: 1 })
     },
@@ -135,7 +142,10 @@ export const retryRules: readonly Rule[] = [
     expected: 'a retry after the time-out, without a response or with its head only',
     settings: { timeoutMs: 500 },
     async play(play) {
-      await retryAll(play, [async () => {}, async ({ res }) => void res.writeHead(202).flushHeaders()])
+      await retryAll(play, [
+        ['no response', async () => {}],
+        ['the head of a 202 alone', async ({ res }) => void res.writeHead(202).flushHeaders()],
+      ])
       await finishOnce(play)
     },
   },
@@ -146,13 +156,19 @@ export const retryRules: readonly Rule[] = [
     settings: { timeoutMs: 500 },
     async play(play) {
       await retryAll(play, [
-        ({ res }) => drip(res.writeHead(202, { 'Content-Type': 'application/json' })),
-        ({ res }) => drip(res.writeHead(500)),
-        async ({ res }) => {
-          res.socket?.write('HTTP/1.1 202 Accepted\r\nX-Slow: ')
-          await drip(res, 'x', res.socket)
-        },
-        ({ res }) => drip(res, 'HTTP/1.1 103 Early Hints\r\n\r\n', res.socket),
+        [
+          'a 202 whose body comes in single bytes, without an end',
+          ({ res }) => drip(res.writeHead(202, { 'Content-Type': 'application/json' })),
+        ],
+        ['a 500 whose body comes in single bytes, without an end', ({ res }) => drip(res.writeHead(500))],
+        [
+          'a 202 whose header comes in single bytes, without an end',
+          async ({ res }) => {
+            res.socket?.write('HTTP/1.1 202 Accepted\r\nX-Slow: ')
+            await drip(res, 'x', res.socket)
+          },
+        ],
+        ['103 responses without an end', ({ res }) => drip(res, 'HTTP/1.1 103 Early Hints\r\n\r\n', res.socket)],
       ])
       await finishOnce(play)
     },
@@ -165,11 +181,10 @@ export const retryRules: readonly Rule[] = [
     async play(play) {
       await retryAll(
         play,
-        [202, 500].map(
-          (status) =>
-            ({ res }: Exchange) =>
-              flood(play, res.writeHead(status)),
-        ),
+        [202, 500].map((status) => [
+          `a ${status} whose body has no end`,
+          ({ res }: Exchange) => flood(play, res.writeHead(status)),
+        ]),
       )
       await finishOnce(play)
     },
@@ -190,22 +205,35 @@ async function retryEach(play: Play, responses: readonly Response[]): Promise<vo
   let exchange = await play.next()
   for (const { status, headers, body, leastMs } of responses) {
     exchange.respond(status, headers, body)
-    exchange = await play.retryOf(exchange, leastMs)
+    const what = body ? `a ${status} with the body ${JSON.stringify(body)}` : `a ${status}`
+    exchange = await naming(what, play.retryOf(exchange, leastMs))
   }
   await exchange.accept()
   await play.finish({ accepted: 1 })
 }
 
+/** What happens to a request, and its name. */
+type Attempt = [name: string, run: (exchange: Exchange) => Promise<unknown>]
+
 /** Expects one event again after each attempt, and accepts it. */
-async function retryAll(play: Play, attempts: readonly ((exchange: Exchange) => Promise<unknown>)[]): Promise<void> {
+async function retryAll(play: Play, attempts: readonly Attempt[]): Promise<void> {
   play.flush(makeEvents(1))
   let exchange = await play.next()
-  for (const attempt of attempts) {
+  for (const [name, run] of attempts) {
     // a response that never ends is not waited for
-    attempt(exchange).catch((error) => play.breakRule(String(error)))
-    exchange = await play.retryOf(exchange)
+    run(exchange).catch((error) => play.breakRule(String(error)))
+    exchange = await naming(name, play.retryOf(exchange))
   }
   await exchange.accept()
+}
+
+/** Names the fault in front of what was seen after it. */
+async function naming<T>(fault: string, retry: Promise<T>): Promise<T> {
+  try {
+    return await retry
+  } catch (error) {
+    throw error instanceof BrokenRule ? new BrokenRule(`after ${fault}: ${error.message}`) : error
+  }
 }
 
 /** Accepts the event, also if the last response came too late for the time-out. */

@@ -1,4 +1,4 @@
-import { readdir, readFile, writeFile } from 'node:fs/promises'
+import { readdir, readFile, rm, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { totalOf } from '../counts.ts'
@@ -12,6 +12,8 @@ import { makeEvents, type Rule, receive } from './rule.ts'
 const settings = { hasSpool: true, flushMs: 20 }
 const lockRule =
   'One sender at a time uses a spool: a second one is refused or takes another directory, and no event is lost.'
+const deletedRule =
+  'A spool whose directory was deleted is made again, with the events in memory. `unsent` counts no event that is in no file.'
 const rule =
   'With a spool, events survive the end of the process; the next sender on the directory sends them first, with the same ids.'
 
@@ -134,6 +136,40 @@ export const spoolRules: readonly Rule[] = [
         numbers(250).filter((n) => n !== 50),
       )
       if (dropped.damaged !== 1) throw new BrokenRule(`${JSON.stringify(dropped)} as dropped events`)
+    },
+  },
+  {
+    id: 'spool-deleted',
+    rule: deletedRule,
+    expected: 'after the directory was deleted and a further event was taken, all events in order after a kill',
+    settings: { hasSpool: true },
+    needsSpool: true,
+    async play(play) {
+      play.send(makeEvents(150))
+      await expectTaken(play, 150)
+      await rm(play.spool, { recursive: true })
+      play.send(makeEvents(1, 150))
+      await expectTaken(play, 151)
+      await play.restart('any')
+      play.serve((exchange) => exchange.accept())
+      await play.end()
+      await expectEach(play, numbers(151))
+    },
+  },
+  {
+    id: 'spool-deleted-close',
+    rule: deletedRule,
+    expected: 'after the directory was deleted, as many events as `close` has counted as `unsent`',
+    settings: { hasSpool: true, closeMs: 300 },
+    needsSpool: true,
+    async play(play) {
+      play.send(makeEvents(150))
+      await expectTaken(play, 150)
+      await rm(play.spool, { recursive: true })
+      // the first batch gets no response
+      const { unsent } = await play.end()
+      await play.restart(unsent, { closeMs: 600_000 })
+      await play.finish({ accepted: unsent })
     },
   },
   {
