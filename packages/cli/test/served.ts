@@ -8,9 +8,6 @@ import { ingest } from './run-ingest.ts'
 
 export const projectId = 'game-1'
 
-/** What a command prints on standard error for an unknown project. */
-export const unknownProject = 'ingest: The project gmae-1 is unknown: it has no events and no keys.\n'
-
 export interface ServedOptions {
   /** Default: a memory store. */
   store?: Store

@@ -2,95 +2,17 @@ import { once } from 'node:events'
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { join } from 'node:path'
-import { createIngest } from '@ingest/core'
-import { openLmdbStore } from '@ingest/lmdb'
 import t, { type Test } from 'tap'
 import { ended, noTerminal, readStream, startIngest, startOnTerminal, startServe } from '../ingest-process.ts'
 import { ingest, serveHere, startRun } from '../run-ingest.ts'
 import { createKey, openServed, projectId, send, startProxy } from '../served.ts'
 
-// find, stats, rejected and tail: a server has the store open, and is a process of its own, as two handles in one would
-// deadlock
+// a server that has the store open is a process of its own, as two handles in one would deadlock
 const data = join(t.testdir(), 'data')
 const key = await createKey(data)
 const server = await startServe(t, ['--store', data])
-const remote = { INGEST_URL: server.url, INGEST_PROJECT_ID: projectId, INGEST_KEY: key }
 const local = { INGEST_STORE: data, INGEST_PROJECT_ID: projectId }
-const targets = { 'over HTTP': remote, 'in a store': local }
-
-const odd = `{ "projectId":"${projectId}",\t"eventId": "a b/é",\n"n":12345678901234567890, "e":1.0E+2 }`
-await send({ ...server, key }, `{"events":[{"projectId":"${projectId}","eventId":"first"},${odd}]}`)
-const events = Array.from({ length: 99 }, (_, i) => ({ projectId, buildId: `b-${i % 2}` }))
-for (let i = 0; i < 11; i++) {
-  const batch = events.map((each, k) => ({ ...each, eventId: `${i}-${k}` }))
-  await send({ ...server, key }, JSON.stringify({ events: batch }))
-}
-for (const build of ['b-0', 'b-2']) {
-  await ingest(['publish-map', '-', '--place', '1', '--build', build], { env: remote, stdin: '{}' })
-}
-
 const time = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/
-const exported = (await ingest(['export'], { env: local })).stdout.split('\n')
-
-/** The cells of a table, which two spaces at least keep apart. */
-function cellsOf(stdout: string): string[][] {
-  const lines = stdout.trimEnd().split('\n')
-  return lines.map((line) => line.trim().split(/ {2,}/))
-}
-
-const heading = ['PROJECT', 'EVENTS', 'BATCHES', 'BYTES', 'EVENTS/S', 'FIRST', 'LAST']
-const number = /^\d[\d,.]*$/
-
-for (const [name, env] of Object.entries(targets)) {
-  t.test(`${name}, find prints the very bytes of an event, its receivedAt and its cursor`, async (t) => {
-    const { code, stdout, stderr } = await ingest(['find', 'first'], { env })
-    t.match({ code, stderr }, { code: 0, stderr: /^$/ })
-    t.match(stdout, /^received {2}20\d\d-\S+Z\ncursor {4}[\w-]{32}\n\n\{"projectId":"game-1","eventId":"first"\}\n$/)
-    for (const [eventId, line = ''] of [
-      ['first', exported[0]],
-      ['a b/é', exported[1]],
-    ] as const) {
-      const { cursor, receivedAt } = JSON.parse(line)
-      const head = JSON.stringify({ ok: true, cursor, receivedAt: new Date(receivedAt).toISOString() }).slice(0, -1)
-      const event = line.slice(line.indexOf('"event":'))
-      t.equal((await ingest(['find', eventId, '--json'], { env })).stdout, `${head},${event}\n`)
-    }
-    // a server sends events as lines
-    const shown = env === local ? odd : odd.replace('\n', ' ')
-    t.ok((await ingest(['find', 'a b/é'], { env })).stdout.endsWith(`\n\n${shown}\n`))
-    const missing = 'ingest: The project game-1 has no event First.\n'
-    t.match(await ingest(['find', 'First'], { env }), { code: 3, stdout: /^$/, stderr: missing })
-    t.match(await ingest(['find', 'First', '--json'], { env }), { code: 3, stdout: /"code":"event-not-found"/ })
-  })
-
-  t.test(`${name}, stats counts a project, and lists its builds`, async (t) => {
-    const { code, stdout, stderr } = await ingest(['stats'], { env })
-    t.match({ code, stderr }, { code: 0, stderr: /^$/ })
-    const row = [projectId, '1,091', '12', /^\d+\.\d kB$/, number, time, time]
-    t.match(cellsOf(stdout), [heading, row])
-    t.equal(cellsOf(stdout).length, 2)
-    const { projects } = JSON.parse((await ingest(['stats', '--json'], { env })).stdout)
-    t.match(projects, [{ projectId, events: 1091, batches: 12 }])
-    t.match(projects, [{ firstAt: time, lastAt: time, eventsPerSecond: Number, bytes: Number }])
-    t.ok(projects.length === 1 && projects[0].firstAt <= projects[0].lastAt)
-
-    t.match(cellsOf((await ingest(['stats', '--builds'], { env })).stdout), [
-      ['BUILD', 'FROZEN SINCE', 'MAPS'],
-      ['b-0', time, '1'],
-      ['b-1', time, '0'],
-      ['b-2', 'open', '1'],
-    ])
-    t.match(JSON.parse((await ingest(['stats', '--builds', '--json'], { env })).stdout), {
-      ok: true,
-      projectId,
-      builds: [
-        { buildId: 'b-0', maps: 1, frozenAt: time },
-        { buildId: 'b-1', maps: 0, frozenAt: time },
-        { buildId: 'b-2', maps: 1, frozenAt: null },
-      ],
-    })
-  })
-}
 
 t.test('on a terminal, find escapes control characters of an event', async (t) => {
   const evil = `{"projectId":"${projectId}",\t"eventId":"evil",\n"text":"\u009b2J\u202e"}`
@@ -104,54 +26,14 @@ t.test('on a terminal, find escapes control characters of an event', async (t) =
   }
 })
 
-t.test('without a project, stats prints all projects of a store', async (t) => {
-  const own = join(t.testdir(), 'own')
-  const { project, keys, close } = createIngest({ store: await openLmdbStore(own) })
-  await keys.create('quiet')
-  await project('busy').submitBatch({ events: [{ projectId: 'busy', eventId: 'a' }] })
-  await close()
-  t.match(cellsOf((await ingest(['stats', '--store', own])).stdout), [
-    heading,
-    ['busy', '1', '1', /^\d+ B$/, number, time, time],
-    ['quiet', '0', '0', '0 B', '0', 'never', 'never'],
-  ])
-  t.match(JSON.parse((await ingest(['stats', '--store', own, '--json'])).stdout).projects, [
-    { projectId: 'busy', events: 1 },
-    { projectId: 'quiet', events: 0, firstAt: null },
-  ])
-})
-
 const at = '2026-11-20T17:51:00.000Z'
 const eventOf = (eventId: string, members: object = {}) => ({ projectId, eventId, ...members })
 
-t.test('rejected events are printed by cause, most events first', async (t) => {
+t.test('an event that is no object is a cause of its own', async (t) => {
   const { project, env } = await openServed(t, { now: () => Date.parse(at), server: 'eu-1' })
-  t.equal((await ingest(['rejected'], { env })).stdout, '0 events rejected since 2026-11-20T16:51:00.000Z\n')
-  t.match((await ingest(['rejected', '--since', '2026-11-20T11:00:00Z'], { env })).stdout, 'since 2026-11-20T11:00:00')
-  const many = { type: 'kill\u202e', buildId: 5, placeId: {}, sessionId: {} }
-  const all = [7, eventOf('a', { type: 5 }), eventOf('good'), eventOf('b', { type: 6 }), eventOf('c', many)]
-  await project.submitBatch({ events: all as never[] })
-  const { code, stdout, stderr } = await ingest(['rejected'], { env })
-  t.match({ code, stderr }, { code: 0, stderr: '' })
-  t.strictSame(stdout.split('\n').slice(1), [
-    '',
-    'COUNT  ISSUE                  MESSAGE              TYPE        BUILD  KEY  SERVER  FIRST                     LAST',
-    `    2  invalid_type /type     Expected a string.   -           -      -    eu-1    ${at}  ${at}`,
-    `    1  not_object -           Expected an object.  -           -      -    eu-1    ${at}  ${at}`,
-    `    1  invalid_type /buildId  Expected a string.   kill\\u202e  -      -    eu-1    ${at}  ${at}`,
-    '',
-  ])
-})
-
-t.test('a long path is cut, and what moves the cursor of a terminal is escaped', async (t) => {
-  const { project, env } = await openServed(t, { now: () => Date.parse(at) })
-  const long = '\x1b]0;x\x07\u202e'.padEnd(50_000, 'n')
-  const deep = JSON.parse(`${'{"a":'.repeat(32)}1${'}'.repeat(32)}`)
-  await project.submitBatch({ events: [eventOf('a', { [long]: deep }) as never] })
-  const { stdout } = await ingest(['rejected'], { env })
-  t.match(stdout.split('\n')[3], `too_deep /\\u001b]0;x\\u0007\\u202e${'n'.repeat(72)}…  Expected`)
-  const { groups } = JSON.parse((await ingest(['rejected', '--json'], { env })).stdout)
-  t.equal(groups[0].path, `/${long.slice(0, 299)}…`)
+  await project.submitBatch({ events: [7] as never[] })
+  const row = `    1  not_object -  Expected an object.  -     -      -    eu-1    ${at}  ${at}`
+  t.equal((await ingest(['rejected'], { env })).stdout.split('\n')[3], row)
 })
 
 t.test('rejected --json has the text of samples if the server keeps them', async (t) => {
@@ -198,14 +80,11 @@ t.test('tail prints stored events since a time, then new ones, as NDJSON in a pi
   t.equal(await tail.nextId(), 'new-2')
   tail.signal('SIGINT')
   t.match(await tail.exited, { code: 130, stderr: /^$/ }, 'SIGINT ends it without a message')
-
-  const { code, stdout } = await startTail(t, '--since', '1h', '--limit', '2').exited
-  t.strictSame([code, stdout.trim().split('\n').length], [0, 2], '--limit ends it')
 })
 
 t.test('tail of a store prints events that another process stores', async (t) => {
   const running = startRun(['tail', '--since', '1h'], { env: local })
-  while (!(await running.nextLine()).includes('"eventId":"10-98"'));
+  while (!(await running.nextLine()).includes('"eventId":"evil"'));
   await send({ ...server, key }, ['another'])
   while (!(await running.nextLine()).includes('"eventId":"another"'));
   running.signal('SIGINT')
