@@ -51,7 +51,7 @@ export const Batch = object({
 })
 
 const eventLine = {
-  cursor: { type: 'string', maxLength: 40, description: 'Pass it as `after` to continue behind this line.' },
+  cursor: { type: 'string', maxLength: 40, description: 'Pass it as `after` to continue after this line.' },
   receivedAt: { type: 'integer', minimum: 0, description: "Milliseconds since 1970, by the server's clock." },
   event: { type: 'object', description: 'The exact bytes sent, except that line breaks between tokens are spaces.' },
 } as const

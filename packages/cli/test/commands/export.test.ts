@@ -133,7 +133,7 @@ t.test('--json prints one object with all files', async (t) => {
   t.equal(names.map((name) => readFileSync(join(output, name), 'utf8')).join(''), all.slice(0, 5).join(''))
 
   const nothing = JSON.parse((await ingest([...args, '--limit', '0'], { env })).stdout)
-  t.match(nothing, { ok: true, events: 0, bytes: 0, files: [], cursor })
+  t.match(nothing, { ok: true, events: 0, bytes: 0, files: { length: 0 }, cursor })
   const failed = await print('--output', join(output, names[0] ?? ''), '--json')
   t.match(failed, { code: 2, stderr: /^ingest: .* cannot be a directory: .*\n$/ })
   t.match(JSON.parse(failed.stdout), { ok: false, error: { code: 'invalid-argument', retryable: false } })

@@ -772,7 +772,7 @@ t.test('events of a spool that are damaged or larger than a batch are dropped al
   opened.close()
   const { sender, drops } = await openToServer(t, { spool })
   t.match(drops, [
-    ['damaged', []],
+    ['damaged', { length: 0 }],
     ['too_large', [{ n: 100 }]],
   ])
   await sender.flush()

@@ -74,7 +74,7 @@ t.test('a map is uploaded from a file, from bytes and from a stream', async (t) 
       digest,
       size: content.length,
       contentType: 'text/plain',
-      missing: [],
+      missing: { length: 0 },
       uploadedChunks: result.chunks,
       uploadedBytes: content.length,
       reusedChunks: 0,

@@ -97,9 +97,13 @@ t.test('the sample is accepted, and freezes no build', async (t) => {
   t.teardown(() => ingest.close())
   const sample = sampleBatch('demo')
   t.equal(findBatchProblem(sample), undefined)
-  t.match(await ingest.project('demo').submitBatch(Buffer.from(sample)), { accepted: 2, duplicates: 0, rejected: [] })
+  t.match(await ingest.project('demo').submitBatch(Buffer.from(sample)), {
+    accepted: 2,
+    duplicates: 0,
+    rejected: { length: 0 },
+  })
   t.match(await ingest.project('demo').submitBatch(Buffer.from(sampleBatch('demo'))), { accepted: 2 }, 'with new ids')
-  t.match(await ingest.project('demo').listBuilds(), { builds: [] })
+  t.match(await ingest.project('demo').listBuilds(), { builds: { length: 0 } })
 })
 
 t.test('a text that is no batch is found', async (t) => {

@@ -87,7 +87,7 @@ t.test('the first event of an id is stored, and another content in a later batch
   const storedBytes = events.join('').length
   t.match(first, { conflicts: 0, storedBytes }, 'a repeat within the batch is not compared')
   t.match(await submit(events), { conflicts: 0, storedBytes: 0, appendMs: Number })
-  t.match(await submit([event('a', { n: 2 }), event('b')]), { conflicts: 1, frozen: [] })
+  t.match(await submit([event('a', { n: 2 }), event('b')]), { conflicts: 1, frozen: { length: 0 } })
   t.match(await submit([]), { storedBytes: 0, appendMs: 0 })
   t.strictSame(await stored(), [event('a', { n: 1 }), event('b')])
 })

@@ -123,7 +123,7 @@ t.test('a map that a crash kept from completing is completed by the next chunk, 
       const [digest, bytes] = chunk(text)
       await store.putChunk('p', { digest, bytes, receivedAt: 1 })
     }
-    t.match(await project.getMap(id), { state: 'incomplete', missing: [] })
+    t.match(await project.getMap(id), { state: 'incomplete', missing: { length: 0 } })
     if (finish === 'chunk') t.match(await project.putChunk(...chunk('a')), { outcome: 'existing', completed: [id] })
     else if (finish === 'manifest') t.match(await project.publishMap({ ...id, manifest }), { outcome: 'created' })
     else {
@@ -310,7 +310,7 @@ t.test(
         retryAfterSeconds: 7,
       })
       t.strictSame(reads, [])
-      t.match(await project.getMap(publication), { state: 'incomplete', missing: [] })
+      t.match(await project.getMap(publication), { state: 'incomplete', missing: { length: 0 } })
       const charged: number[] = []
       const admit = (bytes: number) => void charged.push(bytes)
       t.match(await project.publishMap(publication, { dryRun, admit }), {
@@ -332,7 +332,7 @@ t.test('only verifications are charged', async (t) => {
   const manifest = manifestOf('a', 'b')
   await project.publishMap({ ...id, manifest }, { admit })
   await project.publishMap({ ...id, manifest }, { admit, dryRun: true })
-  t.match(await project.putChunk(...chunk('a'), { admit }), { outcome: 'stored', completed: [] })
+  t.match(await project.putChunk(...chunk('a'), { admit }), { outcome: 'stored', completed: { length: 0 } })
 })
 
 t.test('a last chunk is stored if its verification is not admitted, and the manifest completes its map', async (t) => {
@@ -344,8 +344,8 @@ t.test('a last chunk is stored if its verification is not admitted, and the mani
     outcome: 'stored',
     completed: [],
   })
-  t.match(await project.getMap(id), { state: 'incomplete', missing: [] })
-  t.match(await project.putChunks([upload('b')], { admit: refuse }), { existing: 1, completed: [] })
+  t.match(await project.getMap(id), { state: 'incomplete', missing: { length: 0 } })
+  t.match(await project.putChunks([upload('b')], { admit: refuse }), { existing: 1, completed: { length: 0 } })
   t.match(await project.publishMap({ ...id, manifest }), { outcome: 'created' })
 })
 
@@ -384,7 +384,7 @@ t.test('an asynchronous admit is awaited: its rejection refuses the verification
   for (const dryRun of [false, true]) {
     await t.rejects(project.publishMap(publication, { dryRun, admit }), { code: 'rate-limited' })
   }
-  t.match(await project.putChunk(...chunk('a'), { admit }), { outcome: 'existing', completed: [] })
+  t.match(await project.putChunk(...chunk('a'), { admit }), { outcome: 'existing', completed: { length: 0 } })
   t.strictSame(reads, [])
   t.match(await project.putChunk(...chunk('a'), { admit: async () => {} }), { completed: [{ placeId: '1' }] })
 })
@@ -408,7 +408,7 @@ t.test('a verification is cancelled with its caller, and the next one begins', a
     { reason: { message: 'second left' } },
   ])
   t.equal(reads, 20)
-  t.match(await project.getMap(id), { state: 'incomplete', missing: [] })
+  t.match(await project.getMap(id), { state: 'incomplete', missing: { length: 0 } })
   t.match(await counting.publishMap(publication), { outcome: 'created' }, 'and can be begun again')
 })
 

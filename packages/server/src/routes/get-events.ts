@@ -54,7 +54,7 @@ export const getEvents: ProjectRoute = {
       query(
         'after',
         { type: 'string', maxLength: 40 },
-        'a [cursor](http-api.md#cursors) to continue behind, else from the beginning; `end` skips everything stored so far',
+        'a [cursor](http-api.md#cursors) to continue after, else from the beginning; `end` skips everything stored so far',
       ),
       ...filterNames.map((name) => query(name, text, 'exact match')),
       query('from', time, '`receivedAt` at or after: RFC 3339 with a zone, or milliseconds. Uses an index'),

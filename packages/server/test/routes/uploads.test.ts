@@ -194,7 +194,7 @@ byEachEdge('invalid chunks do not fail the others', async (t, open) => {
   const response = await send(put(path, key, { chunks }))
   t.equal(response.status, 200, response.body)
   const result = response.json
-  t.match(result, { stored: 1, existing: 0, completed: [] })
+  t.match(result, { stored: 1, existing: 0, completed: { length: 0 } })
   t.match(result.rejected[0], { index: 0, digest: null, issues: [{ code: 'invalid_format', path: '/digest' }] })
   t.strictSame(
     result.rejected
@@ -213,7 +213,7 @@ byEachEdge('a body has 1 to 64 chunks', async (t, open) => {
     t.match(response, { status: 400, json: { code: 'invalid-envelope' } })
   }
   const response = await send(put(path, key, { chunks: chunks.slice(1).map(inJson) }))
-  t.match(response.json, { stored: chunksMax, rejected: [] })
+  t.match(response.json, { stored: chunksMax, rejected: { length: 0 } })
 })
 
 byEachEdge('a single chunk is refused with a code', async (t, open) => {
@@ -318,7 +318,7 @@ byEachEdge('a last chunk beyond the budget is stored, and its map is completed l
   const stored = await send({ method: 'PUT', path, headers, body: chunk })
   t.equal(stored.status, 201)
   t.strictSame(stored.json.completed, [])
-  t.match(await ingest.project(projectId).getMap(id), { state: 'incomplete', missing: [] })
+  t.match(await ingest.project(projectId).getMap(id), { state: 'incomplete', missing: { length: 0 } })
   const refused = await published()
   t.equal(refused.status, 429)
   time += Number(refused.headers['retry-after']) * 1000
