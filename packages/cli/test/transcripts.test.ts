@@ -1,7 +1,9 @@
 import { cpSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
+import type { Command } from 'commander'
 import t, { type Test } from 'tap'
-import { ingest } from './run-ingest.ts'
+import { createProgram } from '../src/program.ts'
+import { createIo, ingest } from './run-ingest.ts'
 import { createKey, openServed, projectId } from './served.ts'
 
 // transcripts/README.md says how they are written
@@ -37,6 +39,9 @@ function knownOf(key: string) {
   return new Map(Object.entries({ '[key-id]': keyId, '[secret]': secret }))
 }
 
+/** Commands with `--json`, and whether they were shown to fail and to work. */
+const shown = new Set<string>()
+
 for (const file of readdirSync(directory).filter((name) => name !== 'README.md')) {
   const path = join(directory, file)
   const [, targets = 'an empty directory'] = /^<!-- targets: (.+) -->$/m.exec(readFileSync(path, 'utf8')) ?? []
@@ -62,6 +67,41 @@ for (const file of readdirSync(directory).filter((name) => name !== 'README.md')
       if (process.env.INGEST_WRITE) writeFileSync(path, actual.join(''))
     })
   }
+}
+
+t.test('every command is shown with --json, when it works and when it fails', async (t) => {
+  const namesOf = ({ commands }: Command, words: readonly string[] = []): string[] =>
+    commands.flatMap((each) => {
+      const own = [...words, each.name()]
+      return each.commands.length > 0 ? namesOf(each, own) : [own.join(' ')]
+    })
+  // `serve` works until a signal, which its own tests send
+  const names = namesOf(createProgram(createIo().io)).filter((name) => name !== 'serve')
+  const expected = names.flatMap((name) => [`${name}: true`, `${name}: false`])
+  t.strictSame(
+    expected.filter((each) => !shown.has(each)),
+    [],
+  )
+})
+
+/**
+ * Checks what --json is for all commands: one object with `ok`, or for each event a line; times in RFC 3339, and the
+ * members of an error.
+ */
+function checkJson(command: string, stdout: string, code: number): void {
+  const lines = linesOf(stdout).map((line) => JSON.parse(line))
+  const isOfEvents = /^(?:export(?!.* --output)|tail) /.test(command) && code === 0
+  const [object] = lines
+  if (!isOfEvents && (lines.length !== 1 || Object.keys(object)[0] !== 'ok'))
+    throw new Error(`not one object: ${stdout}`)
+  if (!isOfEvents && code !== 0 && object.ok) throw new Error(`ok, with exit code ${code}: ${stdout}`)
+  const { code: name, message, retryable, ...more } = object?.error ?? { code: '-', message: '-', retryable: false }
+  if (!name || !message || typeof retryable !== 'boolean' || Object.keys(more).length > 0) throw new Error(stdout)
+  for (const [, member, time = ''] of isOfEvents ? [] : stdout.matchAll(/"(\w+[a-z]At)":("[^"]*"|[^",}]*)/g)) {
+    if (!/^(?:null|"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z")$/.test(time)) throw new Error(`${member}: ${time}`)
+  }
+  const [words = ''] = /^(?:(?:keys|consumers|maps) )?\S+/.exec(command) ?? []
+  shown.add(`${words}: ${code === 0}`)
 }
 
 /** Runs the blocks of a section. Returns its lines, with those in place of the expected ones that do not match. */
@@ -123,6 +163,7 @@ async function runCommand(command: string, { env }: World): Promise<string[]> {
   if (program !== 'ingest') return []
   const stdin = redirected['<'] === undefined ? '' : readFileSync(redirected['<'], 'utf8')
   const { code, stdout, stderr } = await ingest(words.slice(1), { env: own, stdin })
+  if (words.includes('--json') && !words.includes('--')) checkJson(words.slice(1).join(' '), stdout, code ?? 1)
   if (redirected['>'] !== undefined) write(redirected['>'], stdout)
   const [printed, errors] = [redirected['>'] === undefined ? linesOf(stdout) : [], linesOf(stderr)]
   // which keeps both streams apart without a mark

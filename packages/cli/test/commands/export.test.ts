@@ -8,7 +8,6 @@ import {
   readFileSync,
   renameSync,
   rmSync,
-  statSync,
   symlinkSync,
 } from 'node:fs'
 import { createServer } from 'node:http'
@@ -76,69 +75,6 @@ t.test('--after resumes after any event, and --limit is the maximum number of ev
   }
 })
 
-t.test('options select events by their members and times, on standard output and in files', async (t) => {
-  const { env, project } = await openServed(t)
-  const events = ['a', 'b', 'c', 'd'].map((eventId, i) => ({
-    projectId,
-    eventId,
-    type: `t${i % 2}`,
-    buildId: `b${i >> 1}`,
-    placeId: i,
-    sessionId: `s${i % 3}`,
-    serverId: String(i % 3),
-    playerId: i % 2,
-  }))
-  await project.submitBatch({ events })
-  for (const [args, ids] of [
-    ['--type t0', 'a c'],
-    ['--type t1 --build b1', 'd'],
-    ['--place 2', 'c'],
-    ['--session s0 --server 0', 'a d'],
-    ['--player 1 --from 1h', 'b d'],
-    ['--from 1h', 'a b c d'],
-    ['--to 1h', ''],
-    ['--from 2999-01-01T00:00:00Z', ''],
-  ] as const) {
-    const { code, stdout, stderr } = await ingest(['export', ...args.split(' ')], { env })
-    t.match({ code, stderr }, { code: 0, stderr: /^$/ })
-    t.equal(idsOfLines(stdout).join(' '), ids, args)
-  }
-  const tailed = await ingest(['tail', '--since', '1h', '--player', '1', '--server', '0', '--limit', '1'], { env })
-  t.strictSame(idsOfLines(tailed.stdout), ['d'])
-  const args = ['export', '--output', join(t.testdir(), 'files'), '--type']
-  t.match(await ingest([...args, 't1'], { env }), { code: 0, stdout: /exported 2 events/ })
-  t.match(await ingest([...args, 't0'], { env }), { code: 2, stderr: /belongs to the type t1, and not to t0/ })
-})
-
-t.test('--json prints one object with all files', async (t) => {
-  const output = join(t.testdir(), 'files')
-  const args = ['export', '--output', output, '--limit', '5', '--max-size', '400', '--json']
-  const { code, stdout, stderr } = await ingest(args, { env })
-  t.match({ code, stderr }, { code: 0, stderr: /^$/ })
-  const { ok, events, bytes, files, cursor, durationMs } = JSON.parse(stdout)
-  t.strictSame({ ok, events, cursor }, { ok: true, events: 5, cursor: lines[4]?.cursor })
-  t.type(durationMs, 'number')
-  const names = readdirSync(output).filter((name) => !name.startsWith('.'))
-  t.ok(names.length > 1)
-  t.strictSame(
-    files.map(({ file }: { file: string }) => file),
-    names.map((name) => join(output, name)),
-  )
-  t.equal(
-    bytes,
-    names.reduce((sum, name) => sum + statSync(join(output, name)).size, 0),
-  )
-  t.strictSame(Object.keys(files[0]).sort(), ['bytes', 'events', 'file', 'firstReceivedAt', 'lastReceivedAt', 'number'])
-  t.match(files[0], { number: 1, firstReceivedAt: new Date(lines[0]?.receivedAt ?? 0).toISOString() })
-  t.equal(names.map((name) => readFileSync(join(output, name), 'utf8')).join(''), all.slice(0, 5).join(''))
-
-  const nothing = JSON.parse((await ingest([...args, '--limit', '0'], { env })).stdout)
-  t.match(nothing, { ok: true, events: 0, bytes: 0, files: { length: 0 }, cursor })
-  const failed = await print('--output', join(output, names[0] ?? ''), '--json')
-  t.match(failed, { code: 2, stderr: /^ingest: .* cannot be a directory: .*\n$/ })
-  t.match(JSON.parse(failed.stdout), { ok: false, error: { code: 'invalid-argument', retryable: false } })
-})
-
 t.test('files are not written into the directory of the store', async (t) => {
   const path = t.testdir()
   const data = join(path, 'data')
@@ -156,21 +92,6 @@ t.test('files are not written into the directory of the store', async (t) => {
     await isWrongUsage(t, command, /is inside of the store: name another path/)
   }
   t.strictSame([readdirSync(data), existsSync(outside)], [before, false])
-})
-
-t.test('--cursor-file may be outside of the directory', async (t) => {
-  const path = t.testdir()
-  const args = ['export', '--output', join(path, 'files'), '--cursor-file', join(path, 'cursor.json')]
-  t.match(await ingest(args, { env }), { code: 0 })
-  t.strictSame(readdirSync(path), ['cursor.json', 'files'])
-  t.equal(readdirSync(join(path, 'files')).length, 1)
-  t.match(await ingest(args, { env }), { code: 0, stdout: /^exported nothing/ })
-  await isWrongUsage(
-    t,
-    [...args.slice(0, -3), join(path, 'other'), ...args.slice(-2)],
-    /belongs to the directory files/,
-    { env },
-  )
 })
 
 const hourMs = 3_600_000
@@ -231,30 +152,6 @@ t.test('files have at most --max-size, and together hold what export prints', as
   }
 })
 
-t.test('each run continues after the last one, in the same format; --after is the start of the first', async (t) => {
-  const { project, run, output } = await openExport(t)
-  await submitIds(project, idsOf('a', 150))
-  const { cursor = '' } = (await project.findEvent('a-3')) ?? {}
-  const exported = (events: number) => ({ code: 0, stdout: `exported ${events} events: 1 file` })
-  t.match(await run('--after', cursor, '--limit', '120'), exported(120))
-  await submitIds(project, idsOf('b', 10))
-  t.match(await run('--after', cursor), exported(36))
-  t.strictSame(idsIn(output), [...idsOf('a', 150).slice(4), ...idsOf('b', 10)])
-  t.match(await run(), { code: 0, stdout: /^exported nothing: there are no new events\n$/ })
-  for (const name of filesIn(output)) rmSync(join(output, name))
-  await submitIds(project, idsOf('c', 5))
-  for (const [other, difference] of [
-    [['--from', '3s'], /belongs to the start time \(not given\), and not to 20[-\d]+T[:.\d]+Z: /],
-    [['--gzip'], /belongs to the format ndjson, and not to ndjson with gzip: /],
-    [['--format', 'parquet'], /belongs to the format ndjson, and not to parquet with the columns event: /],
-    [['--partition', 'hive'], /belongs to the partition \(not given\), and not to hive: /],
-  ] as const) {
-    t.match(await run(...other), { code: 2, stderr: difference })
-  }
-  t.match(await run(), exported(5))
-  t.strictSame(idsIn(output), idsOf('c', 5), 'removed files are not written again')
-})
-
 t.test('Parquet has typed columns; values of another type are null and counted', async (t) => {
   const { project, run, output } = await openExport(t)
   const scores = ['7', '"seven"', '7.5', 'null']
@@ -271,45 +168,6 @@ t.test('Parquet has typed columns; values of another type are null and counted',
   t.strictSame([text.slice(0, 4), text.slice(-4)], ['PAR1', 'PAR1'])
   for (const name of ['score', 'at:']) t.match(text, name)
   t.notMatch(text, '"eventId"', 'no whole event')
-})
-
-t.test('invalid columns, and options of the other format, are wrong usage', async (t) => {
-  const output = join(t.testdir({}), 'files')
-  const parquet = ['--format', 'parquet']
-  const cases: [args: string[], pattern: RegExp][] = [
-    [[...parquet, '--column', 'score=/score'], /Expected a name, a JSON Pointer and a type/],
-    [[...parquet, '--column', 'score:/score:int'], /Expected a name, a JSON Pointer and a type/],
-    [[...parquet, '--column', 'score=score:int'], /Expected a name, a JSON Pointer and a type/],
-    [[...parquet, '--column', 'score=/score:decimal'], /score has an unknown type, decimal: use one of string, int/],
-    [[...parquet, '--column', 'score=/a~b:int'], /score has no JSON Pointer: \/a~b/],
-    [[...parquet, '--column', 'a=/a:int', '--column', 'A=/b:int'], /A exists already/],
-    [[...parquet, '--column', 'type=/a:int'], /type exists already/],
-    [[...parquet, '--gzip'], /--gzip is for NDJSON/],
-    [['--column', 'a=/a:int'], /--column requires --format parquet/],
-    [['--no-event'], /--no-event requires --format parquet/],
-  ]
-  for (const [args, pattern] of cases) {
-    await isWrongUsage(t, ['export', '--output', output, ...args], pattern, { env })
-  }
-  await isWrongUsage(t, ['export', '--no-event'], /--no-event requires --output/, { env })
-  t.notOk(existsSync(output))
-})
-
-t.test('--partition hive writes to folders of hours', async (t) => {
-  let now = midnight
-  const { project, run, output } = await openExport(t, () => now)
-  await submitIds(project, ['a', 'b'])
-  now += hourMs
-  await submitIds(project, ['c'])
-  const { code, stdout } = await run('--partition', 'hive', '--format', 'parquet')
-  t.equal(code, 0)
-  const folder = join(output, 'dt=2026-11-20')
-  const paths = ['hour=00/game-1-00000001-20261120T000000Z', 'hour=01/game-1-00000002-20261120T010000Z']
-  for (const path of paths) {
-    t.match(stdout, `wrote ${join(folder, path)}.parquet: `)
-    t.ok(existsSync(join(folder, `${path}.parquet`)))
-  }
-  await isWrongUsage(t, ['export', '--output', output, '--partition', 'year'], /--partition/, { env })
 })
 
 t.test('a file for each hour, and none for the current one', async (t) => {
