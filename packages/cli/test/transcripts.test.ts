@@ -129,7 +129,11 @@ async function runBlock(block: readonly string[], world: World): Promise<string[
     if (!line.startsWith('$ ')) continue
     const next = block.findIndex((each, i) => i > at && each.startsWith('$ '))
     const expected = block.slice(at + 1, next === -1 ? undefined : next)
-    const printed = await runCommand(fill(line.slice(2), world), world)
+    const printed = await runCommand(fill(line.slice(2), world), world).catch((error) => {
+      // a fault of one command hides none of the others, and is never written down
+      if (process.env.INGEST_WRITE) throw error
+      return [String(error)]
+    })
     actual.push(line)
     for (const [i, text] of printed.entries()) {
       actual.push(matches(expected[i] ?? '', text, world) ? (expected[i] ?? '') : abstract(text, world))
