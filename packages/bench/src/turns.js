@@ -72,9 +72,8 @@ const routes = {
   'GET /v1/stats': ['/v1/stats'],
   'GET /v1/builds, 1,000': ['/v1/builds?limit=1000'],
   'GET /v1/builds at a build of 50,000 places': [`/v1/builds?limit=1&cursor=${listCursor()}`],
-  'GET /v1/builds, newest': ['/v1/builds?order=frozen&limit=1000'],
-  'GET /v1/builds, search of 10,000': ['/v1/builds?order=frozen&search=none&limit=1000'],
-  'GET /v1/builds, search that finds all': ['/v1/builds?order=frozen&search=build&limit=1000'],
+  'GET /v1/builds, search of 10,000': ['/v1/builds?search=none&limit=1000'],
+  'GET /v1/builds, search that finds all': ['/v1/builds?search=build&limit=1000'],
   'GET /v1/maps, 1,000': ['/v1/maps?limit=1000'],
   'GET /v1/maps of a build': [`/v1/maps?buildId=${manyPlacesBuild}&limit=1000`],
   'GET /v1/maps of a place': ['/v1/maps?placeId=99999&limit=1000'],
@@ -167,7 +166,7 @@ async function send(path, request) {
 
 /** Before the build of many places. */
 function listCursor() {
-  const text = Buffer.from(JSON.stringify([manifestBuild]))
+  const text = Buffer.from(JSON.stringify([`${manyPlacesBuild}~`]))
   const check = Buffer.alloc(4)
   check.writeUInt32BE(crc32(text, crc32(projectId, 3)))
   return Buffer.concat([Buffer.of(3), check, text]).toString('base64url')

@@ -37,11 +37,9 @@ export const searchLengthMax = 128
 
 /** Selects one page of the builds of a project. */
 export interface BuildPageOptions {
-  /** `id`: by UTF-8 bytes. `frozen`: open builds, then the newest freeze first. Default: `id`. */
-  order?: 'id' | 'frozen'
   /**
-   * Only builds whose id contains this text of 1 to 128 characters; A to Z match a to z. Requires the order `frozen`. A
-   * page examines at most 10,000 builds: it may be empty although `next` names a further page.
+   * Only builds whose id contains this text of 1 to 128 characters; A to Z match a to z. A page examines at most 10,000
+   * builds: it may be empty although `next` names a further page.
    */
   search?: string
   /** `next` of the previous page. */
@@ -62,7 +60,7 @@ export interface ProjectStatsReader {
   /** The totals of the project. The cost does not depend on how much is stored. */
   getStats(): Promise<ProjectStats>
   /**
-   * The builds that are frozen or have a published map.
+   * The builds that are frozen or have a published map: open ones, then the newest freeze first.
    *
    * @throws {IngestError} `invalid-cursor`, `invalid-argument`
    */
@@ -96,48 +94,23 @@ export function createProjectStats(
       }
     },
 
-    async listBuilds({ order = 'id', search, cursor, limit = pageDefault } = {}) {
+    async listBuilds({ search, cursor, limit = pageDefault } = {}) {
       checkLimit(limit, pageMax, 'builds')
-      checkSearch(order, search)
-      if (order === 'frozen') return listNewest(store, projectId, { search, cursor, limit })
-      const after = cursor === undefined ? undefined : decodeListCursor('builds', projectId, cursor, parseBuildName)
-      const entries = await store.builds(projectId, { after, limit: limit + 1 })
-      const page = entries.slice(0, limit)
-      const last = page.at(-1)
+      checkSearch(search)
+      const found = await store.builds(projectId, {
+        search: search && foldBuildId(search),
+        after: cursor === undefined ? undefined : decodeListCursor('builds', projectId, cursor, parseBuildPosition),
+        limit: limit + 1,
+      })
+      const page = found.builds.slice(0, limit)
+      const last = found.builds.length > limit ? page.at(-1) : found.last
       return {
         builds: page.map(toStatus),
-        next: last && entries.length > limit ? encodeListCursor('builds', projectId, [last.buildId]) : null,
+        next: last ? encodeListCursor('builds', projectId, namesOf(last)) : null,
       }
     },
   })
 }
-
-interface NewestPageOptions {
-  search: string | undefined
-  cursor: string | undefined
-  limit: number
-}
-
-async function listNewest(
-  store: MapStore,
-  projectId: string,
-  { search, cursor, limit }: NewestPageOptions,
-): Promise<BuildPage> {
-  const after = cursor === undefined ? undefined : decodeListCursor(newest, projectId, cursor, parseBuildPosition)
-  const found = await store.newestBuilds(projectId, {
-    search: search && foldBuildId(search),
-    after,
-    limit: limit + 1,
-  })
-  const page = found.builds.slice(0, limit)
-  const last = found.builds.length > limit ? page.at(-1) : found.last
-  return {
-    builds: page.map(toStatus),
-    next: last ? encodeListCursor(newest, projectId, namesOf(last)) : null,
-  }
-}
-
-const newest = 'newest builds'
 
 function namesOf({ buildId, frozenAt }: BuildPosition): string[] {
   return frozenAt === undefined ? [buildId] : [buildId, String(frozenAt)]
@@ -151,12 +124,8 @@ function parseBuildPosition(names: readonly unknown[]): BuildPosition {
   throw new IngestError('invalid-cursor', 'The cursor holds no time.')
 }
 
-function checkSearch(order: unknown, search: unknown): void {
-  if (order !== 'id' && order !== 'frozen') {
-    throw new IngestError('invalid-argument', "order must be 'id' or 'frozen'.")
-  }
+function checkSearch(search: unknown): void {
   if (search === undefined) return
-  if (order === 'id') throw new IngestError('invalid-argument', "search needs the order 'frozen'.")
   if (typeof search !== 'string' || search.length < 1 || search.length > searchLengthMax) {
     throw new IngestError('invalid-argument', `search must be a text of 1 to ${searchLengthMax} characters.`)
   }

@@ -321,7 +321,7 @@ t.test('a clock that goes backwards does not raise the rate beyond one second', 
 t.test('statistics read no builds and no maps', async (t) => {
   const store = openMemoryStore()
   const listed = () => Promise.reject(new Error('listed'))
-  const ingest = createIngest({ store: { ...store, builds: listed, newestBuilds: listed, maps: listed } })
+  const ingest = createIngest({ store: { ...store, builds: listed, maps: listed } })
   t.match(await ingest.project('p').getStats(), { events: 0 })
 })
 

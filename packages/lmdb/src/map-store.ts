@@ -29,7 +29,6 @@ import type { BlobKey, WrittenChunk } from './tables/chunks.ts'
 import { type FoundMap, versionOfNone } from './tables/map-reader.ts'
 import { digestBytes, encodeChunks, encodeDigests } from './tables/map-records.ts'
 import type { MapTables } from './tables/maps.ts'
-import { listNewestBuilds } from './tables/newest-builds.ts'
 import type { PutMap } from './writer/commands.ts'
 import type { Writer } from './writer/writer-client.ts'
 
@@ -133,13 +132,7 @@ export function createMapStore({ maps, blobs, writer, reader, table, slicedReads
 
     async builds(projectId, selection) {
       const project = numberOf(projectId)
-      return project === undefined ? [] : listBuilds(table, slicedReads(projectId), project, selection)
-    },
-
-    async newestBuilds(projectId, selection) {
-      const project = numberOf(projectId)
-      if (project === undefined) return { builds: [] }
-      return listNewestBuilds(table, slicedReads(projectId), project, selection)
+      return project === undefined ? { builds: [] } : listBuilds(table, slicedReads(projectId), project, selection)
     },
 
     updateMap(key, chunks, decide) {

@@ -313,52 +313,16 @@ export const readingChecks: readonly IngestCheck[] = [
     assert.ok(eventsPerSecond >= 0 && eventsPerSecond <= 3)
   }),
 
-  check('builds are listed in pages, with the time of their freeze', async (bench) => {
+  check('builds are listed in pages, with the time of their freeze, and found by a part of their id', async (bench) => {
     const { ingest, submit, event, publish } = bench
     assert.deepEqual(await ingest.listBuilds(), { builds: [], next: null })
-    const open = ['B', 'b-2', 'é', '😀']
-    for (const buildId of open) await publish({ map: 1, buildId })
-    await publish({ map: 2, buildId: 'é', placeId: '2' })
-    await submit(event('a', { buildId: 'b-1' }), event('b', { buildId: '\uffff' }))
-    const { builds, next } = await ingest.listBuilds()
-    assert.equal(next, null)
-    assert.deepEqual(
-      builds.map(({ buildId, frozenAt, maps }) => [buildId, frozenAt !== null, maps]),
-      [
-        ['B', false, 1],
-        ['b-1', true, 0],
-        ['b-2', false, 1],
-        ['é', false, 2],
-        ['\uffff', true, 0],
-        ['😀', false, 1],
-      ],
-    )
-    assert.equal(builds[1]?.frozenAt, (await ingest.findEvent('a'))?.receivedAt)
-    for (const limit of [1, 2, 6]) {
-      const seen: unknown[] = []
-      for (let cursor: string | null | undefined; cursor !== null; ) {
-        const page = await ingest.listBuilds({ ...(cursor && { cursor }), limit })
-        assert.ok(page.builds.length <= limit)
-        seen.push(...page.builds)
-        cursor = page.next
-      }
-      assert.deepEqual(seen, builds)
-    }
-    await assertRefused(ingest.listBuilds({ cursor: 'no cursor' }), 'invalid-cursor')
-    for (const limit of [0, 1_001]) await assertRefused(ingest.listBuilds({ limit }), 'invalid-argument')
-  }),
-
-  check('the newest builds are listed in pages, and found by a part of their id', async (bench) => {
-    const { ingest, submit, event, publish } = bench
-    const order = 'frozen'
-    assert.deepEqual(await ingest.listBuilds({ order }), { builds: [], next: null })
     for (const buildId of ['a', 'Beta', 'c']) await publish({ map: 1, buildId })
     for (const buildId of ['é&1', 'alpha', 'c']) {
       await submit(event(buildId, { buildId }))
       // the times of a log may be equal
       await publish({ map: 1, buildId: `${buildId}-next` })
     }
-    const { builds, next } = await ingest.listBuilds({ order })
+    const { builds, next } = await ingest.listBuilds()
     assert.equal(next, null)
     assert.deepEqual(
       builds.slice(0, 5).map(({ buildId, frozenAt, maps }) => [buildId, frozenAt, maps]),
@@ -369,32 +333,27 @@ export const readingChecks: readonly IngestCheck[] = [
     for (const [i, { frozenAt }] of frozen.entries()) {
       assert.ok(frozenAt !== null && frozenAt <= (frozen[i - 1]?.frozenAt ?? frozenAt))
     }
-    const known = (await ingest.listBuilds()).builds
-    assert.deepEqual(
-      new Set(known.map((each) => JSON.stringify(each))),
-      new Set(builds.map((each) => JSON.stringify(each))),
+    assert.equal(
+      frozen.find(({ buildId }) => buildId === 'alpha')?.frozenAt,
+      (await ingest.findEvent('alpha'))?.receivedAt,
     )
     for (const limit of [1, 3, 8]) {
       const seen: unknown[] = []
       for (let cursor: string | null | undefined; cursor !== null; ) {
-        const page = await ingest.listBuilds({ order, ...(cursor && { cursor }), limit })
+        const page = await ingest.listBuilds({ ...(cursor && { cursor }), limit })
         assert.ok(page.builds.length <= limit)
         seen.push(...page.builds)
         cursor = page.next
       }
       assert.deepEqual(seen, builds)
     }
-    const find = async (search: string) =>
-      (await ingest.listBuilds({ order, search })).builds.map(({ buildId }) => buildId)
+    const find = async (search: string) => (await ingest.listBuilds({ search })).builds.map(({ buildId }) => buildId)
     assert.deepEqual(await find('BETA'), ['Beta'])
     assert.deepEqual(await find('é&1-'), ['é&1-next'])
     assert.deepEqual(await find('%'), [])
-    const { next: cursor } = await ingest.listBuilds({ limit: 1 })
-    await assertRefused(ingest.listBuilds({ order, cursor: cursor as string }), 'invalid-cursor')
-    await assertRefused(ingest.listBuilds({ search: 'a' }), 'invalid-argument')
-    for (const search of ['', 'a'.repeat(129)])
-      await assertRefused(ingest.listBuilds({ order, search }), 'invalid-argument')
-    await assertRefused(ingest.listBuilds({ order: 'newest' as 'id' }), 'invalid-argument')
+    for (const search of ['', 'a'.repeat(129)]) await assertRefused(ingest.listBuilds({ search }), 'invalid-argument')
+    await assertRefused(ingest.listBuilds({ cursor: 'no cursor' }), 'invalid-cursor')
+    for (const limit of [0, 1_001]) await assertRefused(ingest.listBuilds({ limit }), 'invalid-argument')
   }),
 
   check('outcomes are counted by time, type and build', async ({ ingest, submit, event }) => {

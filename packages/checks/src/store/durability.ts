@@ -68,7 +68,6 @@ export const closeChecks: readonly StoreCheck[] = [
       pendingTotals: () => store.pendingTotals('p'),
       sweepMaps: () => store.sweepMaps(1),
       builds: () => store.builds('p', { limit: 1 }),
-      newestBuilds: () => store.newestBuilds('p', { limit: 1 }),
       projects: () => store.projects(),
       entry: () => store.entry('project', 'p'),
       updateEntry: () => store.updateEntry('project', 'p', () => ({ result: 1 })),
@@ -129,8 +128,7 @@ export const durableChecks: readonly DurableStoreCheck[] = [
     assert.deepEqual(await reopened.totals('p'), totals)
     assert.deepEqual(await reopened.countSince('p', 7_000, 9), { events: 1, since: 7_000 })
     const builds = [{ buildId: 'b', frozenAt: 7_000, maps: 1 }]
-    assert.deepEqual(await reopened.builds('p', { limit: 9 }), builds)
-    assert.deepEqual(await reopened.newestBuilds('p', { limit: 9 }), { builds })
+    assert.deepEqual(await reopened.builds('p', { limit: 9 }), { builds })
     assert.deepEqual(await reopened.map(key()), { frozenAt: 7_000, ...wholeOf('a') })
     assert.deepEqual(await reopened.projects(), ['p'])
     assert.deepEqual(await reopened.entry('project', 'p'), projectWith(['k1', 'k2']))

@@ -24,32 +24,6 @@ import {
 import { check, range, rejectionOf, type StoreCheck } from './store-check.ts'
 
 export const mapChecks: readonly StoreCheck[] = [
-  check('builds are those that are frozen and those that have maps, in the order of their bytes', async (store) => {
-    assert.deepEqual(await store.builds('p', { limit: 10 }), [])
-    await store.append('q', batchOf([event('a', { buildId: 'another' })]))
-    assert.deepEqual(await store.builds('p', { limit: 10 }), [], 'another project is not meant')
-    await store.append('p', batchOf([event('a', { buildId: 'b' })], { receivedAt: 7_000 }))
-    await store.append('p', batchOf([event('b', { buildId: 'B' })], { receivedAt: 8_000 }))
-    await store.append('p', batchOf([event('c', { buildId: '\uffff' })], { receivedAt: 9_000 }))
-    await publishEmpty(store, 'b', '2')
-    for (const buildId of ['b', 'b ', 'b!', '😀']) await publishEmpty(store, buildId, '1')
-    const all = [
-      { buildId: 'B', frozenAt: 8_000, maps: 0 },
-      { buildId: 'b', frozenAt: 7_000, maps: 2 },
-      { buildId: 'b ', maps: 1 },
-      { buildId: 'b!', maps: 1 },
-      { buildId: '\uffff', frozenAt: 9_000, maps: 0 },
-      { buildId: '😀', maps: 1 },
-    ]
-    assert.deepEqual(await store.builds('p', { limit: 10 }), all)
-    for (const [i, { buildId }] of all.entries()) {
-      assert.deepEqual(await store.builds('p', { after: buildId, limit: 10 }), all.slice(i + 1))
-      assert.deepEqual(await store.builds('p', { after: buildId, limit: 1 }), all.slice(i + 1, i + 2))
-      assert.deepEqual(await store.builds('p', { limit: i + 1 }), all.slice(0, i + 1))
-    }
-    assert.deepEqual(await store.builds('p', { after: 'a', limit: 1 }), all.slice(1, 2), 'behind one that is not there')
-  }),
-
   check('pages of builds make up the whole', async (store) => {
     const count = 1_200
     for (let i = 0; i < count; i += 100) {
@@ -61,25 +35,24 @@ export const mapChecks: readonly StoreCheck[] = [
     const expected = range(count).map((i) => ({ buildId: nameOfBuild(i), frozenAt: i - (i % 100), maps: mapsOf(i) }))
     for (const limit of [7, 1_000, 5_000]) {
       const seen: BuildEntry[] = []
-      for (let after: string | undefined; ; after = seen.at(-1)?.buildId) {
-        const page = await store.builds('p', { ...(after !== undefined && { after }), limit })
-        seen.push(...page)
-        if (page.length < limit) break
+      for (let after: BuildEntry | undefined; ; after = seen.at(-1)) {
+        const { builds } = await store.builds('p', { after, limit })
+        seen.push(...builds)
+        if (builds.length < limit) break
       }
-      assert.deepEqual(seen, expected)
+      assert.deepEqual(seen, expected.toReversed())
     }
   }),
 
   check('a pending map counts as a map of its build until it expires', async (store) => {
     await record(store, key(), 'a')
-    assert.deepEqual(await store.builds('p', { limit: 10 }), [{ buildId: 'b', maps: 1 }])
+    assert.deepEqual(await store.builds('p', { limit: 10 }), { builds: [{ buildId: 'b', maps: 1 }] })
     await store.sweepMaps(1_001)
-    assert.deepEqual(await store.builds('p', { limit: 10 }), [])
-    assert.deepEqual(await store.newestBuilds('p', { limit: 10 }), { builds: [] })
+    assert.deepEqual(await store.builds('p', { limit: 10 }), { builds: [] })
   }),
 
-  check('the newest builds are the open ones, then those that froze last', async (store) => {
-    assert.deepEqual(await store.newestBuilds('p', { limit: 10 }), { builds: [] })
+  check('builds are the open ones that have maps, then those that froze last', async (store) => {
+    assert.deepEqual(await store.builds('p', { limit: 10 }), { builds: [] })
     await store.append('q', batchOf([event('a', { buildId: 'another' })]))
     for (const buildId of ['é', 'v1', 'Beta-2', 'Beta-1']) await publishEmpty(store, buildId, '1')
     await publishEmpty(store, 'v1', '2')
@@ -98,13 +71,13 @@ export const mapChecks: readonly StoreCheck[] = [
       { buildId: 'v1', frozenAt: 7_001, maps: 2 },
       { buildId: 'v2', frozenAt: 7_000, maps: 0 },
     ]
-    assert.deepEqual(await store.newestBuilds('p', { limit: 10 }), { builds: all })
+    assert.deepEqual(await store.builds('p', { limit: 10 }), { builds: all })
     for (const [i, after] of all.entries()) {
-      assert.deepEqual(await store.newestBuilds('p', { after, limit: 10 }), { builds: all.slice(i + 1) })
-      assert.deepEqual(await store.newestBuilds('p', { after, limit: 1 }), { builds: all.slice(i + 1, i + 2) })
+      assert.deepEqual(await store.builds('p', { after, limit: 10 }), { builds: all.slice(i + 1) })
+      assert.deepEqual(await store.builds('p', { after, limit: 1 }), { builds: all.slice(i + 1, i + 2) })
     }
     const gone = { buildId: 'beta-4', frozenAt: 7_002 }
-    assert.deepEqual(await store.newestBuilds('p', { after: gone, limit: 1 }), { builds: all.slice(5, 6) })
+    assert.deepEqual(await store.builds('p', { after: gone, limit: 1 }), { builds: all.slice(5, 6) })
     const [open] = all
     for (const [search, ids] of [
       ['beta', ['Beta-2', 'Beta-1', 'beta-3']],
@@ -113,14 +86,14 @@ export const mapChecks: readonly StoreCheck[] = [
       ['é', ['é']],
       ['%', []],
     ] as const) {
-      const { builds } = await store.newestBuilds('p', { search, limit: 10 })
+      const { builds } = await store.builds('p', { search, limit: 10 })
       assert.deepEqual(
         builds.map(({ buildId }) => buildId),
         ids,
         search,
       )
     }
-    const beta = await store.newestBuilds('p', { search: 'beta', after: open, limit: 2 })
+    const beta = await store.builds('p', { search: 'beta', after: open, limit: 2 })
     assert.deepEqual(beta.builds, all.slice(1, 3))
   }),
 
@@ -130,12 +103,12 @@ export const mapChecks: readonly StoreCheck[] = [
       await store.append('p', batchOf(texts, { receivedAt: i }))
     }
     const search = nameOfBuild(3)
-    const { builds, last } = await store.newestBuilds('p', { search, limit: 1 })
+    const { builds, last } = await store.builds('p', { search, limit: 1 })
     assert.deepEqual(builds, [])
     assert.ok(last)
-    const found = await store.newestBuilds('p', { search, after: last, limit: 1 })
+    const found = await store.builds('p', { search, after: last, limit: 1 })
     assert.deepEqual(found, { builds: [{ buildId: search, frozenAt: 0, maps: 0 }] })
-    assert.equal((await store.newestBuilds('p', { search: 'none', after: last, limit: 9 })).last, undefined)
+    assert.equal((await store.builds('p', { search: 'none', after: last, limit: 9 })).last, undefined)
   }),
 
   check('a map has the contents of its last update, whose decision saw the ones before', async (store) => {

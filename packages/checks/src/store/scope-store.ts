@@ -21,7 +21,7 @@ export function createScope(): CheckScope {
 const ofProjects = [
   ...(['append', 'known', 'find', 'lastCursor', 'totals', 'erase'] as const),
   'countAfter' as const,
-  ...(['maps', 'builds', 'newestBuilds', 'putChunk', 'readChunk', 'pendingTotals'] as const),
+  ...(['maps', 'builds', 'putChunk', 'readChunk', 'pendingTotals'] as const),
 ]
 const timeNames = new Set(['receivedAt', 'firstAt', 'lastAt', 'since', 'from', 'frozenAt', 'publishedAt', 'touchedAt'])
 

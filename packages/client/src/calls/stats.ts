@@ -21,8 +21,8 @@ export interface StatsCalls {
 export function statsCalls(api: Api): StatsCalls {
   return {
     getStats: (options) => api.json(wire.Stats, { path: '/v1/stats' }, options),
-    listBuilds: ({ order, search, cursor, limit, ...options } = {}) =>
-      api.json(wire.BuildPage, { path: '/v1/builds', query: { order, search, cursor, limit } }, options),
+    listBuilds: ({ search, cursor, limit, ...options } = {}) =>
+      api.json(wire.BuildPage, { path: '/v1/builds', query: { search, cursor, limit } }, options),
     getActivity: ({ from, to, by, ...options } = {}) =>
       api.json(wire.Activity, { path: '/v1/activity', query: { from, to, by } }, options),
     listRejected: ({ from, to, ...options } = {}) =>

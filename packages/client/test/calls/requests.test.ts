@@ -143,8 +143,8 @@ const calls: Record<string, Call> = {
     body: { builds: [{ ...builds[0], frozenAt: time }], next: null },
   },
   'listBuilds by a search': {
-    call: (client, options) => client.listBuilds({ order: 'frozen', search: '1.42', ...options }),
-    request: { path: '/v1/builds', query: { order: 'frozen', search: '1.42' } },
+    call: (client, options) => client.listBuilds({ search: '1.42', ...options }),
+    request: { path: '/v1/builds', query: { search: '1.42' } },
     body: { builds, next: null },
   },
   getActivity: {

@@ -37,7 +37,7 @@ export function BuildCombobox({ label = 'Build', value, none, onChoose }: BuildC
 async function findBuilds(api: Api, text: string, signal: AbortSignal): Promise<OptionPage> {
   let cursor: string | undefined
   for (let pages = 1; ; pages++) {
-    const query = { order: 'frozen', search: text || undefined, limit: optionsMax, cursor }
+    const query = { search: text || undefined, limit: optionsMax, cursor }
     const { builds, next } = await api.json<BuildPage>('v1/builds', { query, signal })
     if (builds.length > 0 || next === null || pages === pagesMax) {
       const options = builds.map(({ buildId, frozenAt, maps }) => ({

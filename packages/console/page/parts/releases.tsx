@@ -21,7 +21,7 @@ const releasesMax = 100
 /** The most recently frozen builds, newest first. */
 export function useReleases(): readonly Release[] {
   const { data } = useLoaded(
-    (api, signal) => api.json<BuildPage>('v1/builds', { query: { order: 'frozen', limit: releasesMax }, signal }),
+    (api, signal) => api.json<BuildPage>('v1/builds', { query: { limit: releasesMax }, signal }),
     [],
     pollMs,
   )

@@ -19,7 +19,7 @@ import './where/where.css'
 const buildsMax = 1_000
 
 async function loadBuilds(api: Api, signal: AbortSignal): Promise<BuildPage> {
-  return api.json<BuildPage>('v1/builds', { query: { order: 'frozen', limit: buildsMax }, signal })
+  return api.json<BuildPage>('v1/builds', { query: { limit: buildsMax }, signal })
 }
 
 /** A sample of a build's events over its map, or the difference between two builds. */

@@ -1,6 +1,7 @@
 import { isDeepStrictEqual } from 'node:util'
 import { IngestError } from '../error.ts'
 import { aheadMsMax } from '../events/event-store.ts'
+import type { BuildEntry } from '../maps/map-store.ts'
 import { mapProjects } from '../projects/map-projects.ts'
 import type { Store } from '../store.ts'
 import {
@@ -103,9 +104,10 @@ function withTimesUpTo(store: Store, latestAt: number): Store {
       }
     },
     async builds(projectId, selection) {
-      return (await store.builds(projectId, selection)).map((build) =>
-        build.frozenAt === undefined ? build : { ...build, frozenAt: Math.min(build.frozenAt, latestAt) },
-      )
+      const { builds } = await store.builds(projectId, selection)
+      const atLatest = (build: BuildEntry) =>
+        build.frozenAt === undefined ? build : { ...build, frozenAt: Math.min(build.frozenAt, latestAt) }
+      return { builds: builds.map(atLatest) }
     },
   }
 }

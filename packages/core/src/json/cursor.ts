@@ -107,9 +107,9 @@ export function eventCursors({ id, epoch }: StoreIdentity, projectId: string): E
 }
 
 /** Lists whose cursors hold the name of the last item of a page. */
-export type ListKind = 'maps' | 'builds' | 'newest builds'
+export type ListKind = 'maps' | 'builds'
 
-const listKinds: Record<ListKind, number> = { maps: 2, builds: 3, 'newest builds': 4 }
+const listKinds: Record<ListKind, number> = { maps: 2, builds: 3 }
 
 /** The cursor after the item with these names in a list of a project. */
 export function encodeListCursor(kind: ListKind, projectId: string, names: readonly string[]): string {

@@ -97,16 +97,8 @@ export interface PutChunkOutcome {
 /** Maximum number of ready maps that one chunk reports: any number of manifests may name it. */
 export const readyMapsMax = 16
 
-/** Selects builds of a project in the order of their ids. */
+/** Selects builds of a project. */
 export interface BuildSelection {
-  /** Only builds after this one. */
-  after?: string | undefined
-  /** At most this many. */
-  limit: number
-}
-
-/** Selects builds of a project in the order of the newest. */
-export interface NewestBuildSelection {
   /** Only builds whose id contains this, with A to Z as a to z: {@link foldBuildId}. */
   search?: string | undefined
   /** Only builds after this one. */
@@ -115,21 +107,21 @@ export interface NewestBuildSelection {
   limit: number
 }
 
-/** The position of a build in the order of the newest. */
+/** The position of a build in the list. */
 export interface BuildPosition {
   buildId: string
   /** Undefined while the build is open. */
   frozenAt?: number
 }
 
-/** The result of `newestBuilds`. */
-export interface NewestBuilds {
+/** The result of `builds`. */
+export interface FoundBuilds {
   builds: BuildEntry[]
   /** Set if the page has fewer builds than `limit` although more may follow: the last build examined. */
   last?: BuildPosition
 }
 
-/** Maximum number of builds that one call of `newestBuilds` examines. */
+/** Maximum number of builds that one call of `builds` examines. */
 export const buildsSearchedMax = 10_000
 
 /** Folds a build id for searches: A to Z become a to z. */
@@ -151,13 +143,11 @@ export interface MapStore {
   map(key: MapKey): Promise<MapSlot>
   /** The maps of a project, complete or pending, by build and then by place, in the order of their UTF-8. */
   maps(projectId: string, selection: MapSelection): Promise<MapEntry[]>
-  /** The builds of a project, in the order of their UTF-8. */
-  builds(projectId: string, selection: BuildSelection): Promise<BuildEntry[]>
   /**
-   * The same builds: open ones, then the newest freeze first, ties in descending order of their UTF-8. Reads an index,
-   * so that the cost grows with `limit` and, for a search, with the number of builds examined.
+   * The builds of a project: open ones, then the newest freeze first, ties in descending order of their UTF-8. Reads an
+   * index, so that the cost grows with `limit` and, for a search, with the number of builds examined.
    */
-  newestBuilds(projectId: string, selection: NewestBuildSelection): Promise<NewestBuilds>
+  builds(projectId: string, selection: BuildSelection): Promise<FoundBuilds>
   /**
    * Reads, decides and writes a map atomically, serialized with all appends, across all processes. `decide` is pure: it
    * receives the slot and the `chunks.digests` that the project has, and is called again after a lost race. If it

@@ -5,14 +5,13 @@ import {
   type BuildPosition,
   type BuildSelection,
   buildsSearchedMax,
+  type FoundBuilds,
   foldBuildId,
   type MapContents,
   type MapEntry,
   type MapSelection,
   type MapSlot,
   type MapStore,
-  type NewestBuildSelection,
-  type NewestBuilds,
   readyMapsMax,
 } from '../maps/map-store.ts'
 import { contentsAfterExpiry, digestsOf, isExpired, isPendingVoid } from '../maps/pending-map.ts'
@@ -45,8 +44,6 @@ export function memoryMapStore(mapsOf: (projectId: string) => ProjectMaps, all: 
     maps: async (projectId, selection) => listMaps(mapsOf(projectId), selection),
 
     builds: async (projectId, selection) => listBuilds(mapsOf(projectId), selection),
-
-    newestBuilds: async (projectId, selection) => listNewestBuilds(mapsOf(projectId), selection),
 
     async updateMap({ projectId, placeId, buildId }, { digests = [], uploads = [] }, decide) {
       const project = mapsOf(projectId)
@@ -113,14 +110,7 @@ function listMaps(project: ProjectMaps, { placeId, buildId, after, limit }: MapS
     .map(({ id }) => ({ ...id, slot: slotOf(project, id) }))
 }
 
-function listBuilds(project: ProjectMaps, { after, limit }: BuildSelection): BuildEntry[] {
-  return buildsOf(project)
-    .sort((a, b) => compareBytes(a.buildId, b.buildId))
-    .filter(({ buildId }) => after === undefined || compareBytes(buildId, after) > 0)
-    .slice(0, limit)
-}
-
-function listNewestBuilds(project: ProjectMaps, { search = '', after, limit }: NewestBuildSelection): NewestBuilds {
+function listBuilds(project: ProjectMaps, { search = '', after, limit }: BuildSelection): FoundBuilds {
   const following = buildsOf(project)
     .sort(byAge)
     .filter((build) => !after || byAge(build, after) > 0)

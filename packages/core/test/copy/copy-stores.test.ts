@@ -3,6 +3,7 @@ import { type CopyOptions, type CopyProgress, copyStores } from '../../src/copy/
 import { IngestError } from '../../src/error.ts'
 import type { StoredEvent } from '../../src/events/event-store.ts'
 import { createIngest } from '../../src/ingest.ts'
+import type { BuildEntry } from '../../src/maps/map-store.ts'
 import { openMemoryStore } from '../../src/memory/memory-store.ts'
 import type { Store } from '../../src/store.ts'
 import {
@@ -238,15 +239,20 @@ const broken: Record<string, (store: Store) => Partial<Store>> = {
     },
   }),
   'freezes later': (store) => ({
-    builds: async (projectId, selection) =>
-      (await store.builds(projectId, selection)).map((build) => ({
+    builds: async (projectId, selection) => {
+      const { builds } = await store.builds(projectId, selection)
+      const later = (build: BuildEntry) => ({
         ...build,
         ...(build.frozenAt !== undefined && { frozenAt: build.frozenAt + 1 }),
-      })),
+      })
+      return { builds: builds.map(later) }
+    },
   }),
   'does not freeze': (store) => ({
-    builds: async (projectId, selection) =>
-      (await store.builds(projectId, selection)).filter(({ buildId }) => buildId !== 'odd-build'),
+    builds: async (projectId, selection) => {
+      const { builds } = await store.builds(projectId, selection)
+      return { builds: builds.filter(({ buildId }) => buildId !== 'odd-build') }
+    },
   }),
   'damages a chunk': (store) => ({
     readChunk: async (projectId, digest) => (await store.readChunk(projectId, digest))?.subarray(1),

@@ -90,7 +90,7 @@ export async function contentsOf(store: Store, projectId: string) {
       chunks[digest] = bytes && Buffer.from(bytes).toString()
     }
   }
-  const builds = await store.builds(projectId, { limit: 1000 })
+  const { builds } = await store.builds(projectId, { limit: 1000 })
   return { events, builds, maps, chunks, project: await store.entry('project', projectId) }
 }
 

@@ -13,7 +13,7 @@ export const schema = {
     'project-log': 'project, sequence → nothing',
     /** when a build froze, milliseconds as a double */
     freezes: 'project, buildId → time',
-    /** an index of the builds by freezes (tables/newest-builds.ts) */
+    /** an index of the builds by freezes (tables/builds.ts) */
     'newest-builds': 'project, time, buildId → nothing',
     totals: 'project → events, batches, bytes',
     /** readers begin at the first record that an expiry has not erased */

@@ -14,11 +14,11 @@ import {
 import type { Rows } from '../environment/environment.ts'
 import { projectKey, readSequence, sequenceKey } from '../environment/row-keys.ts'
 import type { TableName } from '../environment/schema.ts'
+import { addOpenBuild, hasMaps, removeOpenBuild } from './builds.ts'
 import { type ChunkTables, openChunkTables, type WrittenChunk } from './chunks.ts'
 import { noManifestCache } from './manifest-cache.ts'
 import { createMapReader, type FoundMap, type MapReader, type MapRow } from './map-reader.ts'
 import { chunkRefBytes, decodeChunks, encodeChunks, encodeMapName } from './map-records.ts'
-import { addOpenBuild, hasMaps, removeOpenBuild } from './newest-builds.ts'
 import { openPendingTables, type PendingTables } from './pending-manifests.ts'
 
 export interface PutOptions {

@@ -16,7 +16,7 @@ import {
   recordBytes,
   sealRecord,
 } from '../log/record.ts'
-import { addFrozenBuild } from '../tables/newest-builds.ts'
+import { addFrozenBuild } from '../tables/builds.ts'
 import { createDuplicateFinder, type SearchedBatch } from './find-duplicates.ts'
 
 /** What an append did. Mostly it stores all or nothing and freezes no build, which makes a short message. */

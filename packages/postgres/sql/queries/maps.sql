@@ -29,16 +29,6 @@ JOIN ingest.map_slots s ON s.project = k.project AND s.build_id = k.build_id AND
 ORDER BY k.build_id, k.place_id
 
 -- name: builds
-SELECT b.build_id, b.frozen_at, m.maps
-FROM ingest.builds b
-CROSS JOIN LATERAL (
-  SELECT count(*)::int AS maps FROM ingest.maps m WHERE m.project = b.project AND m.build_id = b.build_id
-) m
-WHERE b.project = $1::int AND b.build_id > $2::text AND (b.frozen_at IS NOT NULL OR m.maps > 0)
-ORDER BY b.build_id
-LIMIT $3::int
-
--- name: newest-builds
 -- those before a time and id, of the newest $6 builds; `search` is '' for all
 SELECT b.build_id, b.frozen_at, m.maps
 FROM (
@@ -55,7 +45,7 @@ WHERE position($4::text IN lower(b.build_id)) > 0 AND (b.frozen_at IS NOT NULL O
 ORDER BY b.at DESC, b.build_id DESC
 LIMIT $5::int
 
--- name: newest-build-at
+-- name: build-at
 -- the last of as many builds
 SELECT b.build_id, b.frozen_at
 FROM ingest.builds b

@@ -28,7 +28,7 @@ interface BuildRow {
   maps: number
 }
 
-/** Sort keys in the order of the newest builds: of open builds, and of a position before them. */
+/** Sort keys in the order of builds: of open builds, and of a position before them. */
 const openTime = '9223372036854775806'
 const startTime = '9223372036854775807'
 
@@ -63,18 +63,13 @@ export function createMapStore({ database, numbers }: MapStoreOptions): MapStore
       return rows.map((row) => ({ placeId: row.place_id.toString(), buildId: row.build_id, slot: toSlot(row) }))
     },
 
-    async builds(projectId, { after = '', limit }) {
-      const rows = await query<BuildRow>(projectId, 'builds', after, limit)
-      return rows.map(toBuild)
-    },
-
-    async newestBuilds(projectId, { search = '', after, limit }) {
+    async builds(projectId, { search = '', after, limit }) {
       const from = after ? [after.frozenAt ?? openTime, after.buildId] : [startTime, '']
       const searched = search === '' ? limit : buildsSearchedMax
-      const rows = await query<BuildRow>(projectId, 'newest-builds', ...from, search, limit, searched)
+      const rows = await query<BuildRow>(projectId, 'builds', ...from, search, limit, searched)
       const builds = rows.map(toBuild)
       if (builds.length === limit) return { builds }
-      const [last] = await query<Omit<BuildRow, 'maps'>>(projectId, 'newest-build-at', ...from, searched)
+      const [last] = await query<Omit<BuildRow, 'maps'>>(projectId, 'build-at', ...from, searched)
       return { builds, ...(last && { last: positionOf(last) }) }
     },
 

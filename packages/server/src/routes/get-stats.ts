@@ -1,4 +1,3 @@
-import { type BuildPageOptions, IngestError } from '@ingest/core'
 import { searchLengthMax } from '@ingest/core/internal'
 import { BuildPage, Stats, toWire } from '@ingest/core/wire'
 import { parseLimit, parseQuery } from '../http/query.ts'
@@ -60,17 +59,12 @@ export const getBuilds: ProjectRoute = {
     tag: 'project',
     summary: 'list builds and when each froze',
     description:
-      'Builds that are frozen or have a published map. A page of a search looks at 10,000 builds at most: it may have none although `next` names a further page.',
+      'Builds that are frozen or have a published map: open ones, then the newest freeze first. A page of a search looks at 10,000 builds at most: it may have none although `next` names a further page.',
     parameters: [
-      query(
-        'order',
-        { enum: ['id', 'frozen'], default: 'id' },
-        '`id`: by bytes; `frozen`: open builds, then the newest freeze first',
-      ),
       query(
         'search',
         { type: 'string', minLength: 1, maxLength: searchLengthMax },
-        'only ids that contain this, in whatever case of A to Z; needs `order=frozen`',
+        'only ids that contain this, in whatever case of A to Z',
       ),
       ...pageOf(buildsPageMax),
     ],
@@ -89,15 +83,9 @@ export const getBuilds: ProjectRoute = {
 }
 
 async function readBuilds({ request, ingest, limiter }: RouteContext): Promise<HttpResponse> {
-  const { limit, order, ...start } = parseQuery(request.query, ['order', 'search', 'cursor', 'limit'])
+  const { limit, ...start } = parseQuery(request.query, ['search', 'cursor', 'limit'])
   if (start.search !== undefined) await limiter.charge(ingest.projectId, { readBytes: searchReadBytes })
-  const page = await ingest.listBuilds({ ...start, ...parseOrder(order), ...parseLimit(limit, buildsPageMax) })
+  const page = await ingest.listBuilds({ ...start, ...parseLimit(limit, buildsPageMax) })
   await limiter.charge(ingest.projectId, { readBytes: page.builds.length * buildReadBytes })
   return jsonResponse(200, toWire(BuildPage, page))
-}
-
-function parseOrder(order: string | undefined): Pick<BuildPageOptions, 'order'> {
-  if (order === undefined) return {}
-  if (order === 'id' || order === 'frozen') return { order }
-  throw new IngestError('invalid-argument', 'order must be id or frozen.')
 }

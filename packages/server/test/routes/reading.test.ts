@@ -51,7 +51,7 @@ byEachEdge('maps and builds are listed in pages', async (t, open) => {
     ['b1 p1', 'b1 p2', 'b2 p1', 'b2 p2', 'b3 p1', 'b3 p2'],
   )
   await freeze(ingest, 'b2')
-  const all = ['b1', 'b2', 'b3'].map((buildId) => ({ buildId, maps: 2, frozenAt: buildId === 'b2' ? epoch : null }))
+  const all = ['b3', 'b1', 'b2'].map((buildId) => ({ buildId, maps: 2, frozenAt: buildId === 'b2' ? epoch : null }))
   t.strictSame(await list('builds'), { builds: all, next: null })
   const page = await list('builds?limit=2')
   t.strictSame(page.builds, all.slice(0, 2))

@@ -84,7 +84,7 @@ interface PageQuery {
 }
 
 async function loadBuilds({ search, cursor }: PageQuery, api: Api, signal: AbortSignal) {
-  const query = { order: 'frozen', search: search || undefined, cursor }
+  const query = { search: search || undefined, cursor }
   const { builds, next } = await api.json<BuildPage>('v1/builds', { query, signal })
   return { rows: builds, next }
 }
