@@ -23,14 +23,36 @@ const unwrittenBytesMax = 64 * 2 ** 20
 
 /**
  * Checks the header of an LMDB data file before LMDB opens it, which would crash the process over a foreign or truncated
- * one (SIGSEGV, SIGBUS). Does not detect that the last pages of a file are missing. Returns whether the file exists and is not
- * empty.
+ * one (SIGSEGV, SIGBUS). Does not detect that the last pages of a file are missing. Returns whether the file exists and is
+ * neither empty nor {@link isUnfinished}.
  *
  * @throws {IngestError} `permission-denied`; `store-incompatible` for a file that was not written by LMDB as used here, or
  *   is truncated
  */
 export function checkDataFile(path: string): boolean {
-  return withDataFile(path, (file) => checkContent(path, file)) ?? false
+  return withDataFile(path, (file) => !hasUnfinishedHeaders(file) && checkContent(path, file)) ?? false
+}
+
+/**
+ * Whether the creation of a data file was cut by a power loss: LMDB does not sync the two headers that it writes at once,
+ * and the first commit makes the file longer. LMDB would refuse it.
+ */
+export function isUnfinished(path: string): boolean {
+  return withDataFile(path, hasUnfinishedHeaders) ?? false
+}
+
+function hasUnfinishedHeaders(file: number): boolean {
+  const { size } = fstatSync(file)
+  if (size === 0 || size > 2 * pageSize) return false
+  const headers = [0, pageSize].map((at) => {
+    const header = Buffer.alloc(metaBytes)
+    readSync(file, header, 0, metaBytes, at)
+    return header
+  })
+  const isBlank = (header: Buffer) => header.every((byte) => byte === 0)
+  const isFirst = (header: Buffer) =>
+    header.readUInt32LE(magicOffset) === magic && header.readBigUInt64LE(lastPageOffset) === 1n
+  return headers.some(isBlank) && headers.every((header) => isBlank(header) || isFirst(header))
 }
 
 /**

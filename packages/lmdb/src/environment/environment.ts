@@ -1,9 +1,9 @@
-import { closeSync, openSync, readFileSync, statSync } from 'node:fs'
+import { closeSync, openSync, readFileSync, statSync, truncateSync } from 'node:fs'
 import { devNull } from 'node:os'
 import { dirname, join } from 'node:path'
 import { IngestError } from '@ingest/core'
 import { syncDirectoryNow } from '@ingest/core/internal'
-import { checkDataFile, checkLockFile, type Headers, openHeaders } from './data-file.ts'
+import { checkDataFile, checkLockFile, type Headers, isUnfinished, openHeaders } from './data-file.ts'
 import { createFiles } from './directory.ts'
 import { checkFreeSpace, lacksSpace } from './disk-space.ts'
 import { checkBegun, type Gate, gateDirectory, openGate } from './gate.ts'
@@ -122,6 +122,8 @@ export async function openEnvironment(directory: string, options: EnvironmentOpt
   let headers: Headers | undefined
   try {
     const tables = await gate.enter(() => {
+      // no other process creates it now
+      if (isUnfinished(files[0])) truncateSync(files[0])
       root = openRoot(directory, mapBytes, options)
       if (isFirst) root = releaseReused(root, () => openRoot(directory, mapBytes, options))
       return openTables(root)

@@ -65,6 +65,37 @@ t.test('a missing or empty file is a new one', async (t) => {
   t.equal(checkDataFile(join(directory, 'other.mdb')), false)
 })
 
+t.test('a file whose creation a power loss has cut is a new one, and nothing is lost', async (t) => {
+  t.testdir()
+  const store = join(t.testdirName, 'store')
+  await filledStore(store)
+  // the gate is never written to, so it is as LMDB creates it
+  const created = readFileSync(join(store, 'events', 'gate', 'data.mdb'))
+  const zeros = Buffer.alloc(pageSize)
+  const [first, second] = [created.subarray(0, pageSize), created.subarray(pageSize)]
+  const cuts = { none: [zeros, zeros], first: [first, zeros], second: [zeros, second], one: [first], zeros: [zeros] }
+  for (const name of ['events', 'chunks']) {
+    for (const [cut, pages] of Object.entries(cuts)) {
+      const directory = join(t.testdirName, `${name} ${cut}`)
+      const path = join(directory, name, 'data.mdb')
+      if (name === 'chunks') cpSync(store, directory, { recursive: true })
+      else mkdirSync(dirname(path), { recursive: true })
+      writeFileSync(path, Buffer.concat(pages))
+      t.equal(checkDataFile(path), false)
+      const ingest = createIngest({ store: await openLmdbStore(directory) })
+      const project = ingest.project('p')
+      t.equal((await project.getStats()).events, name === 'chunks' ? 500 : 0, `${name}: ${cut}`)
+      t.match(await project.publishMap({ placeId: '1', buildId: 'b', map: 1 }), { state: 'complete' })
+      await ingest.close()
+      t.equal(checkDataFile(path), true)
+    }
+  }
+  const path = join(store, 'events', 'data.mdb')
+  writeFileSync(path, Buffer.concat([zeros, zeros]))
+  await t.rejects(openLmdbStore(store), { code: 'store-incompatible' }, 'of a store with other files')
+  t.same(readFileSync(path), Buffer.concat([zeros, zeros]))
+})
+
 t.test('the file of a store passes, also after many transactions', async (t) => {
   t.equal(checkDataFile(whole), true)
 })
