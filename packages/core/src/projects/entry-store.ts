@@ -34,7 +34,7 @@ export interface EntryStore {
    * for at most this time. Default: 0.
    */
   readonly projectAgeMs?: number
-  /** The entry as it was last written, by any process; undefined if there is none. */
+  /** The entry as it was last written, by any process; undefined for one that was never written, or was removed. */
   entry<Kind extends EntryKind>(kind: Kind, projectId: string): Promise<Entries[Kind] | undefined>
   /**
    * Reads, decides and writes an entry in one step. `decide` is pure: it is called again after a lost race. If it throws,

@@ -98,7 +98,7 @@ export async function listBuilds(
   return { builds }
 }
 
-/** A build has any number of maps. */
+/** Counts in steps: the number of maps of a build has no limit. */
 async function countMaps(
   maps: Rows,
   { readSnapshot, nextStep }: SlicedReads,
