@@ -8,7 +8,7 @@ import { type StreamOptions, startStream } from './http/stream.ts'
 import type { ConcurrencyLimit, ConcurrencyLimitName, Slots } from './limits/concurrency.ts'
 import type { Budget, RateLimiter } from './limits/rate-limiter.ts'
 import { readBytesMin } from './limits/rate-limits.ts'
-import type { TurnBudget } from './limits/turn-budget.ts'
+import { requestBytes, type TurnBudget } from './limits/turn-budget.ts'
 import type { LogError } from './log.ts'
 import type { Operation } from './operation.ts'
 import type { ObservedRequest } from './requests/observe-requests.ts'
@@ -22,6 +22,8 @@ export interface RouteContext extends Pick<Call, 'request' | 'params' | 'headers
   limiter: RateLimiter
   /** The body of an upload; its slots are released with that of the request. */
   upload: UploadBody
+  /** Takes from the turn's budget for the body of a batch, as {@link TurnBudget}. @throws {IngestError} `overloaded` */
+  beginBatch(bytes: number): Promise<void> | undefined
   /** Limits a wait after the complete body. For a route without a body, `runRoute` limits the whole handler. */
   wait: Wait
   /** Calls `cancel` when the client disconnects or the server drains. Returns a function that stops watching. */
@@ -117,7 +119,8 @@ export async function runRoute(
     const ingest = services.ingest.project(projectId, budget === 'batches' ? {} : { signal: request.signal })
     const onCancel: RouteContext['onCancel'] = (cancel) => cancellation.watch(request, cancel)
     const upload = holdUpload(services, projectId, held)
-    const context = { request, params, ingest, keyId, limiter, headers, upload, wait, record, onCancel }
+    const beginBatch = (bytes: number) => services.turnBudgets.requests(projectId, Math.floor(bytes / requestBytes))
+    const context = { request, params, ingest, keyId, limiter, headers, upload, beginBatch, wait, record, onCancel }
     const response = await (operation.body ? handle(context) : wait(handle(context)))
     if (record) record.handledAt = performance.now()
     // for HEAD, only a stream saves work

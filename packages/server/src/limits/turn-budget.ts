@@ -6,13 +6,16 @@ import { shareMaxOf, tooMany } from './concurrency.ts'
  * turn.
  */
 export const turnBudgets = {
-  /** Requests with a valid key. */
+  /** Requests with a valid key; a batch is as many as its bytes fill {@link requestBytes}, and one more. */
   requests: { what: 'requests', max: 32, waitingMax: 1024 },
   /** Bytes of uploads. A connection delivers up to 64 KiB before it is paused. */
   uploadBytes: { what: 'uploads', max: 2 ** 21, waitingMax: 1024 },
   /** Responses to requests without a valid key, in units of 16 KiB, rounded up. */
   anonymous: { what: 'requests', max: 4, waitingMax: 4096 },
 } as const
+
+/** Bytes of a batch whose events take as long as a small request. */
+export const requestBytes = 8192
 
 /**
  * Takes from the budget of this turn. When that is used up, returns a promise that resolves in a later turn. Projects,

@@ -44,7 +44,8 @@ export const postBatch: ProjectRoute = {
   handle: acceptBatch,
 }
 
-async function acceptBatch({ request, ingest, keyId, limiter, record, wait }: RouteContext): Promise<HttpResponse> {
+async function acceptBatch(context: RouteContext): Promise<HttpResponse> {
+  const { request, ingest, keyId, limiter, beginBatch, record, wait } = context
   const { projectId } = ingest
   const { gzip } = checkBodyHeaders(request.headers, kinds)
   const { body, chargedBytes } = await readChargedBody(
@@ -61,6 +62,7 @@ async function acceptBatch({ request, ingest, keyId, limiter, record, wait }: Ro
     record.bodyAt = performance.now()
     record.receivedBytes = body.length
   }
+  await beginBatch(body.length)
   const submit = () =>
     ingest.submitBatch(body, {
       admit: (count) =>
