@@ -6,7 +6,7 @@ import { CommandFailure, exitCode, toFailure } from '../exit-code.ts'
 import { type Io, type PrintOptions, printResult } from '../io.ts'
 import { jsonOption, parseTimeOption, projectOption, quietOption } from '../options.ts'
 import { checkStoreOption, describeStore, isDatabase, openStore, parseStoreName } from '../store.ts'
-import { formatBytes, formatCount, formatNumber, formatSeconds, formatTable, startTimer } from '../terminal/format.ts'
+import { formatCount, formatNumber, formatSeconds, formatTable, startTimer } from '../terminal/format.ts'
 import { abortOnSignal } from '../terminal/on-signal.ts'
 import { type Progress, withProgress } from '../terminal/progress.ts'
 
@@ -46,14 +46,14 @@ export function copyCommand(io: Io): Command {
 }
 
 const copyHelp = `
-Copies events with their bytes, order and times of receipt, frozen builds, maps and unfinished uploads, and keys. Then
-compares both stores: DIGEST is the SHA-256 of the exported lines without cursors. Cursors of one store are not valid in
-the other.
+Copies events with their bytes, order and times of receipt, erased ids, frozen builds, complete maps, and keys. What the
+target has is not copied again; its other events stay. Not copied: unfinished uploads, positions of consumers, activity.
+Cursors of one store are not valid in the other.
 --latest is for a store whose clock was ahead: name the time when it was set right, the same one in each run.
 The source may be in use: what it stores after the beginning is left to another run. Stop its servers before the last
 run. No server may use the target before that.
-Exit code 3: an unknown project, or the target has events, maps or keys that the source does not have. Exit code 5: both
-differ after the copy.
+Exit code 3: an unknown project, or the target has another event under an id of the source, a newer map, a key of its own,
+or later events than a directory can put these before.
 
 Examples:
   ingest copy --from data/games --to postgres://ingest@localhost/games
@@ -94,25 +94,19 @@ async function copyBetween(io: Io, options: CopyCommandOptions, signal: AbortSig
   }
 }
 
-function toProgress({ step, done, total }: CopyProgress): Progress {
-  const text =
-    step === 'maps'
-      ? `${formatBytes(done)} of ${formatBytes(total)} verified`
-      : `${done} of ${formatCount(total, 'event')}`
-  return { label: step, done, total, text, isAnnounced: step === 'copying' || step === 'verifying' }
+function toProgress({ done, total }: CopyProgress): Progress {
+  return { label: 'copying', done, total, text: `${done} of ${formatCount(total, 'event')}`, isAnnounced: true }
 }
 
 function formatResult(projects: readonly CopiedProject[], durationMs: number): string[] {
-  const heading = ['PROJECT', 'EVENTS', 'COPIED', 'BUILDS FROZEN', 'MAPS', 'MAP BYTES', 'KEYS', 'DIGEST']
-  const rows = projects.map(({ projectId, events, copied, builds, maps, mapBytes, keys, digest }) => [
+  const rows = projects.map(({ projectId, ...counts }) => [
     projectId,
-    ...[events, copied, builds, maps].map(formatNumber),
-    formatBytes(mapBytes),
-    String(keys),
-    digest,
+    ...[counts.events, counts.copied, counts.maps, counts.keys].map(formatNumber),
   ])
   const copied = projects.reduce((sum, each) => sum + each.copied, 0)
   const what = `${formatCount(copied, 'event')} of ${formatCount(projects.length, 'project')}`
-  const summary = `copied ${what}, and verified all, in ${formatSeconds(durationMs)}`
-  return [...formatTable([heading, ...rows], [1, 2, 3, 4, 5, 6]), summary]
+  return [
+    ...formatTable([['PROJECT', 'EVENTS', 'COPIED', 'MAPS', 'KEYS'], ...rows], [1, 2, 3, 4]),
+    `copied ${what} in ${formatSeconds(durationMs)}`,
+  ]
 }

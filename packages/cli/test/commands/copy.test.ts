@@ -1,4 +1,3 @@
-import { createHash } from 'node:crypto'
 import { mkdirSync, readdirSync } from 'node:fs'
 import { join } from 'node:path'
 import { Readable } from 'node:stream'
@@ -33,7 +32,7 @@ t.test('a directory is copied to another one, byte by byte', async (t) => {
   t.match({ code, stderr }, { code: 0, stderr: /copying .* of 125 events\n/ })
   t.match(
     stdout,
-    /^PROJECT .* DIGEST\nalpha +65 +65 +5 +4 .* 2 +sha256:\w{64}\nbeta .*\nonly-a-key .*\ncopied 125 events of 3 projects, and verified all, in /,
+    /^PROJECT .* KEYS\nalpha +65 +65 +3 +2\nbeta .*\nonly-a-key .*\ncopied 125 events of 3 projects in /,
   )
   const contents = await withDirectory(source, allContentsOf)
   t.strictSame(await withDirectory(target, allContentsOf), contents)
@@ -43,8 +42,6 @@ t.test('a directory is copied to another one, byte by byte', async (t) => {
   })
   const again = JSON.parse((await ingest(['copy', '--from', source, '--to', target, '--json'])).stdout)
   t.match(again.projects[1], { projectId: beta, events: 60, copied: 0 })
-  const hash = createHash('sha256').update(await exportedWithoutCursors(['--store', target], beta))
-  t.equal(again.projects[1].digest, `sha256:${hash.digest('hex')}`, 'the digest is that of the exported lines')
 
   const env = { INGEST_FROM: source, INGEST_TO: join(path, 'one') }
   const one = await ingest(['copy', '--project', beta, '--json', '--quiet'], { env })
@@ -55,19 +52,13 @@ t.test('a directory is copied to another one, byte by byte', async (t) => {
   t.equal(projects.length, 1)
 })
 
-t.test('a target with other or newer events: exit code 3, and nothing is written', async (t) => {
-  const target = join(path, 'other')
-  await withDirectory(target, (store) => storeEvents(store, 'own', 1, createClock(1_800_000_000_000)))
+t.test('a target with newer events: exit code 3, and nothing is written', async (t) => {
+  const target = join(path, 'newer')
+  await withDirectory(target, (store) => storeEvents(store, 'own', 1, createClock(1_750_000_000_000)))
   const before = await withDirectory(target, allContentsOf)
   const { code, stdout, stderr } = await ingest(['copy', '--from', source, '--to', target, '--json'])
-  t.match({ code, stderr }, { code: 3, stderr: /^ingest: The project alpha has other events in the target/ })
+  t.match({ code, stderr }, { code: 3, stderr: /^ingest: The project \w+ has events of 2023-11-14T.* all projects of/ })
   t.match(JSON.parse(stdout), { ok: false, error: { code: 'precondition-failed', retryable: false } })
-  const older = ['copy', '--from', source, '--to', target, '--project', 'gamma']
-  await withDirectory(source, async (store) => {
-    const { submitBatch } = createIngest({ store, now: createClock() }).project('gamma')
-    await submitBatch({ events: [{ projectId: 'gamma', eventId: 'a' }] })
-  })
-  t.match(await ingest(older), { code: 3, stderr: /copy all projects at once/ }, 'a directory has one order of receipt')
   t.strictSame(await withDirectory(target, allContentsOf), before)
 })
 
@@ -114,10 +105,13 @@ t.test('a copy that was interrupted or killed is continued', async (t) => {
   t.match(await end, { signal: 'SIGKILL' })
   const begun = await withStore(target, async (project) => (await project.getStats()).events)
   t.ok(begun > 0 && begun < eventCount, `${begun} events were copied`)
-  // which compares both stores
   const { code, stdout } = await spawnIngest([...args, '--json'])
   t.equal(code, 0)
   t.match(JSON.parse(stdout).projects, [{ projectId, events: eventCount, copied: eventCount - begun }])
+  const [was, is] = await Promise.all(
+    [large, target].map((store) => exportedWithoutCursors(['--store', store], projectId)),
+  )
+  t.ok(is === was, 'the exported lines are equal')
 })
 
 const data = join(path, 'data')

@@ -80,18 +80,21 @@ export async function fillStore(store: Store, { events = 60, now = createClock()
 /** All that a copy keeps of a project. */
 export async function contentsOf(store: Store, projectId: string) {
   const events: [number, string][] = []
-  for await (const { receivedAt, bytes } of store.read(projectId))
-    events.push([receivedAt, Buffer.from(bytes).toString()])
-  const maps = await store.maps(projectId, { limit: 1000 })
+  for await (const { receivedAt, bytes, erased } of store.read(projectId, { erased: true }))
+    events.push([receivedAt, erased ?? Buffer.from(bytes).toString()])
+  const maps: object[] = []
   const chunks: Record<string, string | undefined> = {}
-  for (const { slot } of maps) {
-    for (const { digest } of [slot.complete, slot.pending].flatMap((each) => each?.manifest.chunks ?? [])) {
+  for (const { placeId, buildId, slot } of await store.maps(projectId, { limit: 1000 })) {
+    if (!slot.complete) continue
+    maps.push({ placeId, buildId, frozenAt: slot.frozenAt, complete: slot.complete })
+    for (const { digest } of slot.complete.manifest.chunks) {
       const bytes = await store.readChunk(projectId, digest)
       chunks[digest] = bytes && Buffer.from(bytes).toString()
     }
   }
   const { builds } = await store.builds(projectId, { limit: 1000 })
-  return { events, builds, maps, chunks, project: await store.entry('project', projectId) }
+  const frozen = builds.flatMap(({ buildId, frozenAt }) => (frozenAt === undefined ? [] : [{ buildId, frozenAt }]))
+  return { events, frozen, maps, chunks, project: await store.entry('project', projectId) }
 }
 
 /** The contents of all projects. */

@@ -117,7 +117,7 @@ async function copy(site, random) {
   const projectId = site.projects.plain
   for (let i = 0; i < attemptsMax && !site.run.stopping.aborted; i++) {
     const args = ['copy', '--from', site.store, '--to', target, '--project', projectId, '--json']
-    // 7: its maps have changed meanwhile
+    // 7: a map has changed meanwhile
     if (!(await runCommand(site, args, { random, killProbability: 0.4, allowed: [7] })).isDone) continue
     await readExport(site, { projectId, since, store: target })
     break
