@@ -30,10 +30,7 @@ t.test('a directory is copied to another one, byte by byte', async (t) => {
   const target = join(path, 'target')
   const { code, stdout, stderr } = await ingest(['copy', '--from', source, '--to', target])
   t.match({ code, stderr }, { code: 0, stderr: /copying .* of 125 events\n/ })
-  t.match(
-    stdout,
-    /^PROJECT .* KEYS\nalpha +65 +65 +3 +2\nbeta .*\nonly-a-key .*\ncopied 125 events of 3 projects in /,
-  )
+  t.match(stdout, /^PROJECT .* KEYS\nalpha +65 +65 +3 +2\nbeta .*\nonly-a-key .*\ncopied 125 events of 3 projects in /)
   const contents = await withDirectory(source, allContentsOf)
   t.strictSame(await withDirectory(target, allContentsOf), contents)
   await withDirectory(target, async (store) => {
