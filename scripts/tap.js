@@ -43,7 +43,7 @@ const { values: options, positionals } = parseArgs({
   },
 })
 
-const files = findFiles(positionals.map((path) => relative('', resolve(path)).replaceAll('\\', '/')))
+const files = await findFiles(positionals.map((path) => relative('', resolve(path)).replaceAll('\\', '/')))
 const { NODE_OPTIONS: _, ...inherited } = process.env
 const env = {
   ...inherited,
@@ -74,11 +74,11 @@ async function runQueue() {
 
 /**
  * @param {string[]} paths test files or directories; without one, every test but those of `test/ci`, which `.ci/run` names
- * @returns {string[]}
+ * @returns {Promise<string[]>}
  */
-function findFiles(paths) {
+async function findFiles(paths) {
   if (paths.length > 0 && paths.every((path) => path.endsWith('.js'))) return paths
-  const compiled = compileTests()
+  const compiled = await compileTests()
   if (paths.length === 0) return compiled.filter((file) => !file.startsWith('.build/test/ci/'))
   const wanted = paths.map((path) => `.build/${path.replace(/\.ts$/, '.js')}/`)
   return compiled.filter((file) => wanted.some((path) => `${file}/`.startsWith(path)))

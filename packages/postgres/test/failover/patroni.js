@@ -17,7 +17,7 @@ const missing = [
 if (missing.length > 0) {
   console.log(`skipped: this machine has no ${missing.join(', ')}`)
 } else {
-  compileTests()
+  await compileTests()
   await import(new URL('../../../../.build/packages/postgres/test/failover/patroni-failover.js', import.meta.url).href)
 }
 
