@@ -207,8 +207,10 @@ export async function checkTargets(page: Page): Promise<void> {
 async function runAxe(page: Page, options: RunOptions): Promise<void> {
   await settle(page)
   // scripts of the debugger are not subject to the page's CSP
-  await page.evaluate(axeSource)
-  const { violations } = (await page.evaluate(`axe.run(${JSON.stringify(options)})`)) as AxeResults
+  if (await page.evaluate('typeof axe === "undefined"')) await page.evaluate(axeSource)
+  // of what is right, axe would describe each element
+  const run = `axe.run(${JSON.stringify({ ...options, resultTypes: ['violations'] })})`
+  const violations = (await page.evaluate(`${run}.then(({ violations }) => violations)`)) as AxeResults['violations']
   const lines = violations.flatMap(({ id, help, nodes }) =>
     nodes.map(({ target, failureSummary }) => `${id} (${help}) at ${target.join(' ')}: ${failureSummary}`),
   )
