@@ -557,21 +557,23 @@ t.test(`a server that is killed ${cycles} times beside another one: each event i
     Ledger,
     Ledger,
   ]
-  let isOver = false
-  async function killAgain(): Promise<void> {
-    for (let cycle = 0; cycle < cycles; cycle++) {
-      const server = await start()
-      const wanted = ledger.responses.length + 1 + ((cycle * 7) % 23)
-      // the ids that the other server is sent, too
-      await load({ ...server, key }, 'shared', ledger, () => {
-        // while other batches are in flight
-        if (ledger.responses.length === wanted) server.signal('SIGKILL')
-      })
-      t.match(await server.exited, { signal: 'SIGKILL', stderr: /^$/ })
-    }
-    isOver = true
+  for (let cycle = 0; cycle < cycles; cycle++) {
+    // the other one commits while this one opens the store
+    const enough = otherLedger.responses.length + 20
+    const isEnough = () => otherLedger.responses.length >= enough
+    const [server] = await Promise.all([start(), load({ ...other, key }, `opening-${cycle}`, otherLedger, isEnough)])
+    let isKilled = false
+    const wanted = ledger.responses.length + 1 + ((cycle * 7) % 23)
+    const killed = load({ ...server, key }, `shared-${cycle}`, ledger, () => {
+      // while other batches are in flight
+      if (ledger.responses.length === wanted) server.signal('SIGKILL')
+    }).finally(() => {
+      isKilled = true
+    })
+    // the same ids
+    await Promise.all([killed, load({ ...other, key }, `shared-${cycle}`, otherLedger, () => isKilled)])
+    t.match(await server.exited, { signal: 'SIGKILL', stderr: /^$/ })
   }
-  await Promise.all([load({ ...other, key }, 'shared', otherLedger, () => isOver), killAgain()])
   const all = [...ledger.responses, ...otherLedger.responses]
   t.ok(all.every(({ status, body }) => status === 202 && body.rejected?.length === 0))
   t.strictSame(other.log(), [])
