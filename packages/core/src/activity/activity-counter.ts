@@ -127,7 +127,8 @@ export function createActivityCounter(options: ActivityCounterOptions): Activity
   /** Queues the rows of a minute and of its hour. Forgets the project with its hour, and where memory is short. */
   function endMinute(projectId: string, open: OpenSpans): void {
     const { writer, minuteAt: at, minute, hourAt, hour } = open
-    const hasHourEnded = minuteAt < at || minuteAt >= hourAt + hourMs
+    const hasClockGoneBack = minuteAt <= at
+    const hasHourEnded = minuteAt >= hourAt + hourMs
     countsBytes -= bytesOf(open)
     if (minute) {
       addCounts(hour, minute)
@@ -135,7 +136,7 @@ export function createActivityCounter(options: ActivityCounterOptions): Activity
       rows.add({ projectId, span: 'minute', at, writer, body: encodeRow(server, minute) })
       rows.add({ projectId, span: 'hour', at: hourAt, writer, body: encodeRow(server, hour) })
     }
-    if (hasHourEnded || isClosed || countsBytes >= bounds.countsBytesMax) projects.delete(projectId)
+    if (hasClockGoneBack || hasHourEnded || isClosed || countsBytes >= bounds.countsBytesMax) projects.delete(projectId)
     else countsBytes += bytesOf(open)
   }
 

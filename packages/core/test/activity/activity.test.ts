@@ -293,6 +293,19 @@ t.test('a clock that goes backwards replaces no row, and a late batch counts in 
   t.equal(steps.at(-1)?.accepted, 7)
 })
 
+t.test('a clock that comes back to a minute that has been put adds to it', async (t) => {
+  const { clock, recorded, ingest, open, project } = setUp()
+  for (const at of [10, 12, 10]) {
+    clock.now = start + at * minute
+    const [projectId, counted] = at === 12 ? ['q', ingest.project('q')] : ['p', project]
+    await counted.submitBatch(bodyOf({ ...event(), projectId }))
+    await untilPut(recorded, at === 12 ? 1 : 0)
+  }
+  await ingest.close()
+  const { steps } = await open().project('p').getActivity(wide)
+  t.equal(steps[70]?.accepted, 2)
+})
+
 t.test('a cause is the first issue, build, type and key of an event, with samples', async (t) => {
   const { clock, project } = setUp()
   const parts = { visits: Array.from({ length: 3 }, () => ({})) }
