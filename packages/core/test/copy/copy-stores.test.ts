@@ -293,3 +293,20 @@ t.test('a copy that fails has nothing in flight any more', async (t) => {
   await t.rejects(copy(source, { ...target, append }), { message: 'no' })
   t.equal(inFlight, 0)
 })
+
+t.test('a build stays frozen whose event is erased, also from a store with short pages of builds', async (t) => {
+  const [source, target] = [openMemoryStore(), openMemoryStore()]
+  const idsAt = (time: number) => Array.from({ length: 100 }, (_, i) => `${time}-${i}`)
+  for (let time = 0; time < 11; time++) {
+    const { submitBatch } = createIngest({ store: source, now: () => time }).project(beta)
+    await submitBatch({ events: idsAt(time).map((id) => ({ projectId: beta, eventId: id, buildId: id })) })
+  }
+  await source.erase(beta, idsAt(0))
+  const builds: Store['builds'] = async (projectId, { limit, ...selection }) => {
+    const found = await source.builds(projectId, { ...selection, limit: limit - 1 })
+    const last = found.builds.length === limit - 1 ? found.builds.at(-1) : undefined
+    return { ...found, ...(last && { last }) }
+  }
+  await copy({ ...source, builds }, target)
+  t.strictSame(await target.builds(beta, { limit: 2_000 }), await source.builds(beta, { limit: 2_000 }))
+})
