@@ -19,13 +19,14 @@ export interface MapVerifier {
   complete(key: MapKey, manifest: Manifest, options: VerificationOptions): Promise<PublishedMap | undefined>
   /** As {@link verifyManifest}. */
   verify(projectId: string, manifest: Manifest, options: VerificationOptions): Promise<Issue[] | undefined>
-  /** Whether a verification of the project is running. */
+  /** Whether a verification of the project runs or waits. */
   isBusy(projectId: string): boolean
 }
 
 export function createMapVerifier(store: MapStore, now: () => number): MapVerifier {
   const inTurn = createTurns()
-  const busy = new Set<string>()
+  /** How many run or wait. */
+  const countByProject = new Map<string, number>()
   let lastTurn: Promise<unknown> = Promise.resolve()
 
   /** Resolves in a turn of the event loop in which no other verification of any project hashes. */
@@ -37,12 +38,14 @@ export function createMapVerifier(store: MapStore, now: () => number): MapVerifi
   async function run<T>(
     projectId: string,
     bytes: number,
-    { admit, signal = never }: VerificationOptions,
+    { admit, signal = new AbortController().signal }: VerificationOptions,
     work: (options: VerifyOptions) => Promise<T>,
   ): Promise<T> {
     signal.throwIfAborted()
-    await admit?.(bytes)
+    // awaited only if there is one, so that the project is busy when this returns
+    if (admit) await admit(bytes)
     signal.throwIfAborted()
+    addCount(projectId, 1)
     let leave = () => {}
     const left = new Promise<never>((_, reject) => {
       leave = () => reject(signal.reason)
@@ -50,11 +53,19 @@ export function createMapVerifier(store: MapStore, now: () => number): MapVerifi
     signal.addEventListener('abort', leave, { once: true })
     const verified = inTurn(projectId, async () => {
       signal.throwIfAborted()
-      busy.add(projectId)
-      return work({ signal, nextTurn: takeTurn }).finally(() => busy.delete(projectId))
+      return work({ signal, nextTurn: takeTurn })
     })
     // a caller that leaves does not wait for its turn
-    return Promise.race([verified, left]).finally(() => signal.removeEventListener('abort', leave))
+    return Promise.race([verified, left]).finally(() => {
+      signal.removeEventListener('abort', leave)
+      addCount(projectId, -1)
+    })
+  }
+
+  function addCount(projectId: string, change: 1 | -1): void {
+    const count = (countByProject.get(projectId) ?? 0) + change
+    if (count > 0) countByProject.set(projectId, count)
+    else countByProject.delete(projectId)
   }
 
   return {
@@ -62,11 +73,9 @@ export function createMapVerifier(store: MapStore, now: () => number): MapVerifi
       run(key.projectId, manifest.size, options, (turns) => completeMap(store, key, manifest, { now, ...turns })),
     verify: (projectId, manifest, options) =>
       run(projectId, manifest.size, options, (turns) => verifyManifest(store, projectId, manifest, turns)),
-    isBusy: (projectId) => busy.has(projectId),
+    isBusy: (projectId) => countByProject.has(projectId),
   }
 }
-
-const never = new AbortController().signal
 
 export interface VerifyOptions {
   /** Resolves in another turn of the event loop. */

@@ -15,8 +15,8 @@ export interface PublishContext {
   verifier: MapVerifier
   latePublish: LatePublish
   pendingBytesMax: number
-  /** Runs the operations of one project one after another. */
-  inTurn<T>(projectId: string, operation: () => Promise<T>): Promise<T>
+  /** Runs the operations of one project, or of one map, one after another. */
+  inTurn<T>(key: string, operation: () => Promise<T>): Promise<T>
   /** Milliseconds since 1970. */
   now(): number
 }
@@ -31,15 +31,21 @@ export async function publishMap(
   const { verifier, inTurn } = context
   const { manifest, uploads } = publication
   const update = () => updateMap(context, key, publication, options)
-  for (;;) {
+
+  /** Undefined if the manifest was no longer pending when it was verified. */
+  async function attempt(): Promise<PublishedMap | undefined> {
     // one at a time: manifests that are decided together could exceed the quota
     const { outcome, published } = await (uploads ? update() : inTurn(key.projectId, update))
     if (outcome !== 'verify') return published
     const completed = await verifier.complete(key, manifest, options)
     if (completed?.issues) throw digestMismatch(completed.issues)
-    if (completed) return completed
-    // the manifest is no longer pending: decide again
+    return completed
   }
+
+  let published = await attempt()
+  // one at a time: otherwise two publications could replace each other's manifest endlessly
+  while (!published) published = await inTurn(JSON.stringify(key), attempt)
+  return published
 }
 
 /** The result of publishing now, without writing anything. */

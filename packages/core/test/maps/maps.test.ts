@@ -149,6 +149,52 @@ t.test('the last chunks of a map, sent at once, verify it once', async (t) => {
   t.equal(reads, texts.length)
 })
 
+t.test('the last chunk of a map, sent many times at once, is charged once', async (t) => {
+  const { project } = setUp()
+  await project.publishMap({ ...id, manifest: manifestOf('a', 'b') })
+  await project.putChunk(...chunk('a'))
+  const charged: number[] = []
+  const admit = (bytes: number) => void charged.push(bytes)
+  const results = await Promise.all(Array.from({ length: 8 }, () => project.putChunk(...chunk('b'), { admit })))
+  t.strictSame(charged, [2])
+  t.equal(results.flatMap(({ completed }) => completed).length, 1)
+})
+
+t.test(
+  'of two maps that are published at once for one place, each is verified, and one replaces the other',
+  async (t) => {
+    const { store, project } = setUp()
+    const texts = ['a', 'b', 'c', 'd', 'e']
+    const manifests = [manifestOf(...texts), manifestOf(...texts.toReversed())]
+    await project.publishMap({ placeId: 'other', buildId: 'other', manifest: manifestOf(...texts) })
+    for (const text of texts) await project.putChunk(...chunk(text))
+    let reads = 0
+    const readChunk: Store['readChunk'] = async (...args) => {
+      if (++reads > 100) throw new Error('without end')
+      // each verification takes as many turns as a decision
+      await new Promise(setImmediate)
+      return store.readChunk(...args)
+    }
+    const publishing = projectOn(store, { readChunk })
+    const published = await Promise.all(manifests.map((manifest) => publishing.publishMap({ ...id, manifest })))
+    t.strictSame(published.map(({ outcome }) => outcome).sort(), ['created', 'replaced'])
+    t.match(await project.getMap(id), { state: 'complete' })
+  },
+)
+
+t.test('many maps can wait for their verification without a signal', async (t) => {
+  const { store, project } = setUp()
+  const warnings: Error[] = []
+  const onWarning = (warning: Error) => warnings.push(warning)
+  process.on('warning', onWarning)
+  t.teardown(() => process.off('warning', onWarning))
+  const publications = []
+  for (let i = 0; i < 20; i++) publications.push(await recordReady(store, `${i}`, `${i}`))
+  await Promise.all(publications.map((publication) => project.publishMap(publication)))
+  await new Promise(setImmediate)
+  t.strictSame(warnings, [])
+})
+
 t.test('reading a map that is replaced meanwhile is refused with map-replaced', async (t) => {
   const { project } = setUp()
   const texts = ['a', 'b', 'c']
