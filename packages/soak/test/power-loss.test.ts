@@ -25,6 +25,24 @@ t.test('the log of the workload explains every file', { skip }, async (t) => {
   t.strictSame(disk.differences(root), [])
 })
 
+t.test('what LMDB creates is durable before its first commit', { skip }, async (t) => {
+  const synced = new Set<number>()
+  const committed = new Set<number>()
+  const early: string[] = []
+  for (const operation of operations) {
+    const { op, path, inode } = operation
+    if (op === 'syncEnd') synced.add(inode)
+    if (op !== 'write' || !/\/store\/(events|chunks|ids)\/data\.mdb$/.test(path)) continue
+    // the two headers, then the pages of the first commit
+    if (operation.offset === 0 && operation.data.length === 8192) synced.delete(inode)
+    if (operation.offset < 8192 || committed.has(inode)) continue
+    committed.add(inode)
+    if (!synced.has(inode)) early.push(relative(root, path))
+  }
+  t.ok(committed.size >= 3)
+  t.strictSame(early, [])
+})
+
 const tableOfFiles = readTable(readFileSync(new URL('../../../../docs/reliability.md', import.meta.url), 'utf8'))
 
 t.test('the table of files has every file that is created', { skip }, async (t) => {

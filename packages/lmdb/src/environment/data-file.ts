@@ -1,4 +1,14 @@
-import { accessSync, closeSync, constants, fstatSync, openSync, readSync, type Stats, statSync } from 'node:fs'
+import {
+  accessSync,
+  closeSync,
+  constants,
+  fstatSync,
+  fsyncSync,
+  openSync,
+  readSync,
+  type Stats,
+  statSync,
+} from 'node:fs'
 import { IngestError } from '@ingest/core'
 import { isPermissionDenied, permissionDenied } from '@ingest/core/internal'
 
@@ -34,8 +44,8 @@ export function checkDataFile(path: string): boolean {
 }
 
 /**
- * Whether the creation of a data file was cut by a power loss: LMDB does not sync the two headers that it writes at once,
- * and the first commit makes the file longer. LMDB would refuse it.
+ * Whether the creation of a data file was cut by a power loss: it has at most the two headers of a new file, and lacks one
+ * of them. LMDB would refuse it. {@link syncDataFile} comes before the first commit, which makes the file longer.
  */
 export function isUnfinished(path: string): boolean {
   return withDataFile(path, hasUnfinishedHeaders) ?? false
@@ -44,15 +54,26 @@ export function isUnfinished(path: string): boolean {
 function hasUnfinishedHeaders(file: number): boolean {
   const { size } = fstatSync(file)
   if (size === 0 || size > 2 * pageSize) return false
-  const headers = [0, pageSize].map((at) => {
-    const header = Buffer.alloc(metaBytes)
-    readSync(file, header, 0, metaBytes, at)
-    return header
-  })
-  const isBlank = (header: Buffer) => header.every((byte) => byte === 0)
-  const isFirst = (header: Buffer) =>
-    header.readUInt32LE(magicOffset) === magic && header.readBigUInt64LE(lastPageOffset) === 1n
-  return headers.some(isBlank) && headers.every((header) => isBlank(header) || isFirst(header))
+  // zeros after the end of the file
+  const bytes = Buffer.alloc(2 * pageSize)
+  readSync(file, bytes, 0, bytes.length, 0)
+  const isBlank = (part: Buffer) => part.every((byte) => byte === 0)
+  const isFirst = (page: Buffer) =>
+    page.readUInt32LE(magicOffset) === magic &&
+    page.readBigUInt64LE(lastPageOffset) === 1n &&
+    isBlank(page.subarray(metaBytes))
+  const pages = [bytes.subarray(0, pageSize), bytes.subarray(pageSize)]
+  return pages.some(isBlank) && pages.every((page) => isBlank(page) || isFirst(page))
+}
+
+/** Makes a data file durable that LMDB has created, which does not sync it. */
+export function syncDataFile(path: string): void {
+  const file = openSync(path, 'r+')
+  try {
+    fsyncSync(file)
+  } finally {
+    closeSync(file)
+  }
 }
 
 /**

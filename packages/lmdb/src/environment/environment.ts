@@ -3,7 +3,7 @@ import { devNull } from 'node:os'
 import { dirname, join } from 'node:path'
 import { IngestError } from '@ingest/core'
 import { syncDirectoryNow } from '@ingest/core/internal'
-import { checkDataFile, checkLockFile, type Headers, isUnfinished, openHeaders } from './data-file.ts'
+import { checkDataFile, checkLockFile, type Headers, isUnfinished, openHeaders, syncDataFile } from './data-file.ts'
 import { createFiles } from './directory.ts'
 import { checkFreeSpace, lacksSpace } from './disk-space.ts'
 import { checkBegun, type Gate, gateDirectory, openGate } from './gate.ts'
@@ -115,29 +115,34 @@ const fileDescriptorsMin = 16
  */
 export async function openEnvironment(directory: string, options: EnvironmentOptions = {}): Promise<Environment> {
   const files = filesOf(directory)
-  const exists = checkBeforeOpening(directory, files, options)
+  checkBeforeOpening(directory, files, options)
   const isFirst = options.fileIds === undefined
   const gate = openGate(directory, isFirst)
   let root: Root | undefined
   let headers: Headers | undefined
   try {
-    const tables = await gate.enter(() => {
+    const opened = await gate.enter(() => {
       // no other process creates it now
       if (isUnfinished(files[0])) truncateSync(files[0])
       root = openRoot(directory, mapBytes, options)
       if (isFirst) root = releaseReused(root, () => openRoot(directory, mapBytes, options))
-      return openTables(root)
+      headers = openHeaders(files[0])
+      // before the first commit of any process: the one that created the file may have been killed
+      if (headers.newestTransaction() === 0) syncCreated(directory, files[0])
+      return { root, headers, tables: openTables(root) }
     })
-    // LMDB syncs the file, but not the directories that name it
-    if (!exists) for (const each of [directory, dirname(directory)]) syncDirectoryNow(each)
-    headers = openHeaders(files[0])
     const { fileIds = identify(files), readOnly = false } = options
-    // set inside the gate, which TypeScript does not see
-    return createEnvironment(directory, { root: root as unknown as Root, tables, gate, headers, fileIds, readOnly })
+    return createEnvironment(directory, { ...opened, gate, fileIds, readOnly })
   } catch (error) {
     await closeAll({ root, gate, headers })
     throw error
   }
+}
+
+/** With the directories that name the data file. */
+function syncCreated(directory: string, dataPath: string): void {
+  syncDataFile(dataPath)
+  for (const each of [directory, dirname(directory)]) syncDirectoryNow(each)
 }
 
 interface Opened {
@@ -250,12 +255,12 @@ function filesOf(directory: string): [data: string, lock: string, gate: string] 
   return [path('data.mdb'), path('lock.mdb'), path(gateDirectory, 'lock.mdb')]
 }
 
-/** Checks what LMDB would crash over, and creates the directory. Returns whether there is a data file. */
+/** Checks what LMDB would crash over, and creates the directory. */
 function checkBeforeOpening(
   directory: string,
   files: ReturnType<typeof filesOf>,
   { fileIds }: EnvironmentOptions,
-): boolean {
+): void {
   const [path, ...lockPaths] = files
   checkFileDescriptors(directory, fileDescriptorsMin)
   const reason = fileIds === undefined ? undefined : lossOf(files, fileIds)
@@ -267,7 +272,6 @@ function checkBeforeOpening(
   if (exists) for (const each of lockPaths) checkNotInUse(path, each)
   createFiles(directory)
   if (!exists || !hasLockFile) checkFreeSpace(directory)
-  return exists
 }
 
 function usageOf(root: Root): EnvironmentUsage {

@@ -3,7 +3,7 @@ import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { IngestError } from '@ingest/core'
 import { syncDirectoryNow } from '@ingest/core/internal'
-import { checkLockFile, inspectDataFile } from './data-file.ts'
+import { checkLockFile, inspectDataFile, syncDataFile } from './data-file.ts'
 import { createInnerFiles } from './directory.ts'
 import { checkFreeSpace } from './disk-space.ts'
 import { closeRoot, openRoot, type Root, releaseReused } from './root.ts'
@@ -75,8 +75,7 @@ export function openGate(directory: string, isFirst: boolean): Gate {
   const open = () => openRoot(path, gateBytes)
   const root = isFirst ? releaseReused(open(), open) : open()
   if (dataFile === 'missing') {
-    // LMDB does not sync what it creates
-    writeAndSync(dataPath)
+    syncDataFile(dataPath)
     syncDirectoryNow(path)
   }
   // readers are those that poll: killed ones would be waited for
@@ -175,7 +174,7 @@ function newContent(path: string): Buffer {
  * another opening writes the same. A new file in its place would be another environment to LMDB, and a thread that opened it
  * would release the locks of its process on the lock file of both.
  */
-function writeAndSync(dataPath: string, content: Buffer = Buffer.alloc(0)): void {
+function writeAndSync(dataPath: string, content: Buffer): void {
   const file = openSync(dataPath, 'r+')
   try {
     writeSync(file, content, 0, content.length, 0)

@@ -105,6 +105,13 @@ const damages: Record<string, (path: string) => void> = {
   'cut in its header': (path) => truncateSync(path, 4100),
   'cut to its half': (path) => truncateSync(path, Math.floor(statSync(path).size / 2)),
   foreign: (path) => writeFileSync(path, 'SQLite format 3\0'.repeat(1000)),
+  'short, with text after zeros': (path) =>
+    writeFileSync(path, Buffer.concat([Buffer.alloc(200), Buffer.from('text')])),
+  'short, with text after the header of a new file': (path) => {
+    const created = readFileSync(join(dirname(whole), 'gate', 'data.mdb'))
+    writeFileSync(path, Buffer.concat([created.subarray(0, 200), Buffer.from('text')]))
+  },
+  'cut to its first page': (path) => truncateSync(path, pageSize),
   'of another LMDB version': (path) => overwrite(path, [28, 4096 + 28], 1),
   'of another page size': (path) => overwrite(path, [48, 4096 + 48], 16_384),
   'a directory': (path) => {
