@@ -32,6 +32,7 @@ const below: Record<string, string[]> = {
   '@ingest/console': [],
   '@ingest/core': [],
   '@ingest/examples': [
+    '@ingest/checks',
     '@ingest/client',
     '@ingest/export',
     '@ingest/server',
