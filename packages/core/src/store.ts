@@ -21,10 +21,15 @@ export function storeGauge(name: string, help: string, value: number | StoreMetr
 /**
  * Keeps events, maps, entries of projects, and activity. Each operation is atomic, and durable when it resolves.
  *
- * Arguments are valid: core checks them before it calls a store. An operation that rejects has changed nothing and will
- * not be completed later, unless the outcome of its code is unknown ({@link IngestError.isOutcomeUnknown}): then it may
- * have been completed, and repeating it is safe. `erase`, `expire`, `putActivity`, `expireActivity` and `sweepMaps` may
- * take several steps: steps before the rejected one stay done. The error of one operation does not affect others.
+ * Arguments are valid: core checks them before it calls a store. Names of projects, events, builds and places are
+ * strings of at most 256 bytes of UTF-8 without control characters and lone surrogates; they are compared and listed by
+ * these bytes. An unknown project is an empty one. Operations are own properties that do not use `this`: the checks
+ * copy them.
+ *
+ * An operation that rejects has changed nothing and will not be completed later, unless the outcome of its code is
+ * unknown ({@link IngestError.isOutcomeUnknown}): then it may have been completed, and repeating it is safe. `erase`,
+ * `expire`, `putActivity`, `expireActivity` and `sweepMaps` may take several steps: steps before the rejected one stay
+ * done. The error of one operation does not affect others.
  *
  * It rejects with an {@link IngestError}: `store-closed` after `close`, `disk-full` while there is no space,
  * `overloaded` when too many requests are queued, `store-locked` while another process blocks writes, `store-damaged`

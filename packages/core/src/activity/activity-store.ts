@@ -27,19 +27,25 @@ export interface ActivityRange {
 export const activityRowsMax = 256
 export const activityBodyBytesMax = 65_536
 
-/** The part of a store that keeps what each process counted; {@link Store} says what holds for all of its operations. */
+/**
+ * The part of a store that keeps what each process counted; {@link Store} says what holds for all of its operations.
+ */
 export interface ActivityStore {
   /**
    * Writes at most {@link activityRowsMax} rows, those of each project in one transaction; one with the same project,
-   * span, time and writer is replaced. No two of them have the same. Rows alone make no project: `projects` does not list
-   * it.
+   * span, time and writer is replaced. No two of them have the same. Rows alone make no project: `projects` does not
+   * list it.
    */
   putActivity(rows: readonly ActivityToPut[]): Promise<void>
-  /** The rows of a range, in the order of `at`, then `writer`. Those that are written or expire meanwhile may be missing. */
+  /**
+   * The rows of a range, in the order of `at`, then `writer`. Those that are written or expire meanwhile may be
+   * missing.
+   */
   activity(projectId: string, range: ActivityRange): AsyncIterable<ActivityRow>
   /**
-   * Erases the rows of all projects that began before a time, in milliseconds since 1970, in small transactions that delay
-   * concurrent appends little. Resolves to their number. Of concurrent expiries exactly one counts a row.
+   * Erases the rows of all projects and both spans that began before a time, in milliseconds since 1970, in small
+   * transactions that delay concurrent appends little. Resolves to their number. Of concurrent expiries exactly one
+   * counts a row.
    */
   expireActivity(before: number): Promise<number>
 }

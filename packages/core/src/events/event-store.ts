@@ -39,7 +39,9 @@ export const aheadMsMax = 1000
 export interface AppendResult {
   /** For each event of the batch: true if this append stored it, false if it was stored before. */
   stored: boolean[]
-  /** How many duplicates differ from the event stored under their id. A tombstone never counts as different. */
+  /**
+   * How many duplicates differ in a byte from the event stored under their id. A tombstone never counts as different.
+   */
   conflicts: number
   /** The builds that this append froze. */
   frozen: readonly string[]
@@ -64,7 +66,7 @@ export interface ReadOptions {
   limit?: number
   /** Only events received at this time or later, in milliseconds since 1970. Earlier events are not read. */
   from?: number | undefined
-  /** Whether to read erased events too. Default: false. */
+  /** Whether to read erased events too, those of `expire` included. Default: false. */
   erased?: boolean
   /** Reading rejects with the reason of the signal soon after it aborts, even while it finds no event. */
   signal?: AbortSignal | undefined
@@ -94,7 +96,7 @@ export interface Totals {
   events: number
   /** Batches of which at least one event was stored. */
   batches: number
-  /** Stored bytes of the events' batches; erased events count nothing. */
+  /** What the events that are not erased take, as the store counts it. 0 once all are erased. */
   bytes: number
   /** When the first batch was received, in milliseconds since 1970; undefined without events. */
   firstAt?: number
@@ -114,7 +116,7 @@ export interface EventsAfter {
   events: number
   /** Number of further batches, each with at least one event. */
   batchesLeft: number
-  /** When the first of these events was received, in milliseconds since 1970; undefined if there are none. */
+  /** When the first event after the cursor was received, in milliseconds since 1970; undefined if there is none. */
   firstAt?: number
 }
 
@@ -135,9 +137,9 @@ export interface EventStore {
    * keep erased ids known.
    */
   append(projectId: string, batch: AppendBatch): Promise<AppendResult>
-  /** For each id, whether the project has an event with it. */
+  /** For each id, whether the project has an event with it, erased or not. */
   known(projectId: string, eventIds: readonly string[]): Promise<boolean[]>
-  /** The event with this id; undefined if it is not stored. */
+  /** The event with this id, or its tombstone; undefined if it was never stored. */
   find(projectId: string, eventId: string): Promise<StoredEvent | undefined>
   /**
    * The project's events, oldest first, each once, including those that are stored while it runs.
@@ -167,8 +169,8 @@ export interface EventStore {
   erase(projectId: string, eventIds: readonly string[]): Promise<number>
   /**
    * Erases the oldest events that were received before `before`, in milliseconds since 1970, in one small transaction
-   * that delays concurrent appends little. Call it again until it is done. The store remembers how far it has come:
-   * neither the next call nor a reader scans the tombstones before that.
+   * that delays concurrent appends little: of a few megabytes at most. Call it again until it is done. The store
+   * remembers how far it has come: neither the next call nor a reader scans the tombstones before that.
    */
   expire(projectId: string, before: number): Promise<ExpiryStep>
   /**
@@ -178,13 +180,14 @@ export interface EventStore {
    */
   findClockDoubt?(since: number, now: number): Promise<ClockDoubt | undefined>
   /**
-   * Counts the events of the batches received since `since`, in at most the newest `batchesMax` batches. If all of
-   * these are recent enough, the result's `since` is the time of the oldest. The cost does not depend on how much is
-   * stored.
+   * Counts the events of the batches received since `since`, erased ones included, in at most the newest `batchesMax`
+   * batches. If `batchesMax` batches are recent enough, the result's `since` is the time of the oldest of them. The
+   * cost does not depend on how much is stored.
    */
   countSince(projectId: string, since: number, batchesMax: number): Promise<RecentEvents>
   /**
-   * Counts the events after a cursor, in at most `batchesMax` batches. The cost does not depend on how much is stored.
+   * Counts the events after a cursor, in at most `batchesMax` batches, which may be 0. The cost does not depend on how
+   * much is stored.
    *
    * @throws {IngestError} `invalid-cursor`, as `read`
    */

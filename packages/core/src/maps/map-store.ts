@@ -10,7 +10,7 @@ export interface CompleteMap {
 /** A manifest whose chunks are being uploaded. */
 export interface PendingManifest {
   manifest: Manifest
-  /** When it was last published, or one of its missing chunks was stored: milliseconds since 1970. */
+  /** When it was last published, or `putChunk` stored one of its missing chunks: milliseconds since 1970. */
   touchedAt: number
 }
 
@@ -41,8 +41,8 @@ export interface UpdatedSlot extends MapContents {
 }
 
 /**
- * The result of `decide` in `updateMap`: `contents`, if present, replaces the whole slot; `result` is returned to the
- * caller.
+ * The result of `decide` in `updateMap`: `contents`, if present, replaces the whole slot, and without maps removes it;
+ * `result` is returned to the caller.
  */
 export interface MapDecision<T> {
   contents?: MapContents
@@ -51,7 +51,7 @@ export interface MapDecision<T> {
 
 /** The chunks that an update of a map involves. */
 export interface MapChunks {
-  /** Digests whose presence `decide` needs. */
+  /** Digests whose presence `decide` needs, as it is before the uploads. */
   digests?: readonly Digest[]
   /** Chunks to store in the same step, if the new contents name them. No digest occurs twice. */
   uploads?: readonly ChunkUpload[]
@@ -88,9 +88,15 @@ export interface NewChunk extends ChunkUpload {
 
 /** The result of storing a chunk. */
 export interface PutChunkOutcome {
-  /** `undeclared`: no map of the project names the chunk, or all give a smaller size. */
+  /**
+   * `existing`: it was stored before. `undeclared`: it was not, and no map of the project names it, or all give a
+   * smaller size.
+   */
   outcome: 'stored' | 'existing' | 'undeclared'
-  /** At most 16 pending maps of the project whose chunks are all stored; maps that name this chunk come first. */
+  /**
+   * At most {@link readyMapsMax} pending maps of the project whose chunks are all stored; maps that name this chunk
+   * come first. Empty for `undeclared`.
+   */
   ready: readonly MapId[]
 }
 
@@ -99,9 +105,9 @@ export const readyMapsMax = 16
 
 /** Selects builds of a project. */
 export interface BuildSelection {
-  /** Only builds whose id contains this, with A to Z as a to z: {@link foldBuildId}. */
+  /** Only builds whose id contains this, after {@link foldBuildId} of both. */
   search?: string | undefined
-  /** Only builds after this one. */
+  /** Only builds after this position, whether or not a build is at it. */
   after?: BuildPosition | undefined
   /** At most this many. */
   limit: number
@@ -154,7 +160,8 @@ export interface MapStore {
    * throws, `updateMap` rejects with the same error and nothing is written. A decision without contents costs only a
    * read.
    *
-   * Chunks are kept while a map of the project names them, and deleted afterwards, at the latest by {@link sweepMaps}.
+   * A project has a chunk while one of its maps names it: the update that removes the last name removes the chunk. Only
+   * the chunks of pending maps that a freeze made void may be found until {@link sweepMaps}.
    */
   updateMap<T>(
     key: MapKey,
@@ -174,6 +181,6 @@ export interface MapStore {
    * freeze has made void, and chunks left by a crash. Works in short steps, between which other operations run.
    */
   sweepMaps(touchedBefore: number): Promise<void>
-  /** Counted on each call, from at most `pendingMapsMax` rows. */
+  /** Counted on each call: core lets a project have at most 1,000 pending maps. */
   pendingTotals(projectId: string): Promise<PendingTotals>
 }

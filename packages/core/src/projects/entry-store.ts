@@ -11,7 +11,7 @@ export interface ConsumerRecord {
   updatedAt: number
 }
 
-/** What a store keeps of a project as one value, by kind. */
+/** What a store keeps of a project as one value of JSON, by kind. */
 export interface Entries {
   /** The tenant and its keys. */
   project: Project
@@ -21,7 +21,9 @@ export interface Entries {
 
 export type EntryKind = keyof Entries
 
-/** The result of `decide` in `updateEntry`: `entry`, if present, is written, or removed by null; `result` is returned. */
+/**
+ * The result of `decide` in `updateEntry`: `entry`, if present, is written, or removed by null; `result` is returned.
+ */
 export interface EntryDecision<Kind extends EntryKind, T> {
   entry?: Entries[Kind] | null
   result: T
@@ -37,8 +39,8 @@ export interface EntryStore {
   /** The entry as it was last written, by any process; undefined for one that was never written, or was removed. */
   entry<Kind extends EntryKind>(kind: Kind, projectId: string): Promise<Entries[Kind] | undefined>
   /**
-   * Reads, decides and writes an entry in one step. `decide` is pure: it is called again after a lost race. If it throws,
-   * `updateEntry` rejects with the same error and nothing is written.
+   * Reads, decides and writes an entry in one step. `decide` is pure: it is called again after a lost race. If it
+   * throws, `updateEntry` rejects with the same error and nothing is written.
    */
   updateEntry<Kind extends EntryKind, T>(
     kind: Kind,
@@ -46,8 +48,8 @@ export interface EntryStore {
     decide: (entry: Entries[Kind] | undefined) => EntryDecision<Kind, T>,
   ): Promise<T>
   /**
-   * The projects with an entry of a kind, in the order of their bytes; of the kind `project`, also those with an event or
-   * a map. One that is created during the call may be missing.
+   * The projects with an entry of a kind, by default `project`, in the order of their bytes; of the kind `project`,
+   * also those with an event or a map. One that is created during the call may be missing.
    */
   projects(kind?: EntryKind): Promise<string[]>
 }
