@@ -219,12 +219,13 @@ t.test('rows that cannot be put are put later, and reported once', async (t) => 
   t.match(errors, [{ code: 'disk-full' }])
   const counted = async () => (await project.getActivity(wide)).steps.slice(60, 64).map(({ accepted }) => accepted)
   t.strictSame(await counted(), [1, 1, 1, 0], 'what is not put is read')
+  const ofHour = async () => (await project.getActivity({ from: start - 30 * hour, to: start + hour })).steps.at(-1)
+  t.match(await ofHour(), { accepted: 3 }, 'and of the hour the newest row alone')
   recorded.isFailing = false
   await project.submitBatch(bodyOf(event()))
   await untilPut(recorded, 3)
   t.strictSame(await counted(), [1, 1, 1, 1])
-  const { steps } = await project.getActivity({ from: start - 30 * hour, to: start + hour })
-  t.equal(steps.at(-1)?.accepted, 4)
+  t.match(await ofHour(), { accepted: 4 })
   recorded.isFailing = true
   clock.now += minute
   await project.submitBatch(bodyOf(event()))
@@ -415,6 +416,23 @@ const rejection = (eventId: string, issue: Partial<Issue> = {}) => {
   const issues: Issue[] = [{ code: 'required', path: '/a', message: 'Required.', ...issue }]
   return { start: 0, end: 0, type: null, buildId: null, rejection: { index: 0, eventId, issues } }
 }
+
+t.test('the hours of earlier minutes take memory too', async (t) => {
+  const bounds = { countsBytesMax: 100_000, rowsBytesMax: 10_000_000 }
+  const counter = createActivityCounter({ ...noTexts, now: () => start, onError() {}, bounds })
+  const texts = [Buffer.alloc(10_000, 'x')]
+  const count = (projectId: string, receivedAt: number) =>
+    counter.count(projectId, { ...nothing, receivedAt, rejections: [rejection('e')], texts })
+  for (const projectId of ['p', 'q']) for (let batch = 0; batch < 3; batch++) count(projectId, start)
+  // the first count has put and expired
+  await new Promise(setImmediate)
+  // ends the minute of the others
+  count('first', start + minute)
+  count('late', start + minute)
+  const [row] = counter.unputRows('late', 'minute')
+  t.match(JSON.parse(row?.body ?? ''), { rejected: 1, rejections: { length: 0 } })
+  await counter.close()
+})
 
 t.test('beyond what memory holds, projects are counted in totals alone, then not at all', async (t) => {
   const { store, recorded } = openRecordedStore()

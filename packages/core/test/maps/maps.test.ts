@@ -456,6 +456,9 @@ t.test('a verification is cancelled with its caller, and the next one begins', a
   t.equal(reads, 20)
   t.match(await project.getMap(id), { state: 'incomplete', missing: { length: 0 } })
   t.match(await counting.publishMap(publication), { outcome: 'created' }, 'and can be begun again')
+  await counting.publishMap({ placeId: '2', buildId: 'b', manifest: manifestOf('z') })
+  const { completed } = await counting.putChunk(...chunk('z'))
+  t.equal(completed.length, 1, 'the project is not busy')
 })
 
 t.test('a queued verification is cancelled with its caller', async (t) => {
