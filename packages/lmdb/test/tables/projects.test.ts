@@ -57,6 +57,22 @@ t.test('a project whose number or key is damaged is refused, and never takes the
   await environment.close()
 })
 
+t.test('slices of projects make up the whole', async (t) => {
+  const environment = await openEnvironment(t.testdir())
+  const projects = openProjects(environment.table)
+  const ids = ['B', 'a', 'a-', 'a.b', 'a0', 'ab', 'b']
+  environment.write(() => void ids.map((projectId) => projects.numberFor(projectId)))
+  environment.root.resetReadTxn()
+  for (const limit of [1, 2, 3, ids.length]) {
+    const listed: string[] = []
+    for (let slice = ['']; slice.length > 0 && listed.length <= ids.length; listed.push(...slice)) {
+      slice = projects.ids({ after: listed.at(-1), limit })
+    }
+    t.strictSame(listed, ids, `${limit} at once`)
+  }
+  await environment.close()
+})
+
 t.test('a number assigned in a failed transaction is assigned again', async (t) => {
   const environment = await openEnvironment(t.testdir())
   const projects = openProjects(environment.table)
