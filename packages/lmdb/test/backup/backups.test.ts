@@ -15,6 +15,7 @@ import { join } from 'node:path'
 import { createIngest, type Store } from '@ingest/core'
 import t, { type Test } from 'tap'
 import { copyDirectory } from '../../src/backup/copy-directory.ts'
+import type { JobProgress } from '../../src/backup/run-job.ts'
 import { verifyDirectory } from '../../src/backup/verify-directory.ts'
 import { builtStore, openLmdbStore } from '../built-store.ts'
 import { damageRecord, fillPages, leakPage, logPages, makeStore, map, projectId } from '../damaged-store.ts'
@@ -41,20 +42,17 @@ t.test('a backup of a store that is written to is a prefix of its log, with ever
   const project = ingest.project(projectId)
   const sent: string[] = []
   const filler = 'f'.repeat(2000)
-  const controller = new AbortController()
+  t.teardown(ingest.close)
 
-  async function send(): Promise<void> {
-    while (!controller.signal.aborted) {
-      const ids = Array.from({ length: 50 }, (_, i) => `e-${sent.length + i}`)
+  /** Batches, and maps each of which replaces the one before it, whose chunks become garbage. */
+  async function write(): Promise<void> {
+    for (let i = 0; i < 10; i++) {
+      const ids = Array.from({ length: 50 }, (_, j) => `e-${sent.length + j}`)
       sent.push(...ids)
-      await project.submitBatch({ events: ids.map((eventId) => ({ projectId, eventId, buildId: 'b', filler })) })
-    }
-  }
-
-  /** Each map replaces the one before it, whose chunks become garbage. */
-  async function publish(): Promise<void> {
-    for (let version = 0; !controller.signal.aborted; version++) {
-      await project.publishMap({ placeId: '1', buildId: 'open', map: { walls: `${version}`.repeat(5000) } })
+      await Promise.all([
+        project.submitBatch({ events: ids.map((eventId) => ({ projectId, eventId, buildId: 'b', filler })) }),
+        project.publishMap({ placeId: '1', buildId: 'open', map: { walls: `${sent.length}`.repeat(5000) } }),
+      ])
     }
   }
 
@@ -65,15 +63,15 @@ t.test('a backup of a store that is written to is a prefix of its log, with ever
     await project.submitBatch({ events: ids.map((eventId) => ({ projectId, eventId, buildId: 'b', filler })) })
   }
   await project.publishMap({ placeId: '1', buildId: 'open', map: {} })
-  const running = [send(), publish()]
-  t.teardown(async () => {
-    controller.abort()
-    await Promise.all(running)
-    await ingest.close()
-  })
   for (const name of ['backup-1', 'backup-2']) {
     const target = join(path, name)
-    const report = await backUpLmdbStore(directory, target)
+    // more with each step of the copy: the job has a low priority, and writes without a pause keep it from its end
+    let writing = write()
+    const onProgress = ({ phase }: JobProgress) => {
+      if (phase === 'copy') writing = writing.then(write)
+    }
+    const report = await backUpLmdbStore(directory, target, { onProgress })
+    await writing
     t.match(report, {
       maps: 1,
       fileBytes: ['events', 'chunks'].reduce((sum, each) => sum + statSync(join(target, each, 'data.mdb')).size, 0),
