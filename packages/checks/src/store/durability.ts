@@ -221,9 +221,9 @@ export const backupChecks: readonly RestoreCheck[] = [
   restoreCheck(
     'a cursor from before the restore is refused or skips no event',
     async ({ before, lost, start, restored }) => {
-      // the events that were lost are sent again, in another order
+      // the events that were lost are sent again, later and in another order
       const again = ['lost-3', 'lost-0', 'lost-2', 'new', 'lost-1']
-      for (const id of again) await restored.append('p', batchOf([event(id)]))
+      for (const id of again) await restored.append('p', batchOf([event(id)], { receivedAt: 2_000 }))
       const all = [...before.map(idOfStored), ...again]
       const cursors = [start, ...before.map(({ cursor }) => cursor), ...lost]
       for (const [i, after] of cursors.entries()) {
@@ -231,7 +231,10 @@ export const backupChecks: readonly RestoreCheck[] = [
           (events) => events.map(idOfStored),
           (error) => codeOf(error),
         )
-        assert.deepEqual(ids, ids === 'invalid-cursor' ? ids : all.slice(i))
+        if (ids === 'invalid-cursor') continue
+        assert.deepEqual(ids, all.slice(i))
+        const read = [...before.map(idOfStored), 'lost-0', 'lost-1', 'lost-2', 'lost-3'].slice(0, i)
+        assert.deepEqual(read, all.slice(0, i), 'the reader has read what is before its cursor')
       }
     },
   ),
