@@ -1,10 +1,12 @@
 import { IngestError, type Totals } from '@ingest/core'
 import type { Environment, Table } from '../environment/environment.ts'
-import { projectKey, sequenceKey } from '../environment/row-keys.ts'
+import { projectKey, readSequence, sequenceKey } from '../environment/row-keys.ts'
 import { fingerprint } from '../ids/fingerprint.ts'
 import { createEventLog, openEventLogTables } from '../log/event-log.ts'
 import { countedBytes, decodeRecord, fingerprintsIn, payloadOf, storedOrdinal } from '../log/record.ts'
 import { hasFrozenBuild } from '../tables/builds.ts'
+import { openEntries } from '../tables/entries.ts'
+import { openProjects } from '../tables/projects.ts'
 import type { IndexCheck } from './check-index.ts'
 import { readEvents } from './read-events.ts'
 import { addProblem, type StoreReport } from './store-report.ts'
@@ -35,11 +37,11 @@ export async function checkLog(options: LogCheckOptions): Promise<void> {
     check.beginSlice()
     const last = check.log.lastSequence()
     const until = performance.now() + sliceMs
-    while (next <= last && (next % recordsPerClockRead !== 0 || performance.now() < until)) check.record(next++)
+    while (next <= last && (next % recordsPerClockRead !== 0 || performance.now() < until)) next = check.record(next)
     if (next > last) {
       checkCounters(environment, last, check.seen(), report)
+      checkProjects(environment, report)
       options.index.end()
-      report.records = last
       return
     }
     await onSlice(next - 1, last)
@@ -77,14 +79,14 @@ function createRecordCheck({ environment, hashKey, report, index }: LogCheckOpti
   let lastAt = Number.NEGATIVE_INFINITY
   let isDamaged = false
 
-  function checkRecord(record: Buffer | undefined, sequence: number): void {
+  function checkRecord(record: Buffer, sequence: number): void {
     const { project, ordinal, receivedAt, events } = decodeRecord(record, sequence)
     const state = projects.get(project) ?? newState(numbers, project, bytesBefore.get(project))
     projects.set(project, state)
     const { projectId, totals, frozen } = state
     const problem = (text: string, part: 'log' | 'freezes' = 'log') =>
       addProblem(report, { part, message: `Record ${sequence} ${text}.`, record: sequence, projectId })
-    const fingerprints = fingerprintsIn(record as Buffer)
+    const fingerprints = fingerprintsIn(record)
     index.record(sequence, fingerprints)
     if (receivedAt < lastAt) problem('was received before the previous one')
     lastAt = Math.max(lastAt, receivedAt)
@@ -97,7 +99,7 @@ function createRecordCheck({ environment, hashKey, report, index }: LogCheckOpti
     if (!isDamaged && ordinal !== storedOrdinal(totals.batches)) {
       problem(`is batch ${ordinal} of its project, and the log has ${totals.batches} up to it`)
     }
-    const { hashes, builds } = readEvents(hashKey, projectId, events, payloadOf(record as Buffer))
+    const { hashes, builds } = readEvents(hashKey, projectId, events, payloadOf(record))
     for (let misses = differing(project, hashes, fingerprints); misses > 0; misses--) {
       problem('has an event whose fingerprint is not that of its id')
     }
@@ -112,20 +114,39 @@ function createRecordCheck({ environment, hashKey, report, index }: LogCheckOpti
     }
   }
 
+  /** Returns the next record that there is: a damaged key of the last one would be far away. */
+  function missingRecords(sequence: number): number {
+    isDamaged = true
+    const [key] = tables.log.getKeys({ start: sequenceKey(sequence), limit: 1 })
+    const next = key ? readSequence(key) : log.lastSequence() + 1
+    const message = next === sequence + 1 ? `Record ${sequence} of` : `Records ${sequence} to ${next - 1} of`
+    addProblem(report, {
+      part: 'log',
+      message: `${message} the log ${next === sequence + 1 ? 'is' : 'are'} missing.`,
+      record: sequence,
+    })
+    return next
+  }
+
   return {
     log,
     seen: (): SeenRecords => ({ projects, isDamaged }),
     beginSlice: index.beginSlice,
 
-    record(sequence: number): void {
+    /** Returns the record that is next. */
+    record(sequence: number): number {
       try {
-        checkRecord(tables.log.getBinary(sequenceKey(sequence)), sequence)
+        const record = tables.log.getBinary(sequenceKey(sequence))
+        if (!record) return missingRecords(sequence)
+        report.records++
+        checkRecord(record, sequence)
       } catch (error) {
         isDamaged = true
         addProblem(report, { part: 'log', message: describeReadError(error, sequence), record: sequence })
         // LMDB reads nothing more in a transaction in which it has found damage
         environment.root.resetReadTxn()
       }
+      return sequence + 1
     },
   }
 }
@@ -175,9 +196,6 @@ function checkCounters({ table }: Environment, last: number, seen: SeenRecords, 
   if (counts.some((count) => count !== last)) {
     problem(`The log ends with record ${last}, has ${counts[0]} records, and ${counts[1]} entries of projects.`)
   }
-  if (!areNumbersIntact(table('projects'), table('project-numbers'))) {
-    problem('The ids and the numbers of projects do not match.')
-  }
   if (seen.isDamaged) return
   for (const [project, { projectId, totals, expectedBytes }] of seen.projects) {
     if (!isReadable(() => log.expiredBefore(project))) {
@@ -193,14 +211,34 @@ function checkCounters({ table }: Environment, last: number, seen: SeenRecords, 
   }
 }
 
-/** Whether the two tables of projects name the same ids and numbers. */
-function areNumbersIntact(entries: Table, numbers: Table): boolean {
-  if (countRows(entries) !== countRows(numbers)) return false
+/** Checks that the two tables of projects name the same ids and numbers, and that the entries are JSON. */
+function checkProjects({ table }: Environment, report: StoreReport): void {
+  const problem = (message: string, projectId?: string) => addProblem(report, { part: 'projects', message, projectId })
+  const [entries, numbers] = [table('projects'), table('project-numbers')]
+  const tables = openEntries(table, openProjects(table))
+  let areIntact = countRows(entries) === countRows(numbers)
   for (const key of entries.getKeys({})) {
     const number = entries.getBinary(key)?.subarray(0, 4)
-    if (number?.length !== 4 || !numbers.getBinary(number)?.equals(key)) return false
+    if (number?.length !== 4 || !numbers.getBinary(number)?.equals(key)) areIntact = false
   }
-  return true
+  if (!areIntact) problem('The ids and the numbers of projects do not match.')
+  for (const [kind, what] of [
+    ['project', 'keys'],
+    ['consumers', 'consumers'],
+  ] as const) {
+    for (const projectId of tables[kind].ids()) {
+      if (!isJson(tables[kind].json(projectId))) problem(`The ${what} of a project are damaged.`, projectId)
+    }
+  }
+}
+
+/** Whether this is JSON, or nothing. */
+function isJson(text: string): boolean {
+  try {
+    return text === '' || typeof JSON.parse(text) === 'object'
+  } catch {
+    return false
+  }
 }
 
 function isReadable(read: () => unknown): boolean {

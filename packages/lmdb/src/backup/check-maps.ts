@@ -1,7 +1,8 @@
 import { createHash } from 'node:crypto'
 import { type Digest, digestOf, IngestError } from '@ingest/core'
-import type { Environment, Rows, Table } from '../environment/environment.ts'
+import type { Environment, Rows } from '../environment/environment.ts'
 import { projectKey } from '../environment/row-keys.ts'
+import type { TableName } from '../environment/schema.ts'
 import { type ChunkTables, chunkKey, openChunkTables } from '../tables/chunks.ts'
 import { createMapReader, type FoundMap, type MapReader, mapKeyOffset } from '../tables/map-reader.ts'
 import { decodeStored, parseMapName } from '../tables/map-records.ts'
@@ -38,8 +39,8 @@ export async function checkMaps(options: MapCheckOptions): Promise<void> {
       return chunkEnvironment.table('bytes').getBinary(blobKey)
     },
   }
-  await eachKey(options, table('chunks'), (key) => checkChunk(context, key))
-  await eachKey(options, table('maps'), (key) => checkMap(context, key))
+  await eachKey(options, 'chunks', (key) => checkChunk(context, key))
+  await eachKey(options, 'maps', (key) => checkMap(context, key))
 }
 
 interface MapCheck extends MapCheckOptions {
@@ -51,16 +52,22 @@ interface MapCheck extends MapCheckOptions {
 }
 
 async function eachKey(
-  { environment }: MapCheckOptions,
-  rows: Table,
+  { environment, report }: MapCheckOptions,
+  name: TableName,
   check: (key: Buffer) => Promise<void>,
 ): Promise<void> {
+  const rows = environment.table(name)
   for (let start = Buffer.alloc(0); ; ) {
     environment.root.resetReadTxn()
     const keys = Array.from(rows.getKeys({ start, limit: rowsAtOnce }), (key) => Buffer.from(key))
+    const [first, last] = [keys[0], keys.at(-1)]
+    if (!first || !last) return
+    // a damaged tree may lead back to an earlier page, for ever
+    if (Buffer.compare(first, start) < 0 || Buffer.compare(last, first) < 0) {
+      addProblem(report, { part: 'maps', message: `The table ${name} is damaged: its keys are in another order.` })
+      return
+    }
     for (const key of keys) await check(key)
-    const last = keys.at(-1)
-    if (!last) return
     start = Buffer.concat([last, Buffer.of(0)])
   }
 }

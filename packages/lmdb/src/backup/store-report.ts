@@ -3,7 +3,7 @@ import { IngestError } from '@ingest/core'
 /** Something that is wrong with the directory of a store. */
 export interface StoreProblem {
   /** What it was found in. */
-  part: 'log' | 'index' | 'counters' | 'freezes' | 'maps'
+  part: 'log' | 'index' | 'counters' | 'freezes' | 'projects' | 'maps'
   /** A sentence for people. It contains no event and no key. */
   message: string
   /** The number of the record of the log. */

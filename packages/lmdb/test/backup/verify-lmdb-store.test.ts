@@ -4,6 +4,7 @@ import { join } from 'node:path'
 import type { Store } from '@ingest/core'
 import t from 'tap'
 import { checkLog } from '../../src/backup/check-log.ts'
+import { checkMaps } from '../../src/backup/check-maps.ts'
 import { emptyReport } from '../../src/backup/store-report.ts'
 import { openEnvironment, type Table } from '../../src/environment/environment.ts'
 import { openIdentity } from '../../src/environment/identity.ts'
@@ -97,7 +98,7 @@ const damages: Record<string, [damage: (directory: string) => unknown, problem: 
         rows.put(Buffer.from('other'), projectKey(1))
         rows.remove(Buffer.from(projectId))
       }),
-      { part: 'counters', message: 'The ids and the numbers of projects do not match.' },
+      { part: 'projects', message: 'The ids and the numbers of projects do not match.' },
     ],
     'an entry of a project without a record': [
       change('project-log', (rows) => rows.put(projectKey(1, sequenceKey(99)), Buffer.alloc(0))),
@@ -128,6 +129,20 @@ const damages: Record<string, [damage: (directory: string) => unknown, problem: 
     'a marked id index': [
       (directory) => cpSync(join(directory, 'events', 'lock.mdb'), join(directory, 'ids', 'damaged')),
       { part: 'index', message: /marked as damaged/ },
+    ],
+  },
+  {
+    'a record far beyond the last one': [
+      change('log', (rows) => rows.put(sequenceKey(2 ** 52), Buffer.alloc(40))),
+      { part: 'log', record: 41, message: `Records 41 to ${2 ** 52 - 1} of the log are missing.` },
+    ],
+    'a project whose keys are not JSON': [
+      change('projects', (rows) => rows.put(Buffer.from(projectId), projectKey(1, Buffer.from('{"keys":')))),
+      { part: 'projects', projectId, message: 'The keys of a project are damaged.' },
+    ],
+    'consumers that are not JSON': [
+      change('consumers', (rows) => rows.put(Buffer.from('other'), Buffer.from('[{'))),
+      { part: 'projects', projectId: 'other', message: 'The consumers of a project are damaged.' },
     ],
   },
   {
@@ -181,6 +196,24 @@ for (const group of damages) {
     rmSync(directory, { recursive: true })
   })
 }
+
+t.test('a tree that leads back to an earlier page is damage, and does not hold verifying up', async (t) => {
+  for (const name of ['chunks', 'maps'] as const) {
+    const directory = copy(`looped ${name}`)
+    const events = await openEnvironment(join(directory, 'events'), { readOnly: true })
+    const chunks = await openEnvironment(join(directory, 'chunks'), { readOnly: true })
+    const rows = events.table(name)
+    const looped = { ...rows, getBinary: rows.getBinary.bind(rows), getKeys: () => rows.getKeys({ limit: 1 }) }
+    const table = (each: TableName) => (each === name ? (looped as unknown as Table) : events.table(each))
+    const report = emptyReport()
+    const environment = { ...events, table }
+    await checkMaps({ environment, chunkEnvironment: chunks, report, onSlice: async () => {} })
+    t.match(report.problems, [
+      { part: 'maps', message: `The table ${name} is damaged: its keys are in another order.` },
+    ])
+    await Promise.all([events.close(), chunks.close()])
+  }
+})
 
 /** Puts one entry of a block of the id index in the place of another one. */
 async function duplicateId(directory: string): Promise<void> {
