@@ -45,7 +45,7 @@ export function checkDataFile(path: string): boolean {
 
 /**
  * Whether the creation of a data file was cut by a power loss: it has at most the two headers of a new file, and lacks one
- * of them. LMDB would refuse it. {@link syncDataFile} comes before the first commit, which makes the file longer.
+ * of them. LMDB would crash over it. {@link syncDataFile} comes before the first commit, which makes the file longer.
  */
 export function isUnfinished(path: string): boolean {
   return withDataFile(path, hasUnfinishedHeaders) ?? false
