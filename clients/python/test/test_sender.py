@@ -7,6 +7,7 @@ import http.client
 import http.server
 import itertools
 import json
+import logging
 import math
 import os
 import resource
@@ -220,14 +221,17 @@ class SenderTest(unittest.TestCase):
         self.assertEqual([failure.partition(" must")[0] for failure in failures[:-1]], ["ValueError: key"] * 2)
         self.assertNotIn("ik_secret", f"{failures} {logged.output} {sender!r} {sender.stats()}")
 
-    def test_no_callback_gets_a_key_that_a_response_repeats(self):
-        issues = b'{"accepted":0,"duplicates":0,"rejected":[{"index":0,"issues":[{"message":"of ik_secret"}]}]}'
+    def test_no_callback_gets_a_key_or_a_control_character_of_a_response(self):
+        texts = b'"/\\n\\u001b":"of ik_secret","message":"of \\u0069k_secret\\r\\nERROR forged\\u001b[31m"'
+        issues = b'{"accepted":0,"duplicates":0,"rejected":[{"index":0,"issues":[{%s}]}]}' % texts
         dropped = []
         server = self.serve_raw(lambda events, number: response(202, issues))
         sender = self.open(server, "ik_secret", on_drop=lambda *drop: dropped.append(drop))
         sender.send({})
         sender.close()
-        self.assertEqual([drop[2] for drop in dropped], [[{"message": "of [key]"}]])
+        self.assertEqual(
+            [drop[2] for drop in dropped], [[{"/  ": "of [key]", "message": "of [key]  ERROR forged [31m"}]]
+        )
 
     def test_no_log_gets_a_control_character_of_a_response(self):
         body = b"no\r\nERROR forged\x1b[31m\xc2\x9b31m\xe2\x80\xa8x"
@@ -542,6 +546,38 @@ class SenderTest(unittest.TestCase):
         other.write_bytes(b'{"eventId":"a"}\n')
         sender.close()
         self.assertEqual(list(self.spool.glob("*.ndjson")), [other])
+
+    def test_a_handler_of_the_logger_may_send(self):
+        sender = self.open(self.serve(), spool=self.spool, flush_seconds=60)
+        handler = logging.Handler()
+        handler.emit = lambda record: sender.send({"message": record.getMessage()})
+        logger = logging.getLogger("ingest_sender")
+        logger.addHandler(handler)
+        self.addCleanup(logger.removeHandler, handler)
+        sender.send({})
+        shutil.rmtree(self.spool)
+        sender.send({})
+        self.assertEqual(sender.stats().queued_events, 3)
+
+    def test_no_lock_is_held_for_a_handler_of_the_logger(self):
+        sender = self.open(self.serve(), spool=self.spool, flush_seconds=60)
+        handler = logging.Handler()
+        blocked = []
+
+        def emit(record):
+            other = threading.Thread(target=sender.stats, daemon=True)
+            other.start()
+            other.join(5)
+            blocked.append(other.is_alive())
+
+        handler.emit = emit
+        logger = logging.getLogger("ingest_sender")
+        logger.addHandler(handler)
+        self.addCleanup(logger.removeHandler, handler)
+        sender.send({})
+        shutil.rmtree(self.spool)
+        sender.close()
+        self.assertEqual(blocked, [False])
 
     def test_an_event_whose_file_cannot_be_made_again_is_not_kept(self):
         sender = self.open(self.serve(401), spool=self.spool, flush_seconds=60)

@@ -82,6 +82,7 @@ class Sender(contextlib.AbstractContextManager["Sender"]):
         self._accepted = self._duplicates = self._retries = self._removed = 0
         self._dropped = {**dict.fromkeys(DROP_REASONS, 0), "damaged": self._queue.damaged}
         self._failure: str | None = None
+        _log_each(self._queue.take_warnings())
         self._deadline = math.inf
         self._refusal: str | None = None  # of events, from `close` on
         self._is_ended = False
@@ -112,6 +113,8 @@ class Sender(contextlib.AbstractContextManager["Sender"]):
                 self._dropped[reason] += 1
             elif self._queue.add(line):
                 self._changed.notify_all()
+            warnings = self._queue.take_warnings()
+        _log_each(warnings)
         if reason:
             self._notify(self.on_drop, lambda: (reason, event, []))
         return event_id
@@ -138,6 +141,8 @@ class Sender(contextlib.AbstractContextManager["Sender"]):
             lost = self._queue.close()
             self._dropped["closed"] += len(lost)
             self._changed.notify_all()
+            warnings = self._queue.take_warnings()
+        _log_each(warnings)
         atexit.unregister(self.close)
         if lost:
             _log.warning("dropped %d events that were not stored when the sender closed", len(lost))
@@ -175,16 +180,15 @@ class Sender(contextlib.AbstractContextManager["Sender"]):
                 key = _check_key(self.key() if callable(self.key) else self.key)
                 headers = {"X-Project-Id": self.project_id, "X-Ingestion-Key": key, "Content-Type": "application/json"}
                 status, floor, location, text = self._endpoint.post(body, headers)
-                text = text.replace(key.encode(), b"[key]")  # a server may echo it
                 target = f" to {location}, which is not followed" if location else ""
                 failure = f"{status}{target} {text.decode(errors='replace')}"
                 if status == 202:
-                    counts = _parse_result(text, len(events))
+                    counts = _parse_result(text, len(events), key)
             except BaseException as error:  # also of a callable key: a later attempt may succeed
                 status, floor, failure = 0, 0.0, f"{type(error).__name__}: {error}"
             if key:
-                failure = failure.replace(key, "[key]")  # an error may quote what is not HTTP
-            failure = _printable(failure)[:200]
+                failure = failure.replace(key, "[key]")  # a server may echo it
+            failure = _printable(failure[:200])
             self._failure = None if status == 202 else failure
             if status != 202:  # a server that has not read the body may take the rest of it for a request, and respond
                 self._endpoint.close()
@@ -206,6 +210,8 @@ class Sender(contextlib.AbstractContextManager["Sender"]):
             self._duplicates += duplicates
             self._dropped[reason] += len(drops)
             self._changed.notify_all()
+            warnings = self._queue.take_warnings()
+        _log_each(warnings)
         if drops:
             _log.warning("dropped %d events: %s", len(drops), self._failure or reason)
         for index, issues in drops.items():
@@ -241,6 +247,7 @@ class _Queue:
         self._batches: list[tuple[Path | None, list[bytes]]] = []
         self._spool, self._name = spool, name
         self._is_failing = False  # the last event could not be written
+        self._warnings: list[str] = []
         self._begin()
         if spool and self._open(spool):
             pattern = re.compile(re.escape(name) + r"\.\d{16}\.ndjson")
@@ -257,7 +264,7 @@ class _Queue:
         except OSError as error:
             if error.errno not in (errno.ENOSPC, errno.EDQUOT):
                 raise
-            _log.warning("the spool cannot be opened, events are in memory only: %s", error)
+            self._warnings.append(f"the spool cannot be opened, events are in memory only: {error}")
             self._spool = None
         return self._spool is not None
 
@@ -267,7 +274,7 @@ class _Queue:
         lines = path.read_bytes().split(b"\n")[:-1]
         self._events = list(filter(_is_object, lines))
         if damaged := len(lines) - len(self._events):
-            _log.warning("dropped %d damaged events in %s", damaged, path)
+            self._warnings.append(f"dropped {damaged} damaged events in {path}")
         self.damaged += damaged
         self.count, self.bytes = self.count + len(self._events), self.bytes + sum(map(len, self._events))
         self._path: Path | None = path
@@ -278,16 +285,16 @@ class _Queue:
         self._file = open(path, "xb", 0, opener=_open_private) if path else None
 
     def _renew(self) -> None:
-        """Makes a spool again whose directory was deleted, with the batches in memory."""
-        if not self._spool or (_is_linked(self._lock) and (not self._file or _is_linked(self._file))):
+        """Makes a spool again whose directory was deleted or moved, with the batches in memory."""
+        if not self._spool or (_has_path(self._lock) and (not self._file or _has_path(self._file))):
             return
-        _log.warning("%s was deleted: the events in memory are written to it again", self._spool)
+        self._warnings.append(f"{self._spool} was deleted: the events in memory are written to it again")
         self.seal()
         self._lock.close()
         try:
             self._open(self._spool)
         except (OSError, ValueError) as error:
-            _log.warning("the spool cannot be opened, events are in memory only: %s", error)
+            self._warnings.append(f"the spool cannot be opened, events are in memory only: {error}")
             self._spool = None
         self._restore_all()
 
@@ -316,8 +323,13 @@ class _Queue:
     def _warn(self, error: OSError) -> None:
         """Once until an event is written again."""
         if not self._is_failing:
-            _log.warning("the spool cannot be written, events are in memory only: %s", error)
+            self._warnings.append(f"the spool cannot be written, events are in memory only: {error}")
         self._is_failing = True
+
+    def take_warnings(self) -> list[str]:
+        """What is to be logged without a lock: a handler of the logger may block, or send it as an event."""
+        warnings, self._warnings = self._warnings, []
+        return warnings
 
     def add(self, line: bytes) -> bool:
         """Whether a batch begins or becomes due."""
@@ -399,9 +411,17 @@ def _open_private(path: str, flags: int) -> int:
     return os.open(path, flags, 0o600)
 
 
-def _is_linked(file: Any) -> bool:
-    """Whether an open file still has a name: writes to a deleted file succeed and are lost."""
-    return os.fstat(file.fileno()).st_nlink > 0
+def _has_path(file: Any) -> bool:
+    """Whether an open file still has its path: writes to a deleted or moved file succeed and are lost."""
+    try:
+        return os.path.samestat(os.fstat(file.fileno()), os.stat(file.name))
+    except OSError as error:
+        return not isinstance(error, (FileNotFoundError, NotADirectoryError))
+
+
+def _log_each(warnings: list[str]) -> None:
+    for warning in warnings:
+        _log.warning("%s", warning)
 
 
 def _lock(path: Path) -> io.BufferedWriter:
@@ -590,17 +610,28 @@ def _is_object(line: bytes) -> bool:
     return False
 
 
-def _parse_result(text: bytes, count: int) -> tuple[int, int, dict[int, Any]]:
+def _clean(value: Any, key: str) -> Any:
+    """Parsed JSON whose texts have no key and are printable: JSON may have escapes for both."""
+    if isinstance(value, str):
+        return _printable(value.replace(key, "[key]"))
+    if isinstance(value, list):
+        return [_clean(each, key) for each in value]
+    if isinstance(value, dict):
+        return {_clean(name, key): _clean(each, key) for name, each in value.items()}
+    return value
+
+
+def _parse_result(text: bytes, count: int, key: str) -> tuple[int, int, dict[int, Any]]:
     """Accepted, duplicates, and issues by index. Raises an error for a body that does not account for each event."""
     with contextlib.suppress(ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError):
         body = json.loads(text)
         accepted, duplicates, rejected = body["accepted"], body["duplicates"], body["rejected"]
-        issues = {each["index"]: each["issues"] for each in rejected if isinstance(each["issues"], list)}
+        issues = {each["index"]: _clean(each["issues"], key) for each in rejected if isinstance(each["issues"], list)}
         numbers = [accepted, duplicates, *issues]
         is_valid = all(type(number) is int and 0 <= number <= count for number in numbers) and count not in issues
         if is_valid and len(issues) == len(rejected) and accepted + duplicates + len(issues) == count:
             return accepted, duplicates, issues
-    raise HTTPException(f"the 202 is not a result of Ingest: {text[:200].decode(errors='replace')}")
+    raise HTTPException(f"the 202 is not a result of Ingest: {text.decode(errors='replace')}")
 
 
 def _after_fork() -> None:
