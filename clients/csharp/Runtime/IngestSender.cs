@@ -423,9 +423,11 @@ namespace Ingest {
             Drop("damaged", new string[0], "Unreadable in the spool.", Try, damaged);
         }
 
-        /// <summary>Makes a spool again whose directory was deleted, with the events in memory.</summary>
+        /// <summary>Makes a spool again whose directory was deleted or moved, with the events in memory.</summary>
         private void RenewSpool() {
-            if (spoolLock == null || File.GetLastWriteTimeUtc(SpoolPath("lock")) == spoolLockedAt) return;
+            var lockedAt = spoolLockedAt;
+            if (spoolLock != null) Try(() => lockedAt = File.GetLastWriteTimeUtc(SpoolPath("lock"))); // fails without permission
+            if (lockedAt == spoolLockedAt) return;
             stats.Failure = $"{spool} was deleted: the events in memory are written to it again.";
             spoolLock.Dispose();
             spoolLock = null;
@@ -438,10 +440,10 @@ namespace Ingest {
 
         /// <summary>Writes the file of a batch again if it was deleted. Otherwise its events are in memory only.</summary>
         private void Restore(Batch batch) {
-            if (batch.Spooled == 0) return;
             var spooled = batch.Events.Take(batch.Spooled).ToList();
             batch.Spooled = 0;
-            if (spoolLock == null) return;
+            if (spoolLock == null) batch.Path = null; // may be a file of another sender by now
+            if (spoolLock == null || spooled.Count == 0) return;
             Try(() => {
                 // the file of that name may be of another sender, which had the directory meanwhile
                 while (File.Exists(batch.Path) && spooled.Except(File.ReadLines(batch.Path)).Any()) batch.Path = NextPath();

@@ -30,6 +30,9 @@ namespace Ingest {
         [DllImport("libc", EntryPoint = "_exit")]
         private static extern void Exit(int code);
 
+        [DllImport("libc", EntryPoint = "symlink")]
+        private static extern int MakeLink(string target, string path);
+
         private sealed class CheckAttribute : Attribute { }
 
         /// <summary>Responds with what it is given, in turn, and with the last of that from then on.</summary>
@@ -206,6 +209,32 @@ namespace Ingest {
             options.Transport = transport;
             Equal((await new IngestSender(options).CloseAsync(TimeSpan.FromMinutes(1))).Accepted, 3L);
             Equal(transport.Bodies[0].Contains("\"n\":0"), true);
+        }
+
+        [Check] private static async Task NoFileOfASenderThatHasTakenTheDirectoryIsDeleted() {
+            var options = Options(new Script(Accept));
+            options.Spool = "taken";
+            var sender = new IngestSender(options);
+            sender.Send("{\"n\":1}");
+            Directory.Move("taken", "taken-away");
+            var other = Options(new Script(Never));
+            other.Spool = "taken";
+            using (var taker = new IngestSender(other)) {
+                taker.Send("{\"n\":2}");
+                Equal((await sender.CloseAsync(TimeSpan.FromMinutes(1))).Accepted, 1L);
+                Equal(Directory.GetFiles("taken", "0*").Length, 1);
+            }
+        }
+
+        [Check] private static async Task WithoutPermissionForTheSpoolEventsAreInMemory() {
+            var options = Options(new Script(Accept));
+            options.Spool = "denied/spool";
+            var sender = new IngestSender(options);
+            sender.Send("{\"n\":1}");
+            Directory.Move("denied", "allowed");
+            Equal(MakeLink("denied", "denied"), 0); // an endless link, which root may not read either
+            sender.Send("{\"n\":2}");
+            Equal((await sender.CloseAsync(TimeSpan.FromMinutes(1))).Accepted, 2L);
         }
 
         [Check] private static void AnEventWhoseFileCannotBeMadeAgainIsNotKept() {
