@@ -130,6 +130,17 @@ t.test('rejected events are passed to onRejected with their issues, and not sent
   t.strictSame(codings, [undefined])
 })
 
+t.test('onRejected gets no key and no control character of a response', async (t) => {
+  const text = 'of ik_se.cret\r\nERROR forged\u001b[31m\u009b31m\u2028x'
+  const issues = [{ code: text, path: text, message: text }]
+  const step = json({ accepted: 0, duplicates: 0, rejected: [{ index: 0, eventId: null, issues }] })
+  const { send, flush, rejections } = await open(t, { key: 'ik_se.cret' }, step)
+  await send({ n: 1 })
+  await flush()
+  const shown = 'of [key]  ERROR forged [31m 31m x'
+  t.match(await rejections(), [{ event: { n: 1 }, issues: [{ code: shown, path: shown, message: shown }] }])
+})
+
 t.test('a server that is killed and started again has each event once', async (t) => {
   const directory = t.testdir()
   const data = join(directory, 'data')

@@ -294,6 +294,9 @@ func _read_spool() -> void:
 		batch.path = spool.path_join(file_name)
 		batch.is_sealed = true
 		var content := FileAccess.get_file_as_bytes(batch.path)
+		if FileAccess.get_open_error() != OK: # otherwise it would be deleted as empty
+			_stats.failure = "%s cannot be read: %s" % [batch.path, error_string(FileAccess.get_open_error())]
+			continue
 		var start_at := 0
 		var end_at := content.find(10)
 		while end_at >= 0: # a last line without an end was not written completely
