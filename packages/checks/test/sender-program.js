@@ -34,6 +34,8 @@ const paths = new Map()
 const hasSpool = env.INGEST_SPOOL && bug !== 'no-spool'
 const spool = hasSpool ? (bug === 'relative-spool' ? env.INGEST_SPOOL : resolve(env.INGEST_SPOOL ?? '')) : undefined
 let fileNumber = 0
+/** In the names of the files: a deleted spool may have become that of another program. */
+const ownName = bug === 'shared-names' ? '' : `-${randomUUID()}`
 /** @type {Promise<void> | undefined} */
 let running
 /** @type {NodeJS.Timeout | undefined} */
@@ -96,7 +98,7 @@ function loadSpool() {
     queue.push(event)
     queueBytes += sizeOf(event)
     paths.set(event, path)
-    fileNumber = Math.max(fileNumber, Number(name))
+    fileNumber = Math.max(fileNumber, Number.parseInt(name, 10))
   }
 }
 
@@ -121,7 +123,7 @@ function writeToSpool(event) {
   renewSpool()
   if (!spool || paths.has(event)) return
   const number = String(++fileNumber)
-  const path = join(spool, bug === 'unsorted-spool' ? number : number.padStart(9, '0'))
+  const path = join(spool, `${bug === 'unsorted-spool' ? number : number.padStart(9, '0')}${ownName}`)
   paths.set(event, path)
   try {
     writeFileSync(path, event)
@@ -225,6 +227,7 @@ async function sendBatch(batch) {
     const body = `{"events":[${batch}]${bug === 'other-bytes' ? `,"attempt":${attempt}` : ''}}`
     const { status, headers, text } = await post(env.INGEST_URL ?? '', body)
     if (bug === 'raw-log' && status !== 202) console.error(text)
+    if (bug === 'early-mask') console.error(detailOf(text.replaceAll(key ?? '', '[key]')))
     if (bug === 'late-mask') console.error(text.slice(0, 200).replaceAll(key ?? '', '[key]'))
     if (ending.signal.aborted) return leave(batch.length)
     if (status === 202 && settle(text, batch.length)) return removeFromSpool(batch)
@@ -251,6 +254,15 @@ async function sendBatch(batch) {
     const isHonoured = bug !== 'retry-after-of-two' || status === 429 || status === 503
     await pause(isPaused ? 300_000 : backoffMs + retryAfterMs(isHonoured ? headers['retry-after'] : undefined))
     if (ending.signal.aborted) return leave(batch.length)
+  }
+}
+
+/** The detail of a problem document. @param {string} text */
+function detailOf(text) {
+  try {
+    return JSON.parse(text).detail
+  } catch {
+    return ''
   }
 }
 

@@ -52,7 +52,7 @@ export interface Play extends Sending {
   /** Stops the program and lets it continue. @throws {SkippedRule} where there are no signals */
   freezer(): Freezer
   /** Starts another program beside the first one, with the same settings and spool. */
-  startAnother(options?: StartOptions): Promise<Sending>
+  startAnother(options?: StartOptions): Promise<Sending & { kill(): Promise<void> }>
   /** Kills the program if it runs, and starts it again, with changed settings. `carried` events are in its spool. */
   restart(carried?: number | 'any', changes?: Settings): Promise<void>
   /** The directory of the spool. */
@@ -219,7 +219,13 @@ async function createPlay({ arrivals, server, spool, start, patienceMs, signal, 
 
     async startAnother(how) {
       const another = await start(settings, how)
-      return drive(() => another)
+      return {
+        ...drive(() => another),
+        async kill() {
+          another.kill()
+          await until('the program did not end', another.ended, another)
+        },
+      }
     },
 
     async restart(left = 0, changes = {}) {

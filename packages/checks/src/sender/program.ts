@@ -68,7 +68,12 @@ export function startCommand(command: string, args: readonly string[] = []): Sta
       stdout: child.stdout,
       stderr: child.stderr,
       ended,
-      kill: () => signal('SIGKILL'),
+      kill() {
+        signal('SIGKILL')
+        // a process that has left the group may keep them open
+        child.stdout.destroy()
+        child.stderr.destroy()
+      },
       freezer: hasGroups ? { freeze: () => signal('SIGSTOP'), thaw: () => signal('SIGCONT') } : undefined,
       isIsolated: isolation.length > 0,
     }
@@ -109,7 +114,7 @@ export function watchProgram(program: Program): WatchedProgram {
   for (const name of ['stdout', 'stderr'] as const) {
     program[name].setEncoding('utf8').on('data', (chunk) => {
       texts[name] = `${texts[name]}${chunk}`.slice(-outputCharsMax)
-      taken = Number(/.*^taken (\d+)$/ms.exec(texts.stdout)?.[1] ?? taken)
+      for (const [, count] of texts.stdout.matchAll(/^taken (\d+)$/gm)) taken = Number(count)
       for (const resolve of waiting.splice(0)) resolve()
     })
   }

@@ -8,8 +8,6 @@ import {
   type Cursor,
   type EventBatch,
   IngestError,
-  type Issue,
-  type IssueCode,
   type ReadBatchesOptions,
   type ReadEventsOptions,
   type StoredEvent,
@@ -27,7 +25,7 @@ import {
 } from '@ingest/core/internal'
 import * as wire from '@ingest/core/wire'
 import type { Connection } from '../http/connection.ts'
-import { unexpectedResponse } from '../http/error-from-response.ts'
+import { redactIssue, unexpectedResponse } from '../http/error-from-response.ts'
 import { parseEventLines } from '../http/event-lines.ts'
 import type { CallOptions } from '../http/retry.ts'
 import type { Api } from './api.ts'
@@ -56,10 +54,6 @@ export const pageWaitSecondsMax = 30
 const compress = promisify(gzip)
 
 export function eventCalls(api: Api, { isLoopback, redact }: Pick<Connection, 'redact' | 'isLoopback'>): EventCalls {
-  const redactIssue = ({ code, path, message }: Issue): Issue => {
-    return { code: redact(code) as IssueCode, path: redact(path), message: redact(message) }
-  }
-
   const calls: EventCalls = {
     async submitBatch(input, { admit, ...options } = {}) {
       const bytes = await encodeBatch(input, admit)
@@ -69,7 +63,9 @@ export function eventCalls(api: Api, { isLoopback, redact }: Pick<Connection, 'r
       const headers = { 'content-type': 'application/json', ...(isCompressed && { 'content-encoding': 'gzip' }) }
       const request = { method: 'POST', path: '/v1/events/batch', headers, body, expect: [202] } as const
       const result = await api.json<BatchResult>(wire.BatchResult, request, options)
-      const rejected = result.rejected.map((each) => ({ ...each, issues: each.issues.map(redactIssue) }))
+      const rejected = result.rejected.map((each) => {
+        return { ...each, issues: each.issues.map((issue) => redactIssue(issue, redact)) }
+      })
       return { ...result, rejected }
     },
 

@@ -87,9 +87,7 @@ export function createConnection({ url, headers, now = Date.now }: ConnectionOpt
     const response = { status, headers: joinRepeated(received.headers), ...openBody(received.body, watchdog, origin) }
     if (status < 200 || status > 299) {
       const start = await readBody(response.body, errorBodyBytesMax)
-      const { location = '' } = response.headers
-      const shown = { ...response.headers, location: redact(location) }
-      throw errorFromResponse({ status, headers: shown, body: redact(start.toString()) }, now())
+      throw errorFromResponse({ status, headers: response.headers, body: start.toString() }, now(), redact)
     }
     const isCompressed = response.headers['content-encoding'] !== undefined
     if (!isCompressed && expect.includes(status)) return response

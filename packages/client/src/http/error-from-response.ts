@@ -1,4 +1,4 @@
-import { type ErrorCode, errorCodes, IngestError, type Issue } from '@ingest/core'
+import { type ErrorCode, errorCodes, IngestError, type Issue, type IssueCode } from '@ingest/core'
 
 /** Maximum pause that a server may ask for: a misconfigured gateway must not silence a client for years. */
 const retryAfterSecondsMax = 3600
@@ -57,12 +57,17 @@ const codeByStatus: Readonly<Record<number, ErrorCode>> = {
 
 /**
  * The error for a response: with the code and details of its problem document (RFC 9457), or, if a proxy or a newer
- * server sent it, with the code for the status. Only `status` decides whether to retry.
+ * server sent it, with the code for the status. Only `status` decides whether to retry. `redact` gets each text after
+ * it was parsed: JSON may have escapes for what is to be replaced.
  */
-export function errorFromResponse({ status, headers, body }: FailedResponse, now: number): IngestError {
+export function errorFromResponse(
+  { status, headers, body }: FailedResponse,
+  now: number,
+  redact = toPrintable,
+): IngestError {
   const headerSeconds = parseRetryAfter(headers['retry-after'], now)
   if (status < 400) {
-    const target = (headers.location || 'nowhere').slice(0, foreignTextMax)
+    const target = redact(headers.location || 'nowhere').slice(0, foreignTextMax)
     const message = `The response is a redirect, ${status} to ${target}; redirects are not followed.`
     const pause = headerSeconds === undefined ? {} : { retryAfterSeconds: headerSeconds }
     return new IngestError('unexpected-response', message, { status, ...pause })
@@ -71,7 +76,7 @@ export function errorFromResponse({ status, headers, body }: FailedResponse, now
   const codeOfStatus = codeByStatus[status] ?? (status >= 500 ? 'overloaded' : 'unexpected-response')
   const code = isErrorCode(problem.code) ? problem.code : codeOfStatus
   const message = isText(problem.detail)
-    ? toPrintable(problem.detail).slice(0, foreignTextMax)
+    ? redact(problem.detail).slice(0, foreignTextMax)
     : `The server responded with ${status} and no reason. The response may be from a proxy, or the url is not an Ingest server.`
   const retryAfter = headerSeconds ?? problem.retryAfter
   return new IngestError(code, message, {
@@ -79,9 +84,16 @@ export function errorFromResponse({ status, headers, body }: FailedResponse, now
     ...(isWhole(retryAfter) && { retryAfterSeconds: limitRetryAfter(retryAfter) }),
     ...(isWhole(problem.limit) && { limit: problem.limit }),
     ...(isWhole(problem.actual) && { actual: problem.actual }),
-    ...((isText(problem.cursor) || problem.cursor === null) && { cursor: problem.cursor }),
-    ...(Array.isArray(problem.issues) && { issues: problem.issues.filter(isIssue) }),
+    ...(isText(problem.cursor) && { cursor: redact(problem.cursor) }),
+    ...(problem.cursor === null && { cursor: null }),
+    ...(Array.isArray(problem.issues) && {
+      issues: problem.issues.filter(isIssue).map((issue) => redactIssue(issue, redact)),
+    }),
   })
+}
+
+export function redactIssue({ code, path, message }: Issue, redact: (text: string) => string): Issue {
+  return { code: redact(code) as IssueCode, path: redact(path), message: redact(message) }
 }
 
 /** The error for a 2xx response that breaks the contract. */

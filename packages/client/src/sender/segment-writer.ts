@@ -1,5 +1,5 @@
 import { closeSync, fdatasync, fdatasyncSync, ftruncateSync, openSync, rmSync, writeSync } from 'node:fs'
-import { isLinked, syncDirectory, syncDirectoryNow } from '@ingest/core/internal'
+import { hasPath, syncDirectory, syncDirectoryNow } from '@ingest/core/internal'
 import { encodeLine, type SpoolPosition, segmentPath } from './spool-format.ts'
 
 /** A segment of this size is full. */
@@ -39,7 +39,7 @@ export function createSegmentWriter(directory: string, header: Buffer, lastSegme
     bytes: () => bytes,
 
     /** Whether the current segment still has its name. */
-    isLinked: () => current === undefined || isLinked(current.fd),
+    isLinked: () => current === undefined || hasPath(current.fd, segmentPath(directory, current.position.segment)),
 
     append(bytes: Uint8Array): SpoolPosition {
       current ??= begin()

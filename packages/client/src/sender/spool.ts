@@ -41,7 +41,7 @@ export interface Spool {
   /** Whether an event of this size would exceed `bytesMax`. */
   isFull(bytes: number): boolean
   /**
-   * Undefined while the spool is intact. If its directory was deleted, or taken over by another process while this one
+   * Undefined while the spool is intact. If its directory was deleted or moved, or taken over by another process while this one
    * was stopped: a new, empty spool, or one in memory only, with a process warning.
    */
   renew(): Spool | undefined
@@ -114,7 +114,7 @@ function lockAndOpen(options: LockedOptions, isAnew = false): Spool {
 /** Opens a new spool to replace a lost one. Events in the directory are left to the next process. */
 function openAnew(options: LockedOptions): Spool {
   const { directory } = options
-  const reason = 'was deleted, or taken over by another process while this one was stopped'
+  const reason = 'was deleted or moved, or taken over by another process while this one was stopped'
   process.emitWarning(`${directory} ${reason}: events that are in memory are written to it again.`)
   try {
     return lockAndOpen(options, true)

@@ -7,10 +7,13 @@ import { parseEventLines } from '../../src/http/event-lines.ts'
 const type = { 'content-type': 'application/problem+json' }
 const now = 0
 
-t.test('the message has no control character of the problem document', async (t) => {
-  const body = JSON.stringify({ detail: 'no\r\nERROR forged\u001b[31m\u009b31m\u2028x' })
-  const headers = { 'content-type': 'application/problem+json' }
-  t.equal(errorFromResponse({ status: 503, headers, body }, 0).message, 'no  ERROR forged [31m 31m x')
+t.test('the error has no control character of the problem document', async (t) => {
+  const forged = 'no\r\nERROR forged\u001b[31m\u009b31m\u2028x'
+  const shown = 'no  ERROR forged [31m 31m x'
+  const body = JSON.stringify({ detail: forged, issues: [{ code: forged, path: forged, message: forged }] })
+  const { message, issues } = errorFromResponse({ status: 503, headers: type, body }, now)
+  t.equal(message, shown)
+  t.strictSame(issues, [{ code: shown, path: shown, message: shown }])
 })
 
 t.test('the error has the code and all details of the problem document', async (t) => {

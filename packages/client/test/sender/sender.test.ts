@@ -633,7 +633,11 @@ for (const [name, remove] of [
     )
     t.match(await next.close(), { queuedEvents: 0, dropped: none })
     t.strictSame(readdirSync(spool), ['settled'])
-    t.match(warnings, [/was deleted, or taken over/, /was deleted, or taken over/, /4 unsent events: 4 kept in /])
+    t.match(warnings, [
+      /was deleted or moved, or taken over/,
+      /was deleted or moved, or taken over/,
+      /4 unsent events: 4 kept in /,
+    ])
   })
 }
 

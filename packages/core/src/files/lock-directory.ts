@@ -9,6 +9,7 @@ import {
   readlinkSync,
   renameSync,
   rmSync,
+  statSync,
   writeSync,
 } from 'node:fs'
 import { join } from 'node:path'
@@ -22,7 +23,7 @@ const staleMs = 10_000
 
 /** A directory that is locked by {@link lockDirectory}. */
 export interface DirectoryLock {
-  /** False once another process has taken over the lock while this one was stopped, or the lock file was deleted. */
+  /** False once another process has taken over the lock while this one was stopped, or the lock file was deleted or moved. */
   isHeld(): boolean
   /** Does nothing to a lock that is no longer held. */
   unlock(): void
@@ -62,7 +63,7 @@ export function lockDirectory(directory: string, name = 'lock'): DirectoryLock {
   removeAbandoned(directory, name)
   const beat = setInterval(() => tryWrite(fd, text), beatMs).unref()
   let isLocked = true
-  const isHeld = () => isLocked && isLinked(fd)
+  const isHeld = () => isLocked && hasPath(fd, path)
   return {
     isHeld,
     unlock() {
@@ -71,19 +72,28 @@ export function lockDirectory(directory: string, name = 'lock'): DirectoryLock {
       isLocked = false
       clearInterval(beat)
       closeSync(fd)
-      if (isOwn) rmSync(path, { force: true })
+      if (isOwn) tryRemove(path)
     },
   }
 }
 
-/** Whether an open file still has a name: writes to a deleted file succeed and are lost. */
-export function isLinked(fd: number): boolean {
+/** Whether an open file still has this path: writes to a file that was deleted or moved succeed and are lost. */
+export function hasPath(fd: number, path: string): boolean {
   try {
-    return fstatSync(fd).nlink > 0
-  } catch {
-    // the file system is gone
-    return false
+    const named = statSync(path, { bigint: true })
+    const open = fstatSync(fd, { bigint: true })
+    return named.ino === open.ino && named.dev === open.dev
+  } catch (error) {
+    // otherwise the file, or the file system, is gone
+    return isPermissionDenied(error)
   }
+}
+
+/** Keeps the lock of a directory that can no longer be written: it is stale when this process has ended. */
+function tryRemove(path: string): void {
+  try {
+    rmSync(path, { force: true })
+  } catch {}
 }
 
 function openIn(directory: string, own: string): number {

@@ -1,6 +1,18 @@
 import { spawn, spawnSync } from 'node:child_process'
 import { once } from 'node:events'
-import { existsSync, readdirSync, readFileSync, rmSync, statSync, utimesSync, watch, writeFileSync } from 'node:fs'
+import {
+  chmodSync,
+  existsSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  statSync,
+  utimesSync,
+  watch,
+  writeFileSync,
+} from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
 import { lockDirectory, pidNamespace } from '../../src/files/lock-directory.ts'
@@ -99,6 +111,39 @@ t.test('a lock that was taken over is not held, nor removed, by the process that
   t.equal(other.isHeld(), false)
   t.strictSame(readdirSync(directory), [])
 })
+
+t.test('a lock whose directory was moved is not held, nor does it remove that of the next one there', async (t) => {
+  const directory = join(t.testdir({ directory: {} }), 'directory')
+  const lock = lockDirectory(directory)
+  renameSync(directory, `${directory}-moved`)
+  t.equal(lock.isHeld(), false)
+  mkdirSync(directory)
+  const other = lockDirectory(directory)
+  t.strictSame([lock.isHeld(), other.isHeld()], [false, true])
+  lock.unlock()
+  t.strictSame(readdirSync(directory), ['lock'])
+  other.unlock()
+})
+
+t.test(
+  'a lock that cannot be removed is left',
+  { skip: process.platform === 'win32' && 'no modes there' },
+  async (t) => {
+    const directory = t.testdir()
+    const lock = lockDirectory(directory)
+    chmodSync(directory, 0o555)
+    // root may remove it
+    const isRoot = process.geteuid?.() === 0
+    if (isRoot) process.seteuid?.(65534)
+    try {
+      t.doesNotThrow(() => lock.unlock())
+    } finally {
+      if (isRoot) process.seteuid?.(0)
+      chmodSync(directory, 0o755)
+    }
+    t.strictSame([lock.isHeld(), readdirSync(directory)], [false, ['lock']])
+  },
+)
 
 t.test('a lock removes the files of processes that were killed while they locked', async (t) => {
   const kept = ['lock.old', 'lock.1.old', 'other.1', 'otherlock.1']

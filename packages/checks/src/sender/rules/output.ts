@@ -116,6 +116,8 @@ function nameOf(character: string): string {
 const texts = ['', 'x'.repeat(12)].map((start) => `${start}${`${key}-`.repeat(200)}`)
 const json = { 'Content-Type': 'application/problem+json' }
 const problem = JSON.stringify({ detail: texts[0] })
+/** As JSON may have it: no mask finds the key before it is parsed. */
+const escaped = [...key].map((character) => `\\u${character.charCodeAt(0).toString(16).padStart(4, '0')}`).join('')
 
 /** Responses with the key, the last of which drops the batch. */
 const echoes: readonly ((exchange: Exchange) => void)[] = [
@@ -125,6 +127,7 @@ const echoes: readonly ((exchange: Exchange) => void)[] = [
     (exchange: Exchange) => exchange.respond(500, {}, text),
     (exchange: Exchange) => exchange.respond(307, { Location: `http://127.0.0.1:1/${text}` }),
   ]),
+  (exchange) => exchange.respond(503, json, `{"detail":"${escaped}"}`),
   (exchange) => exchange.respond(202, {}, texts[0]),
   ({ res }) => void res.writeHead(503, key).end(),
   ...[

@@ -1,4 +1,4 @@
-import { readdir, readFile, rm, writeFile } from 'node:fs/promises'
+import { readdir, readFile, rename, rm, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { totalOf } from '../counts.ts'
@@ -170,6 +170,28 @@ export const spoolRules: readonly Rule[] = [
       const { unsent } = await play.end()
       await play.restart(unsent, { closeMs: 600_000 })
       await play.finish({ accepted: unsent })
+    },
+  },
+  {
+    id: 'spool-moved',
+    rule: lockRule,
+    expected: 'no event lost of a second program that has made the directory again after it was moved away',
+    settings,
+    needsSpool: true,
+    async play(play) {
+      // more than a file of the spool may hold
+      play.send(makeLargeEvents(40))
+      await expectTaken(play, 40)
+      const first = await play.next()
+      await rename(play.spool, join(`${play.spool}-elsewhere`, 'moved'))
+      const second = await play.startAnother()
+      second.send(makeEvents(5, 100))
+      if (!(await second.takes(5))) return
+      play.serve((exchange) => (numbersOf(exchange).includes(100) ? undefined : exchange.accept()))
+      await first.accept()
+      await play.exit()
+      await second.kill()
+      await expectAfterRestart(play, numbers(5, 100))
     },
   },
   {
