@@ -5,6 +5,7 @@ import { DatabaseSync } from 'node:sqlite'
 import { setImmediate } from 'node:timers/promises'
 import { crc32 } from 'node:zlib'
 import {
+  aheadMsMax,
   buildsSearchedMax,
   contentsAfterExpiry,
   declaredBytes,
@@ -22,8 +23,6 @@ import {
 
 /** `builds.frozenAt` of an open build: lists begin with open builds. */
 const open = Number.MAX_SAFE_INTEGER
-/** How far the time of a batch may be ahead of the clock. */
-const aheadMsMax = 1000
 /** The most rows that one transaction of a long operation takes. */
 const stepRows = 100
 

@@ -4,7 +4,6 @@ import { existsSync } from 'node:fs'
 import { join } from 'node:path'
 import { text } from 'node:stream/consumers'
 import t from 'tap'
-import { sqliteOptions } from '../examples/test/sqlite-options.ts'
 import { files, root } from './repository.ts'
 
 const served = 'a batch was accepted, the same again were duplicates, and /hello responded beside them'
@@ -15,7 +14,6 @@ const lastWords: Record<string, string> = {
   'embedded-fastify.js': served,
   'embedded-http.js': served,
   'embedded-schemas.js': 'an event was rejected: /level Must be >= 1.',
-  'embedded-sqlite.js': served,
   'fetch-hono.js': served,
   'follow-events.js': 'each event was copied once, by 3 processes of which each was killed',
   'nightly-export.js': 'three days were exported, each event once; today is exported after it ends',
@@ -38,13 +36,12 @@ t.test('every example is run here', async (t) => {
 })
 
 for (const [name, words] of Object.entries(lastWords)) {
-  t.test(`${name} works`, name === 'embedded-sqlite.js' ? sqliteOptions : {}, async (t) => {
+  t.test(`${name} works`, async (t) => {
     const { exit, output, errors } = start([name])
     t.strictSame(await exit, [0, null])
     // it shows a sender that ends while its server is away
     if (name === 'sender-life.js')
       t.match(await errors, /Warning: The sender of demo ended with 1 unsent event: 1 kept in /)
-    else if (name === 'embedded-sqlite.js') t.match(await errors, /^(.*ExperimentalWarning: SQLite .*\n.*\n)?$/)
     else t.equal(await errors, '')
     t.ok((await output).trimEnd().endsWith(words))
   })

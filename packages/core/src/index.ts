@@ -141,6 +141,7 @@ export type {
   StoredEvent,
   Totals,
 } from './events/event-store.ts'
+export { aheadMsMax } from './events/event-store.ts'
 export type { Cursor, EventCursors, StoreIdentity } from './json/cursor.ts'
 export { eventCursors } from './json/cursor.ts'
 export { declaredBytes, pendingBytesOf } from './maps/map-quota.ts'

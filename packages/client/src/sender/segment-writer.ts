@@ -38,8 +38,8 @@ export function createSegmentWriter(directory: string, header: Buffer, lastSegme
   return {
     bytes: () => bytes,
 
-    /** Whether the current segment still has its name. */
-    isLinked: () => current === undefined || hasPath(current.fd, segmentPath(directory, current.position.segment)),
+    /** Whether the current segment still has its path. */
+    hasPath: () => current === undefined || hasPath(current.fd, segmentPath(directory, current.position.segment)),
 
     append(bytes: Uint8Array): SpoolPosition {
       current ??= begin()

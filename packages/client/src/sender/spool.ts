@@ -41,8 +41,8 @@ export interface Spool {
   /** Whether an event of this size would exceed `bytesMax`. */
   isFull(bytes: number): boolean
   /**
-   * Undefined while the spool is intact. If its directory was deleted or moved, or taken over by another process while this one
-   * was stopped: a new, empty spool, or one in memory only, with a process warning.
+   * Undefined while the spool is intact. If its directory was deleted or moved, or taken over by another process while
+   * this one was stopped: a new, empty spool, or one in memory only, with a process warning.
    */
   renew(): Spool | undefined
   /** If this returns a position, the event survives the end of the process; undefined if it could not be written. */
@@ -190,7 +190,7 @@ function openLocked(options: LockedOptions, lock: DirectoryLock, isAnew: boolean
     isFull: (bytes) => writer.bytes() + bytes > bytesMax,
 
     renew() {
-      if (lock.isHeld() && writer.isLinked()) return undefined
+      if (lock.isHeld() && writer.hasPath()) return undefined
       abandon()
       return openAnew(options)
     },

@@ -13,8 +13,8 @@ export interface AppendBatch {
   events: BatchEvents
   /**
    * Milliseconds since 1970. If the last stored event was received later, its time is stored instead. A time more than
-   * a second ahead of the store's clock is stored as one second ahead, so that one wrong time does not apply to all
-   * later events.
+   * {@link aheadMsMax} ahead of the store's clock is stored as that far ahead, so that one wrong time does not apply to
+   * all later events.
    */
   receivedAt: number
   /**
@@ -116,7 +116,7 @@ export interface EventsAfter {
   events: number
   /** Number of further batches, each with at least one event. */
   batchesLeft: number
-  /** When the first event after the cursor was received, in milliseconds since 1970; undefined if there is none. */
+  /** Time of receipt of the first event after the cursor, in milliseconds since 1970; undefined if there is none. */
   firstAt?: number
 }
 

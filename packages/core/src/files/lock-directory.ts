@@ -23,7 +23,10 @@ const staleMs = 10_000
 
 /** A directory that is locked by {@link lockDirectory}. */
 export interface DirectoryLock {
-  /** False once another process has taken over the lock while this one was stopped, or the lock file was deleted or moved. */
+  /**
+   * False once another process has taken over the lock while this one was stopped, or the lock file was deleted or
+   * moved.
+   */
   isHeld(): boolean
   /** Does nothing to a lock that is no longer held. */
   unlock(): void

@@ -114,17 +114,19 @@ function createRecordCheck({ environment, hashKey, report, index }: LogCheckOpti
     }
   }
 
-  /** Returns the next record that there is: a damaged key of the last one would be far away. */
-  function missingRecords(sequence: number): number {
+  /** Reports the gap before the next record, which is long if the key of the last one is damaged. Returns its end. */
+  function skipMissing(sequence: number): number {
     isDamaged = true
     const [key] = tables.log.getKeys({ start: sequenceKey(sequence), limit: 1 })
-    const next = key ? readSequence(key) : log.lastSequence() + 1
-    const message = next === sequence + 1 ? `Record ${sequence} of` : `Records ${sequence} to ${next - 1} of`
-    addProblem(report, {
-      part: 'log',
-      message: `${message} the log ${next === sequence + 1 ? 'is' : 'are'} missing.`,
-      record: sequence,
-    })
+    const found = key ? readSequence(key) : 0
+    // a damaged B-tree may contain a cycle
+    const next = found > sequence ? found : log.lastSequence() + 1
+    const last = next - 1
+    const message =
+      last === sequence
+        ? `Record ${sequence} of the log is missing.`
+        : `Records ${sequence} to ${last} of the log are missing.`
+    addProblem(report, { part: 'log', message, record: sequence })
     return next
   }
 
@@ -137,7 +139,7 @@ function createRecordCheck({ environment, hashKey, report, index }: LogCheckOpti
     record(sequence: number): number {
       try {
         const record = tables.log.getBinary(sequenceKey(sequence))
-        if (!record) return missingRecords(sequence)
+        if (!record) return skipMissing(sequence)
         report.records++
         checkRecord(record, sequence)
       } catch (error) {

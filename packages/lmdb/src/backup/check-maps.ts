@@ -62,9 +62,9 @@ async function eachKey(
     const keys = Array.from(rows.getKeys({ start, limit: rowsAtOnce }), (key) => Buffer.from(key))
     const [first, last] = [keys[0], keys.at(-1)]
     if (!first || !last) return
-    // a damaged tree may lead back to an earlier page, for ever
+    // a damaged B-tree may contain a cycle
     if (Buffer.compare(first, start) < 0 || Buffer.compare(last, first) < 0) {
-      addProblem(report, { part: 'maps', message: `The table ${name} is damaged: its keys are in another order.` })
+      addProblem(report, { part: 'maps', message: `The table ${name} is damaged: its keys are out of order.` })
       return
     }
     for (const key of keys) await check(key)

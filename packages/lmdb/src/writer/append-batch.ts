@@ -1,5 +1,5 @@
-import { IngestError, type Totals } from '@ingest/core'
-import { aheadMsMax, column, wordsPerEvent } from '@ingest/core/internal'
+import { aheadMsMax, IngestError, type Totals } from '@ingest/core'
+import { column, wordsPerEvent } from '@ingest/core/internal'
 import { projectKey, sequenceKey } from '../environment/row-keys.ts'
 import type { IdIndex } from '../ids/id-index.ts'
 import type { EventLog, EventLogTables } from '../log/event-log.ts'

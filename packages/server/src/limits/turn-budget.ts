@@ -6,7 +6,7 @@ import { shareMaxOf, tooMany } from './concurrency.ts'
  * turn.
  */
 export const turnBudgets = {
-  /** Requests with a valid key; a batch is as many as its bytes fill {@link requestBytes}, and one more. */
+  /** Requests with a valid key. A batch costs one more for each {@link requestBytes} of its body. */
   requests: { what: 'requests', max: 32, waitingMax: 1024 },
   /** Bytes of uploads. A connection delivers up to 64 KiB before it is paused. */
   uploadBytes: { what: 'uploads', max: 2 ** 21, waitingMax: 1024 },
@@ -14,7 +14,7 @@ export const turnBudgets = {
   anonymous: { what: 'requests', max: 4, waitingMax: 4096 },
 } as const
 
-/** Bytes of a batch whose events take as long as a small request. */
+/** A body of this size takes about as long to parse and validate as a small request takes in all. */
 export const requestBytes = 8192
 
 /**
