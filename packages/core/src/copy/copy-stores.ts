@@ -98,7 +98,7 @@ async function checkKeys({ source, target }: CopyStores, projectId: string): Pro
   const [project, found] = await Promise.all([source.entry('project', projectId), target.entry('project', projectId)])
   const own = found?.keys.find(({ keyId }) => !project?.keys.some((each) => each.keyId === keyId))
   if (!own) return
-  const message = `The project ${projectId} has the key ${own.keyId} in the target, which the source does not have.`
+  const message = `The project ${projectId} has the key ${own.keyId} in the target, which the source does not have: copy to another store.`
   throw new IngestError('precondition-failed', message)
 }
 
