@@ -322,18 +322,6 @@ export function openSqliteStore(path) {
         return { ...erased, isDone: rows.length < stepRows }
       }),
 
-    countSince: (project, since, batchesMax) =>
-      read(() => {
-        const { position, batches } = headOf(project)
-        const oldest = batches - batchesMax + 1
-        const first = get`SELECT number, receivedAt FROM batches
-          WHERE project = ${project} AND number >= ${oldest} AND receivedAt >= ${since} ORDER BY number LIMIT 1`
-        if (!first) return { events: 0, since }
-        const { lastPosition = 0 } =
-          get`SELECT lastPosition FROM batches WHERE project = ${project} AND number = ${first.number - 1}` ?? {}
-        return { events: position - lastPosition, since: first.number === oldest ? first.receivedAt : since }
-      }),
-
     countAfter: (project, after, batchesMax) =>
       read(() => {
         const { batches, expired } = headOf(project)
@@ -423,20 +411,6 @@ export function openSqliteStore(path) {
         throw new IngestError('store-damaged', `The chunk ${digest} is damaged.`)
       }),
 
-    async sweepMaps(touchedBefore) {
-      // one map a step, as a map names up to 11,155 chunks; freezes and crashes leave nothing to sweep
-      for (let isDone = false; !isDone; await setImmediate()) {
-        isDone = await write(() => {
-          // isExpired in SQL
-          const key = get`SELECT project AS projectId, build AS buildId, place AS placeId FROM maps
-            JOIN builds USING (project, build)
-            WHERE pending ->> 'touchedAt' < ${touchedBefore} AND frozenAt = ${open} LIMIT 1`
-          if (key) replaceSlot(key, contentsAfterExpiry(slotOf(key)))
-          return !key
-        })
-      }
-    },
-
     pendingTotals: (project) =>
       read(
         () => get`SELECT count(*) AS maps, coalesce(sum(iif(frozenAt = ${open}, pendingBytes, 0)), 0) AS bytes
@@ -479,14 +453,24 @@ export function openSqliteStore(path) {
       }
     },
 
-    async expireActivity(before) {
-      for (let total = 0; ; await setImmediate()) {
+    async sweep({ mapsTouched, activity }) {
+      // one map a step, as a map names up to 11,155 chunks; freezes and crashes leave nothing to sweep
+      for (let isDone = false; !isDone; await setImmediate()) {
+        isDone = await write(() => {
+          // isExpired in SQL
+          const key = get`SELECT project AS projectId, build AS buildId, place AS placeId FROM maps
+            JOIN builds USING (project, build)
+            WHERE pending ->> 'touchedAt' < ${mapsTouched} AND frozenAt = ${open} LIMIT 1`
+          if (key) replaceSlot(key, contentsAfterExpiry(slotOf(key)))
+          return !key
+        })
+      }
+      for (let deleted = 1; deleted > 0; await setImmediate()) {
         const { changes } = await write(
           () => run`DELETE FROM activity
-            WHERE rowid IN (SELECT rowid FROM activity WHERE at < ${before} LIMIT ${stepRows})`,
+            WHERE rowid IN (SELECT rowid FROM activity WHERE at < ${activity} LIMIT ${stepRows})`,
         )
-        if (changes === 0) return total
-        total += changes
+        deleted = Number(changes)
       }
     },
 

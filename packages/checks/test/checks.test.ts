@@ -133,9 +133,8 @@ t.test('a store that mixes activity up, or keeps it, fails the checks of activit
     (store) => ({ putActivity: (rows) => store.putActivity(rows.slice(0, 255)) }),
     (store) => ({ activity: (projectId, range) => store.activity(projectId, { ...range, to: range.to + 1 }) }),
     (store) => ({ activity: (projectId, range) => store.activity(projectId, { ...range, from: range.from + 1 }) }),
-    (store) => ({ expireActivity: async (before) => (await store.expireActivity(before)) + 1 }),
-    (store) => ({ expireActivity: async (before) => store.expireActivity(before + 1) }),
-    () => ({ expireActivity: async () => 0 }),
+    (store) => ({ sweep: (before) => store.sweep({ ...before, activity: before.activity + 1 }) }),
+    (store) => ({ sweep: (before) => store.sweep({ ...before, activity: 0 }) }),
   ]
   for (const [i, breakStore] of broken.entries()) {
     const open = () => {
@@ -202,10 +201,7 @@ function openCheckThenActStore(): Store {
   }
 }
 
-type Events = Pick<
-  Store,
-  'append' | 'known' | 'find' | 'read' | 'lastCursor' | 'totals' | 'countSince' | 'projects' | 'close'
->
+type Events = Pick<Store, 'append' | 'known' | 'find' | 'read' | 'lastCursor' | 'totals' | 'projects' | 'close'>
 
 /** Events, and what is said of them; `frozen` are the builds that they froze. */
 function createEvents(memory: Store, frozen: Map<string, number>): Events {
@@ -289,15 +285,6 @@ function createEvents(memory: Store, frozen: Map<string, number>): Events {
       const [first, last] = [batches[0], batches.at(-1)]
       const times = first && last && { firstAt: first.receivedAt, lastAt: last.receivedAt }
       return { events: log.length, batches: batches.length, bytes, ...times }
-    },
-    async countSince(projectId, since, batchesMax) {
-      await memory.check()
-      const recent = of(projectId)
-        .batches.slice(-batchesMax)
-        .filter(({ receivedAt }) => receivedAt >= since)
-      const events = recent.reduce((sum, batch) => sum + batch.events, 0)
-      const from = recent.length === batchesMax ? recent[0]?.receivedAt : undefined
-      return { events, since: from ?? since }
     },
     async projects(kind = 'project') {
       if (kind !== 'project') return memory.projects(kind)

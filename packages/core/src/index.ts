@@ -82,13 +82,8 @@ export { chunkBytesMax, ManifestSchema, manifestChunksMax, PublicationSchema } f
 
 // Entries of projects
 
-export type {
-  ConsumerRecord,
-  Entries,
-  EntryDecision,
-  EntryKind,
-  EntryStore,
-} from './projects/entry-store.ts'
+export type { EntryStore } from './store.ts'
+export type { ConsumerRecord, Entries, EntryDecision, EntryKind } from './store-types.ts'
 
 // Consumers
 
@@ -104,14 +99,9 @@ export type {
 
 // Activity
 
-export type {
-  ActivityRange,
-  ActivityRow,
-  ActivitySpan,
-  ActivityStore,
-  ActivityToPut,
-} from './activity/activity-store.ts'
-export { activityBodyBytesMax, activityRowsMax } from './activity/activity-store.ts'
+export type { ActivityStore } from './store.ts'
+export type { ActivityRange, ActivityRow, ActivitySpan, ActivityToPut } from './store-types.ts'
+export { activityBodyBytesMax, activityRowsMax } from './store-types.ts'
 
 // Keys
 
@@ -128,28 +118,22 @@ export { copyStores } from './copy/copy-stores.ts'
 
 export type { AppendEvent, BatchEvents } from './events/batch-events.ts'
 export { decodeEvents } from './events/batch-events.ts'
-export type {
-  AppendBatch,
-  AppendResult,
-  ClockDoubt,
-  EventStore,
-  EventsAfter,
-  ExpiryStep,
-  ReadOptions,
-  RecentEvents,
-  StoreCommit,
-  StoredEvent,
-  Totals,
-} from './events/event-store.ts'
-export { aheadMsMax } from './events/event-store.ts'
 export type { Cursor, EventCursors, StoreIdentity } from './json/cursor.ts'
 export { eventCursors } from './json/cursor.ts'
 export { declaredBytes, pendingBytesOf } from './maps/map-quota.ts'
+export { contentsAfterExpiry, digestsOf, isExpired, isPendingVoid } from './maps/pending-map.ts'
+export { openMemoryStore } from './memory/memory-store.ts'
+export type { EventStore, MapStore, Store } from './store.ts'
 export type {
+  AppendBatch,
+  AppendResult,
   BuildEntry,
   BuildPosition,
   BuildSelection,
+  ClockDoubt,
   CompleteMap,
+  EventsAfter,
+  ExpiryStep,
   FoundBuilds,
   MapChunks,
   MapContents,
@@ -157,15 +141,15 @@ export type {
   MapEntry,
   MapSelection,
   MapSlot,
-  MapStore,
   NewChunk,
   PendingManifest,
-  PendingMap,
   PendingTotals,
   PutChunkOutcome,
+  ReadOptions,
+  StoreCommit,
+  StoredEvent,
+  StoreMetric,
+  Totals,
   UpdatedSlot,
-} from './maps/map-store.ts'
-export { buildsSearchedMax, foldBuildId, readyMapsMax } from './maps/map-store.ts'
-export { contentsAfterExpiry, digestsOf, isExpired, isPendingVoid } from './maps/pending-map.ts'
-export { openMemoryStore } from './memory/memory-store.ts'
-export type { Store, StoreMetric } from './store.ts'
+} from './store-types.ts'
+export { aheadMsMax, buildsSearchedMax, foldBuildId, readyMapsMax } from './store-types.ts'

@@ -24,7 +24,6 @@ import {
 import { eventIdIssue, type IngestEvent } from './events/event.ts'
 import { createEventNotifier } from './events/event-notifier.ts'
 import { compileEventSchemas, type EventOf, type EventSchemas } from './events/event-schemas.ts'
-import type { ClockDoubt, StoreCommit, StoredEvent } from './events/event-store.ts'
 import { type EventBatch, type EventReader, type ReadBatchesOptions, readBatches } from './events/read-batches.ts'
 import { createReadArrivals, type ReadContext, type ReadEventsOptions, readEvents } from './events/read-events.ts'
 import { type SubmitContext, type SubmitOptions, type SubmitReport, submitBatch } from './events/submit-batch.ts'
@@ -34,7 +33,9 @@ import { createMaps, type MapRules } from './maps/maps.ts'
 import { createOperations, type Operations } from './operations.ts'
 import { createProjectStats, hasProject, type ProjectStatsReader } from './project-stats.ts'
 import { type Authenticate, createKeyring, type Keyring } from './projects/keyring.ts'
-import type { Store, StoreMetric } from './store.ts'
+import type { Store } from './store.ts'
+import type { ClockDoubt, StoreCommit, StoredEvent, StoreMetric } from './store-types.ts'
+import { startSweeping } from './sweep.ts'
 import { checkProjectId } from './validation.ts'
 
 /** The events, maps, consumers, statistics and activity of one project: the same interface embedded and over HTTP. */
@@ -238,14 +239,18 @@ export function createIngest<const Schemas extends EventSchemas = EventSchemas>(
   const reports = createReports(store)
   const counter = createActivityCounter({
     ...{ store, now, server: checkServer(server) },
-    keepMs: checkKeepMs(activity.keepMs ?? activityKeepMs),
     keepEvents: rejected.keepEvents ?? false,
     onError: reports.reportError,
   })
   const checkBySchema = compileEventSchemas(schemas)
   const submitting: SubmitContext = { store, hashKey: store.hashKey ?? randomBytes(16), checkBySchema, now, counter }
   const reading: ReadContext = { store, readArrivals: createReadArrivals(store), notifier, now }
-  const mapsOf = createMaps({ store, rules, now, onSweepError: reports.reportError })
+  const mapsOf = createMaps({ store, rules, now })
+  startSweeping(store, {
+    now,
+    activityKeepMs: checkKeepMs(activity.keepMs ?? activityKeepMs),
+    onError: reports.reportError,
+  })
   const operations = createOperations()
   const submits = { operations, onBatch: reports.reportBatch }
   let closing: Promise<void> | undefined

@@ -1,9 +1,8 @@
 import { IngestError } from './error.ts'
-import type { EventStore } from './events/event-store.ts'
 import { decodeListCursor, encodeListCursor } from './json/cursor.ts'
-import { type BuildEntry, type BuildPosition, foldBuildId, type MapStore } from './maps/map-store.ts'
 import { buildIdIssue } from './maps/publication.ts'
-import type { Store } from './store.ts'
+import type { EventStore, MapStore, Store } from './store.ts'
+import { type BuildEntry, type BuildPosition, foldBuildId } from './store-types.ts'
 import { checkLimit } from './validation.ts'
 
 /** Totals of a project. */
@@ -17,9 +16,7 @@ export interface ProjectStats {
   firstAt: number | null
   /** When the last stored batch was received. */
   lastAt: number | null
-  /**
-   * Events per second over the last minute. If the newest 10,000 batches are younger than a minute, over their time.
-   */
+  /** Events per second over the last minute; beyond 10,000 batches, as if all were as large as the first 10,000. */
   eventsPerSecond: number
 }
 
@@ -70,8 +67,6 @@ export interface ProjectStatsReader {
 const pageMax = 1_000
 const pageDefault = 100
 const rateMs = 60_000
-/** The minimum time span of a rate, as clocks may go backwards. */
-const rateMsMin = 1_000
 const rateBatchesMax = 10_000
 
 /** Statistics by project; `now` returns milliseconds since 1970. */
@@ -83,14 +78,14 @@ export function createProjectStats(
     async getStats() {
       const at = now()
       const { events, batches, bytes, firstAt, lastAt } = await store.totals(projectId)
-      const recent = await store.countSince(projectId, at - rateMs, rateBatchesMax)
+      const recent = await countSince(store, projectId, at - rateMs)
       return {
         events,
         batches,
         bytes,
         firstAt: firstAt ?? null,
         lastAt: lastAt ?? null,
-        eventsPerSecond: (1000 * recent.events) / Math.max(at - recent.since, rateMsMin),
+        eventsPerSecond: (1000 * recent) / rateMs,
       }
     },
 
@@ -110,6 +105,15 @@ export function createProjectStats(
       }
     },
   })
+}
+
+/** The events received since a time, erased ones included. */
+async function countSince(store: EventStore, projectId: string, from: number): Promise<number> {
+  for await (const { cursor } of store.read(projectId, { from, limit: 1, erased: true })) {
+    const { events, batchesLeft } = await store.countAfter(projectId, cursor, rateBatchesMax)
+    return 1 + events * (1 + batchesLeft / rateBatchesMax)
+  }
+  return 0
 }
 
 function namesOf({ buildId, frozenAt }: BuildPosition): string[] {

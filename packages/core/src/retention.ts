@@ -1,8 +1,8 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { ErasedTotals } from './events/erase-events.ts'
-import type { ClockDoubt } from './events/event-store.ts'
 import type { EmbeddedIngest } from './ingest.ts'
 import { mapProjects } from './projects/map-projects.ts'
+import type { ClockDoubt } from './store-types.ts'
 
 /**
  * How long the events of a project are stored, in milliseconds; `off` means permanently. `*` applies to every project

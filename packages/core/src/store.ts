@@ -1,54 +1,176 @@
-import type { ActivityStore } from './activity/activity-store.ts'
-import type { IngestError } from './error.ts'
-import type { EventStore, StoreCommit } from './events/event-store.ts'
-import type { MapStore } from './maps/map-store.ts'
-import type { EntryStore } from './projects/entry-store.ts'
-
-/** One metric of a store, as Prometheus names it: `ingest_store_…`, in seconds or bytes. */
-export interface StoreMetric {
-  name: string
-  help: string
-  type: 'counter' | 'gauge'
-  values: readonly { labels?: Readonly<Record<string, string>>; value: number }[]
-}
-
-/** A gauge with one value, or with one for each set of labels. */
-export function storeGauge(name: string, help: string, value: number | StoreMetric['values']): StoreMetric {
-  const values = typeof value === 'number' ? [{ value }] : value
-  return { name: `ingest_store_${name}`, help, type: 'gauge', values }
-}
+import type { Cursor } from './json/cursor.ts'
+import type { Digest, MapKey } from './maps/map.ts'
+import type {
+  ActivityRange,
+  ActivityRow,
+  ActivityToPut,
+  AppendBatch,
+  AppendResult,
+  BuildSelection,
+  ClockDoubt,
+  Entries,
+  EntryDecision,
+  EntryKind,
+  EventsAfter,
+  ExpiryStep,
+  FoundBuilds,
+  MapChunks,
+  MapDecision,
+  MapEntry,
+  MapSelection,
+  MapSlot,
+  NewChunk,
+  PendingTotals,
+  PutChunkOutcome,
+  ReadOptions,
+  StoreCommit,
+  StoredEvent,
+  StoreMetric,
+  Totals,
+  UpdatedSlot,
+} from './store-types.ts'
 
 /**
- * Keeps events, maps, entries of projects, and activity. Each operation is atomic, and durable when it resolves.
+ * What a store promises. It keeps events, maps, one value of each kind for a project, and activity. `storeChecks` of
+ * `@ingest/checks` checks this contract; examples/sqlite-store.js keeps it in one file.
  *
- * Arguments are valid: core checks them before it calls a store. Names of projects, events, builds and places are
- * strings of at most 256 bytes of UTF-8 without control characters and lone surrogates; they are compared and listed by
- * these bytes. An unknown project is an empty one. Operations are own properties that do not use `this`: the checks
- * copy them.
- *
- * An operation that rejects has changed nothing and will not be completed later, unless the outcome of its code is
- * unknown ({@link IngestError.isOutcomeUnknown}): then it may have been completed, and repeating it is safe. `erase`,
- * `expire`, `putActivity`, `expireActivity` and `sweepMaps` may take several steps: steps before the rejected one stay
- * done. The error of one operation does not affect others.
- *
- * It rejects with an {@link IngestError}: `store-closed` after `close`, `disk-full` while there is no space,
- * `overloaded` when too many requests are queued, `store-locked` while another process blocks writes, `store-damaged`
- * when it needs stored bytes that are damaged; with an unknown outcome `store-unavailable` when the database cannot be
- * reached or the operation was done in part, `store-failed` when the store can no longer be trusted, and
- * `internal-error` for a bug. `storeChecks` of `@ingest/checks` checks this contract.
+ * - Each operation is atomic, and durable when it resolves; no reader sees it before. Of two at once, in any process,
+ *   one comes first. Those marked *(steps)* are several such operations, which delay others little. There is no
+ *   transaction to hold: `decide` functions are pure, and called again after a lost race. If one throws, the operation
+ *   rejects with the same error and nothing is written.
+ * - Arguments are valid: core has checked them. Names of projects, events, builds and places are at most 256 bytes of
+ *   UTF-8 without control characters and lone surrogates (a place may be empty), and are compared and listed by these
+ *   bytes. Times are milliseconds since 1970. An unknown project is an empty one.
+ * - An operation that rejects has changed nothing and will not be completed later, unless the outcome of its code is
+ *   unknown ({@link IngestError.isOutcomeUnknown}): then it may have been completed, and repeating it is safe. Steps
+ *   before a rejected one stay done. The error of one operation does not affect others.
+ * - It rejects with an {@link IngestError}: `store-closed` after `close`, also between two steps or rows; `disk-full`,
+ *   `overloaded`, `store-locked` while another process blocks writes, `store-damaged` when it needs damaged bytes; with
+ *   an unknown outcome `store-unavailable`, `store-failed` when the store can no longer be trusted, `internal-error`
+ *   for a bug.
+ * - Operations are own properties without `this`, and results plain objects, since checks and wrappers copy both. What
+ *   is passed in is not changed and, but for `AppendBatch.body`, not kept; bytes that are returned belong to the caller.
+ *   Those with a question mark are optional.
  */
 export interface Store extends EventStore, MapStore, EntryStore, ActivityStore {
   /**
-   * Announces this process as a server of the store until `close`. Returns a function that returns the number of live
-   * servers, this one included, as of the last heartbeat. A store without it is served by independent processes.
+   * Deletes, of all projects *(steps)*, pending maps that are void or expired (`isExpired`), chunks that a crash left,
+   * and rows of activity that began before a time.
    */
-  registerServer?(): () => number
-  /** Calls `onCommit` after each commit of this process. Returns a function that ends it. */
-  watchCommits?(onCommit: (commit: StoreCommit) => void): () => void
-  /** Current metrics of the store. Cheap enough for every scrape. */
-  measure?(): Promise<readonly StoreMetric[]>
+  sweep(before: { mapsTouched: number; activity: number }): Promise<void>
   /** Resolves if an append could succeed now; rejects with the reason otherwise. */
   check(): Promise<void>
   /** Finishes the operations in flight, then releases all resources. May be called twice. */
   close(): Promise<void>
+  /**
+   * Announces this process as a server of the store until `close`. Returns a function that returns the number of live
+   * servers, this one included. A store without it is served by independent processes.
+   */
+  registerServer?(): () => number
+  /** Metrics of the store. Cheap enough for every scrape. */
+  measure?(): Promise<readonly StoreMetric[]>
+  /** Calls `onCommit` after each commit of this process. Returns a function that ends it. */
+  watchCommits?(onCommit: (commit: StoreCommit) => void): () => void
+}
+
+/** Events: a log for each project. A position is never used twice, and what is erased stays as a tombstone. */
+export interface EventStore {
+  /** The key of the hashes in {@link BatchEvents}, 16 secret random bytes, if the store uses them. */
+  readonly hashKey?: Uint8Array
+  /**
+   * Appends the events that are new to the project, in their order, and freezes the open builds that they reference:
+   * pending replacements of complete maps of these builds become void (`isPendingVoid`). Of appends of one id at once
+   * exactly one stores it. An event whose bytes are only the JSON string of its id is stored as a tombstone, by which
+   * copies of a store keep erased ids known.
+   */
+  append(projectId: string, batch: AppendBatch): Promise<AppendResult>
+  /** For each id, whether the project has an event or a tombstone with it. Reads no event. */
+  known(projectId: string, eventIds: readonly string[]): Promise<boolean[]>
+  /** The event with this id, or its tombstone; undefined if it was never stored. */
+  find(projectId: string, eventId: string): Promise<StoredEvent | undefined>
+  /**
+   * The events, oldest first, each once, including those that are stored while it runs.
+   *
+   * @throws {IngestError} `invalid-cursor` at the first step, for a cursor of another store, epoch or project, and if
+   *   its event is not stored here, even if another event is at its position
+   */
+  read(projectId: string, options?: ReadOptions): AsyncIterable<StoredEvent>
+  /** The cursor of the last event; without events, a cursor before all of them. */
+  lastCursor(projectId: string): Promise<Cursor>
+  /** The cost does not depend on how much is stored. */
+  totals(projectId: string): Promise<Totals>
+  /**
+   * Counts the events after a cursor in the first `batchesMax` batches, 0 or more. Events erased by `expire` do not
+   * count, other tombstones do. The cost does not depend on how much is stored.
+   *
+   * @throws {IngestError} `invalid-cursor`, as `read`
+   */
+  countAfter(projectId: string, after: Cursor, batchesMax: number): Promise<EventsAfter>
+  /**
+   * Replaces events by tombstones *(steps)*: their bytes are deleted, and an append of the same id is a duplicate and no
+   * conflict. Order, positions, cursors, freezes and the numbers of events and batches stay. At most 1,000 ids, which
+   * may repeat; resolves, also without ids, once the tombstones that readers see are durable. Returns how many events it
+   * erased; of erasures of one id at once exactly one counts it.
+   */
+  erase(projectId: string, eventIds: readonly string[]): Promise<number>
+  /**
+   * Erases some of the oldest events that were received before a time, in one small transaction: call it until it is
+   * done. The store remembers how far it has come, so that no reader scans the tombstones before that.
+   */
+  expire(projectId: string, before: number): Promise<ExpiryStep>
+  /** Calls `onAppend` soon after any process has stored events; a hint. Returns what ends it. Without it core polls. */
+  watch?(projectId: string, onAppend: () => void): () => void
+  /** Whether the time from `since` to `now` has really passed, by another source than this clock. */
+  findClockDoubt?(since: number, now: number): Promise<ClockDoubt | undefined>
+}
+
+/** Maps: each place of a build is a slot with a complete map, a pending one, or both. Manifests name chunks. */
+export interface MapStore {
+  map(key: MapKey): Promise<MapSlot>
+  /** Complete or pending maps, by build and then by place; the cost grows with those that are listed. */
+  maps(projectId: string, selection: MapSelection): Promise<MapEntry[]>
+  /**
+   * Builds that are frozen or have maps: open ones, then the newest freeze first, ties by descending bytes of the id.
+   * The cost grows with `limit` and, for a search, with the builds examined, at most {@link buildsSearchedMax}.
+   */
+  builds(projectId: string, selection: BuildSelection): Promise<FoundBuilds>
+  /**
+   * Reads, decides and writes a slot, serialized with all appends. `contents` replaces the slot; without maps it is
+   * removed. A decision without contents costs only a read. A project has a chunk while one of its maps names it: the
+   * update that removes the last name removes the chunk, though chunks of void maps may be found until `sweep`.
+   */
+  updateMap<T>(
+    key: MapKey,
+    chunks: MapChunks,
+    decide: (slot: UpdatedSlot, present: ReadonlySet<Digest>) => MapDecision<T>,
+  ): Promise<T>
+  /** Stores a chunk that a map names, complete or pending, with its size or a larger one. */
+  putChunk(projectId: string, chunk: NewChunk): Promise<PutChunkOutcome>
+  /** @throws {IngestError} `store-damaged` for bytes that do not have this digest */
+  readChunk(projectId: string, digest: Digest): Promise<Uint8Array | undefined>
+  /** Counted on each call: core lets a project have at most 1,000 pending maps. */
+  pendingTotals(projectId: string): Promise<PendingTotals>
+}
+
+/** Entries: one value of JSON of each kind for a project. */
+export interface EntryStore {
+  /** How long a process may cache a project that it read, and so accept a revoked key. Default: 0 milliseconds. */
+  readonly projectAgeMs?: number
+  entry<Kind extends EntryKind>(kind: Kind, projectId: string): Promise<Entries[Kind] | undefined>
+  /** Reads, decides and writes. `entry`, if present, is written, or removed by null. */
+  updateEntry<Kind extends EntryKind, T>(
+    kind: Kind,
+    projectId: string,
+    decide: (entry: Entries[Kind] | undefined) => EntryDecision<Kind, T>,
+  ): Promise<T>
+  /** Projects with an entry of a kind; of the kind `project`, the default, also those with an event or a map. */
+  projects(kind?: EntryKind): Promise<string[]>
+}
+
+/** Activity: rows that processes write and core merges. Rows alone make no project. */
+export interface ActivityStore {
+  /** At most {@link activityRowsMax} rows *(steps)*; replaces the row of the same project, span, time and writer. */
+  putActivity(rows: readonly ActivityToPut[]): Promise<void>
+  /** By `at`, then `writer`. Rows that are written or swept meanwhile may be missing. */
+  activity(projectId: string, range: ActivityRange): AsyncIterable<ActivityRow>
 }

@@ -1,4 +1,3 @@
-import { setTimeout as sleep } from 'node:timers/promises'
 import type { ActivityRow, ActivityStore } from '@ingest/core'
 import type { SlicedReads } from './log/event-log.ts'
 import type { ActivityTable } from './tables/activity.ts'
@@ -14,8 +13,6 @@ export interface ActivityStoreOptions {
 
 /** Rows of one step of a read. */
 const stepRowsMax = 32
-/** Rows that one transaction deletes. */
-const expiryRowsMax = 256
 
 export function createActivityStore(options: ActivityStoreOptions): ActivityStore {
   const { activity: table, writer, slicedReads, checkOpen } = options
@@ -40,23 +37,6 @@ export function createActivityStore(options: ActivityStoreOptions): ActivityStor
         if (rows.length < stepRowsMax) return
         last = rows.at(-1)
       }
-    },
-
-    async expireActivity(before) {
-      const { readSnapshot, nextStep } = slicedReads('')
-      let erased = 0
-      for (let from: Buffer | undefined = Buffer.alloc(0); from; ) {
-        await nextStep()
-        checkOpen()
-        const start: Buffer = from
-        const { keys, next } = readSnapshot(() => table.expired(before, start, expiryRowsMax))
-        const startedAt = performance.now()
-        if (keys.length > 0) erased += await writer.run({ type: 'removeActivity', keys })
-        // other writers wait for a step
-        if (next) await sleep(performance.now() - startedAt)
-        from = next
-      }
-      return erased
     },
   }
 }

@@ -23,7 +23,7 @@ import type { Rows } from './environment/environment.ts'
 import type { TableName } from './environment/schema.ts'
 import type { SlicedReads } from './log/event-log.ts'
 import type { SnapshotReader } from './read-snapshot.ts'
-import { releaseChunks, sweepMaps } from './sweep-maps.ts'
+import { releaseChunks } from './sweep.ts'
 import { listBuilds } from './tables/builds.ts'
 import type { BlobKey, WrittenChunk } from './tables/chunks.ts'
 import { type FoundMap, versionOfNone } from './tables/map-reader.ts'
@@ -150,8 +150,6 @@ export function createMapStore({ maps, blobs, writer, reader, table, slicedReads
     },
 
     readChunk: async (projectId, digest) => readChunk({ maps, blobs, reader }, projectId, digest),
-
-    sweepMaps: (touchedBefore) => sweepMaps({ maps, blobs, writer, reader }, touchedBefore),
 
     async pendingTotals(projectId) {
       return readProject(projectId, { maps: 0, bytes: 0 }, maps.pendingTotals)

@@ -33,6 +33,7 @@ import { createReadSteps } from './log/read-steps.ts'
 import { createMapStore } from './map-store.ts'
 import { createMeasure } from './measure.ts'
 import { createSnapshotReader } from './read-snapshot.ts'
+import { createSweep } from './sweep.ts'
 import { openActivity } from './tables/activity.ts'
 import { openEntries } from './tables/entries.ts'
 import { createManifestCache } from './tables/manifest-cache.ts'
@@ -230,7 +231,6 @@ async function openStore(
   const events = createEventStore({
     identity,
     fingerprint: createFingerprint(fingerprintBits),
-    tables,
     log,
     writer,
     reader,
@@ -238,7 +238,7 @@ async function openStore(
     slicedReads,
     checkOpen,
   })
-  const { activity, ...activityWrites } = createActivityStore({
+  const { activity, putActivity } = createActivityStore({
     activity: activityTable,
     writer,
     slicedReads,
@@ -251,7 +251,8 @@ async function openStore(
     findClockDoubt: (since, now) => findClockDoubt(log, slicedReads(''), { since, now, upMs: performance.now() }),
     ...createMapStore({ maps, blobs, writer, reader, table: environment.table, slicedReads }),
     ...createEntryStore({ entries, writer, reader, nextReadStep }),
-    ...activityWrites,
+    putActivity,
+    sweep: createSweep({ maps, blobs, writer, reader, activity: activityTable, slicedReads, checkOpen }),
     measure: createMeasure({ directory, environments: { events: environment, chunks: chunkEnvironment }, writer }),
 
     async check() {

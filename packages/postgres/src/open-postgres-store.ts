@@ -14,6 +14,7 @@ import { createEntryStore } from './projects/entry-store.ts'
 import { createProjectNumbers } from './projects/project-numbers.ts'
 import { checkCompatible, migratePostgres, readSchema, type SchemaState, schemaVersion } from './schema/migrate.ts'
 import { createServers } from './servers.ts'
+import { createSweep } from './sweep.ts'
 
 /** The durability of acknowledged events in this database. */
 export interface DurabilityReport {
@@ -195,14 +196,15 @@ function createStore(
   const servers = createServers(database)
   const queue = createAppendQueue(database, numbers)
   const events = createEventStore({ database, numbers, queue, identity, checkOpen: operations.checkOpen })
-  const { activity, ...activityWrites } = createActivityStore(database, numbers, operations.checkOpen)
+  const { activity, putActivity } = createActivityStore(database, numbers, operations.checkOpen)
   let closing: Promise<void> | undefined
 
   const tracked = operations.trackAll({
     ...events,
     ...createMapStore({ database, numbers }),
     ...createEntryStore(database, numbers),
-    ...activityWrites,
+    putActivity,
+    sweep: createSweep(database, operations.checkOpen),
     measure: createMeasure(database, { queue, servers, survivesPrimaryLoss }),
 
     findClockDoubt: (_since: number, now: number) => findClockDoubt(database, now),

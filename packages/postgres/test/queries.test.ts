@@ -111,7 +111,7 @@ t.test('every query uses an index, of a database with many projects', { skip: no
     const ofAll = copiesOf('ingest.projects', 1) + 1
     t.equal((await store.projects()).length, ofAll, 'all projects, in pages')
     t.equal((await store.projects('consumers')).length, ofAll, 'all projects with a consumer')
-    await store.sweepMaps(1)
+    await store.sweep({ mapsTouched: 1, activity: 0 })
     const ingest = createIngest({ store })
     let count = 0
     const openShared = async () => ({ ingest: ingest.project(`project-${count++}`), async close() {} })
@@ -126,7 +126,7 @@ t.test('every query uses an index, of a database with many projects', { skip: no
     t.equal(await store.erase(projectId, ['to-erase', 'e-59', 'unknown']), 2)
     t.ok((await store.expire(projectId, Date.now() * 2)).events > 0)
     await store.putActivity([activityRow(1)])
-    t.ok((await store.expireActivity(start + 2)) > 0)
+    await store.sweep({ mapsTouched: 0, activity: start + 2 })
     for await (const row of store.activity(projectId, { span: 'minute', from: start, to: start + 600_000 })) t.ok(row)
     await ingest.close()
     const tables = await runSql<{ name: string; whole: number; byIndex: number }>(

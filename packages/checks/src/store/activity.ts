@@ -112,7 +112,7 @@ export const activityChecks: readonly StoreCheck[] = [
 
   check('an expiry of activity erases what began before a time, of all projects and spans', async (store) => {
     // what other checks left in the same store
-    await store.expireActivity(0)
+    await store.sweep({ mapsTouched: 0, activity: 0 })
     const projects = ['p', 'silent', 'rejected']
     await store.append('p', batchOf([event('a')]))
     const rows = projects.flatMap((projectId) => [
@@ -122,13 +122,8 @@ export const activityChecks: readonly StoreCheck[] = [
     for (const start of range(Math.ceil(rows.length / 256))) {
       await store.putActivity(rows.slice(start * 256, start * 256 + 256))
     }
-    assert.equal(await store.expireActivity(0), 0)
-    const expired = (at: number) => rows.filter((each) => each.at < at).length
-    let count = 0
     for (const before of [1, 60 * minuteMs, 60 * minuteMs + 1, 150 * minuteMs]) {
-      count += await store.expireActivity(before)
-      assert.equal(count, expired(before), `before ${before}`)
-      assert.equal(await store.expireActivity(before), 0)
+      await store.sweep({ mapsTouched: 0, activity: before })
       for (const projectId of projects) {
         for (const span of ['minute', 'hour'] as const) {
           const left = rows.filter((each) => each.projectId === projectId && each.span === span && each.at >= before)
@@ -138,7 +133,7 @@ export const activityChecks: readonly StoreCheck[] = [
     }
     await store.putActivity([activityRow(0)])
     assert.deepEqual(keysOf(await rowsOf(store, { to: 151 * minuteMs })), ['0 w', '150 a', '150 b'])
-    assert.equal(await store.expireActivity(300 * minuteMs), rows.length - count + 1)
+    await store.sweep({ mapsTouched: 0, activity: 300 * minuteMs })
     assert.deepEqual(await rowsOf(store), [])
   }),
 
@@ -147,7 +142,7 @@ export const activityChecks: readonly StoreCheck[] = [
     const read: number[] = []
     for await (const { at } of store.activity('p', { span: 'minute', from: 0, to: 10_000 * minuteMs })) {
       read.push(at / minuteMs)
-      if (read.length === 10) await store.expireActivity(5 * minuteMs)
+      if (read.length === 10) await store.sweep({ mapsTouched: 0, activity: 5 * minuteMs })
       if (read.length === 20) await store.putActivity([activityRow(2), activityRow(900, 'w', { body: '{}' })])
     }
     const first = read.slice(0, 20)
@@ -193,24 +188,26 @@ export const raceActivityChecks: readonly SharedStoreCheck[] = [
     }
   }),
 
-  sharedCheck('of concurrent expiries of activity, through all handles, one counts each row', async (handles) => {
-    const [a] = handles
-    await a.expireActivity(0)
-    for (const part of range(3)) {
-      await a.putActivity(range(250).map((i) => activityRow(i, `${part}`, { projectId: `p-${i % 5}` })))
-    }
-    const expiries = [...handles, ...handles].map((store) => store.expireActivity(200 * minuteMs))
-    const later = activityRow(300, 'later')
-    await a.putActivity([later])
-    const counts = await Promise.all(expiries)
-    const sum = counts.reduce((total, count) => total + count, 0)
-    assert.equal(sum, 3 * 200)
-    for (const store of handles) {
-      assert.equal(await store.expireActivity(200 * minuteMs), 0)
-      assert.deepEqual(await rowsOf(store), shown([later]))
-      for (const i of range(5)) assert.equal((await rowsOf(store, { projectId: `p-${i}` })).length, 3 * 10)
-    }
-  }),
+  sharedCheck(
+    'concurrent sweeps of activity, through all handles, delete what is old and nothing else',
+    async (handles) => {
+      const [a] = handles
+      await a.sweep({ mapsTouched: 0, activity: 0 })
+      for (const part of range(3)) {
+        await a.putActivity(range(250).map((i) => activityRow(i, `${part}`, { projectId: `p-${i % 5}` })))
+      }
+      const expiries = [...handles, ...handles].map((store) =>
+        store.sweep({ mapsTouched: 0, activity: 200 * minuteMs }),
+      )
+      const later = activityRow(300, 'later')
+      await a.putActivity([later])
+      await Promise.all(expiries)
+      for (const store of handles) {
+        assert.deepEqual(await rowsOf(store), shown([later]))
+        for (const i of range(5)) assert.equal((await rowsOf(store, { projectId: `p-${i}` })).length, 3 * 10)
+      }
+    },
+  ),
 
   isolatedSharedCheck('Ingests on all handles agree on what they counted, once each has put it', async (handles) => {
     const start = 500_000 * hourMs
@@ -263,7 +260,7 @@ export const durableActivityChecks: readonly DurableStoreCheck[] = [
       activityRow(0, 'w', { span: 'hour', body: '"after"' }),
       activityRow(20, 'w', { body: '"after"' }),
     ])
-    await store.expireActivity(10 * minuteMs)
+    await store.sweep({ mapsTouched: 0, activity: 10 * minuteMs })
     await store.putActivity([activityRow(0, 'w', { span: 'hour', body: '"after"' })])
     const before = await rowsOf(store)
     assert.equal(before.length, 30)

@@ -56,7 +56,6 @@ export const closeChecks: readonly StoreCheck[] = [
       'read, begun before': () => read.next(),
       lastCursor: () => store.lastCursor('p'),
       totals: () => store.totals('p'),
-      countSince: () => store.countSince('p', 1, 1),
       countAfter: () => store.countAfter('p', 'cursor', 1),
       erase: () => store.erase('p', ['a']),
       expire: () => store.expire('p', 2_000),
@@ -66,14 +65,13 @@ export const closeChecks: readonly StoreCheck[] = [
       putChunk: () => store.putChunk('p', { digest, bytes: Buffer.of(1), receivedAt: 1 }),
       readChunk: () => store.readChunk('p', digest),
       pendingTotals: () => store.pendingTotals('p'),
-      sweepMaps: () => store.sweepMaps(1),
+      sweep: () => store.sweep({ mapsTouched: 1, activity: 0 }),
       builds: () => store.builds('p', { limit: 1 }),
       projects: () => store.projects(),
       entry: () => store.entry('project', 'p'),
       updateEntry: () => store.updateEntry('project', 'p', () => ({ result: 1 })),
       putActivity: () => store.putActivity([]),
       activity: () => rowsOf(store),
-      expireActivity: () => store.expireActivity(1),
       check: () => store.check(),
     }
     for (const [name, operate] of Object.entries(operations)) await assertRefused(operate(), 'store-closed', name)
@@ -126,7 +124,6 @@ export const durableChecks: readonly DurableStoreCheck[] = [
     const totals = await store.totals('p')
     const reopened = await reopen()
     assert.deepEqual(await reopened.totals('p'), totals)
-    assert.deepEqual(await reopened.countSince('p', 7_000, 9), { events: 1, since: 7_000 })
     const builds = [{ buildId: 'b', frozenAt: 7_000, maps: 1 }]
     assert.deepEqual(await reopened.builds('p', { limit: 9 }), { builds })
     assert.deepEqual(await reopened.map(key()), { frozenAt: 7_000, ...wholeOf('a') })

@@ -103,7 +103,7 @@ export const freezeChecks: readonly StoreCheck[] = [
         ...wholeOf('a'),
         pending: pendingMap(['new'], ['new']),
       })
-      await store.sweepMaps(0)
+      await store.sweep({ mapsTouched: 0, activity: 0 })
       assert.deepEqual(await present(store, ['a', 'new', 'only']), ['a', 'only'])
       assert.equal(await putChunk(store, 'p', newChunk('new')), 'undeclared')
       assert.deepEqual(await store.map(key({ placeId: 'first' })), first)
@@ -127,13 +127,13 @@ export const freezeChecks: readonly StoreCheck[] = [
       // what is void counts as a map until it is swept
       assert.equal((await store.pendingTotals('p')).bytes, open, 'frozen')
       assert.equal((await recount(store)).bytes, open, 'frozen')
-      await store.sweepMaps(0)
+      await store.sweep({ mapsTouched: 0, activity: 0 })
       await assertTotals({ maps: 2, bytes: open }, 'swept')
       for (const text of ['ccc', 'dddd']) await putChunk(store, 'p', newChunk(text))
       await complete(store, key({ placeId: '2' }))
       await record(store, key({ placeId: '3' }), 'late')
       await assertTotals({ maps: 2, bytes: open }, 'completed and published late')
-      await store.sweepMaps(10_000)
+      await store.sweep({ mapsTouched: 10_000, activity: 0 })
       await assertTotals({ maps: 1, bytes: 0 }, 'the open ones expired')
     },
   ),
@@ -150,7 +150,7 @@ export const freezeChecks: readonly StoreCheck[] = [
       assert.deepEqual((await store.putChunk('p', newChunk('a'))).ready, [])
       assert.equal(await putChunk(store, 'p', newChunk('new')), 'undeclared')
       await countUpdate(store, key({ placeId: isSwept ? '1' : '0' }))
-      await store.sweepMaps(0)
+      await store.sweep({ mapsTouched: 0, activity: 0 })
       const { complete } = await store.map(key({ placeId: isSwept ? '1' : '0' }))
       assert.equal(complete?.publishedAt, 1_001)
       await store.updateMap(key({ placeId: isSwept ? '1' : '0' }), {}, () => ({ contents: wholeOf('a'), result: 1 }))

@@ -162,7 +162,7 @@ export async function raceChunks({ publishers, writer, reader }: ChunkRacers): P
     range(3).map(async (place) => {
       for (const i of range(12)) {
         const id = key({ placeId: `${place}` })
-        if (i === 7) await store.sweepMaps(1_001)
+        if (i === 7) await store.sweep({ mapsTouched: 1_001, activity: 0 })
         else if (i % 4 === 3) await store.updateMap(id, {}, () => ({ contents: {}, result: 1 }))
         else await (i % 4 === 2 ? publish : record)(store, id, ...some(i + place))
         await nextTurn()

@@ -47,7 +47,7 @@ export const mapChecks: readonly StoreCheck[] = [
   check('a pending map counts as a map of its build until it expires', async (store) => {
     await record(store, key(), 'a')
     assert.deepEqual(await store.builds('p', { limit: 10 }), { builds: [{ buildId: 'b', maps: 1 }] })
-    await store.sweepMaps(1_001)
+    await store.sweep({ mapsTouched: 1_001, activity: 0 })
     assert.deepEqual(await store.builds('p', { limit: 10 }), { builds: [] })
   }),
 
@@ -115,7 +115,7 @@ export const mapChecks: readonly StoreCheck[] = [
     assert.deepEqual(await store.map(key()), {})
     assert.deepEqual(await list(store), [])
     assert.equal(await store.readChunk('p', chunk('a').digest), undefined)
-    await store.sweepMaps(Number.MAX_SAFE_INTEGER)
+    await store.sweep({ mapsTouched: Number.MAX_SAFE_INTEGER, activity: 0 })
     const first = wholeOf('a', 'b')
     const { complete } = first
     const seen = await store.updateMap(key(), uploadsOf('a', 'b'), (slot) => ({ contents: first, result: slot }))
@@ -169,9 +169,9 @@ export const mapChecks: readonly StoreCheck[] = [
     await record(store, key({ placeId: '5' }), 'd')
     await putChunk(store, 'p', newChunk('d', 2_000))
     await store.append('p', eventBatch('e', 'frozen', 500))
-    await store.sweepMaps(1_000)
+    await store.sweep({ mapsTouched: 1_000, activity: 0 })
     assert.equal((await list(store)).length, 5, 'touched at that time is not before it')
-    await store.sweepMaps(1_001)
+    await store.sweep({ mapsTouched: 1_001, activity: 0 })
     const left = (await list(store)).map(({ placeId }) => placeId)
     assert.deepEqual(left, ['4', '5', '3'])
     assert.deepEqual(await store.map(key({ placeId: '4' })), wholeOf('whole'))
@@ -179,7 +179,7 @@ export const mapChecks: readonly StoreCheck[] = [
     assert.equal(await putChunk(store, 'p', newChunk('c')), 'undeclared')
     assert.equal(await putChunk(store, 'q', newChunk('a')), 'undeclared')
     assert.equal(await putChunk(store, 'p', newChunk('a', 1)), 'stored')
-    await store.sweepMaps(10_000)
+    await store.sweep({ mapsTouched: 10_000, activity: 0 })
     assert.deepEqual(await present(store, ['a', 'd']), ['a'])
     assert.deepEqual(await store.map(key({ placeId: '3', buildId: 'frozen' })), {
       frozenAt: 500,

@@ -10,9 +10,9 @@ import {
   type MapId,
   type MapKey,
   type MapSelection,
+  type MapSlot,
   type NewChunk,
   type PendingManifest,
-  type PendingMap,
   type PendingTotals,
   type PutChunkOutcome,
   pendingBytesOf,
@@ -52,7 +52,7 @@ export function pendingOf(...texts: string[]): PendingManifest {
 }
 
 /** A pending map as it is read. */
-export function pendingMap(texts: string[], missing: string[]): PendingMap {
+export function pendingMap(texts: string[], missing: string[]): NonNullable<MapSlot['pending']> {
   return { ...pendingOf(...texts), missing: digests(...missing) }
 }
 

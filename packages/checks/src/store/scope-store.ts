@@ -49,11 +49,9 @@ export function scopeStore(store: Store, { prefix, offsetMs }: CheckScope): Stor
     async *read(projectId, options = {}) {
       for await (const event of store.read(scopedId(projectId), stored(options))) yield shown(event)
     },
-    async countSince(projectId, since, batchesMax) {
-      return shown(await store.countSince(scopedId(projectId), since + offsetMs, batchesMax))
-    },
     expire: (projectId, before) => store.expire(scopedId(projectId), before + offsetMs),
-    sweepMaps: (touchedBefore) => store.sweepMaps(touchedBefore + offsetMs),
+    sweep: ({ mapsTouched, activity }) =>
+      store.sweep({ mapsTouched: mapsTouched + offsetMs, activity: activity + offsetMs }),
 
     putActivity(rows) {
       const scopedRow = (row: ActivityToPut) => ({ ...row, projectId: scopedId(row.projectId), at: row.at + offsetMs })
@@ -63,7 +61,6 @@ export function scopeStore(store: Store, { prefix, offsetMs }: CheckScope): Stor
       const range = { span, from: from + offsetMs, to: to + offsetMs }
       for await (const row of store.activity(scopedId(projectId), range)) yield { ...row, at: row.at - offsetMs }
     },
-    expireActivity: (before) => store.expireActivity(before + offsetMs),
 
     async map(key) {
       return shown(await store.map({ ...key, projectId: scopedId(key.projectId) }))

@@ -2,14 +2,9 @@ import { randomBytes } from 'node:crypto'
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import { IngestError } from '../error.ts'
 import type { BatchCounter } from '../events/submit-batch.ts'
+import type { ActivityStore } from '../store.ts'
+import { type ActivityRow, type ActivitySpan, type ActivityToPut, activityRowsMax } from '../store-types.ts'
 import { hourMs, minuteMs } from './activity.ts'
-import {
-  type ActivityRow,
-  type ActivitySpan,
-  type ActivityStore,
-  type ActivityToPut,
-  activityRowsMax,
-} from './activity-store.ts'
 import { addCounts, type Counts, countBatch, createCounts, sampleTextBytesMax } from './counts.ts'
 import { encodeRow } from './row-body.ts'
 
@@ -20,22 +15,21 @@ import { encodeRow } from './row-body.ts'
 export interface ActivityCounter extends BatchCounter {
   /** What the store may not have yet, or has with fewer events. */
   unputRows(projectId: string, span: ActivitySpan): ActivityRow[]
-  /** Puts rows and expires old ones from now on, also if nothing is counted. */
+  /** Puts rows from now on, also if nothing is counted. */
   start(): void
   /** Puts all rows; resolves once the store has them, or one put has failed. */
   close(): Promise<void>
 }
 
 export interface ActivityCounterOptions {
-  store: Pick<ActivityStore, 'putActivity' | 'expireActivity'>
+  store: Pick<ActivityStore, 'putActivity'>
   /** In milliseconds since 1970. */
   now: () => number
   /** The name of this server in the rows. */
   server: string
-  keepMs: number
   /** Whether to keep the text of rejected events. */
   keepEvents: boolean
-  /** Called when putting or expiring fails for the first time since it worked, and when counts are first lost. */
+  /** Called when putting fails for the first time since it worked, and when counts are first lost. */
   onError: (error: unknown) => void
   bounds?: ActivityBounds
 }
@@ -72,13 +66,12 @@ interface OpenSpans {
 }
 
 export function createActivityCounter(options: ActivityCounterOptions): ActivityCounter {
-  const { store, now, server, keepMs, keepEvents, onError, bounds = defaultBounds } = options
+  const { store, now, server, keepEvents, onError, bounds = defaultBounds } = options
   const rows = createRowQueue(bounds.rowsBytesMax, () => reportLoss('the store is too slow'))
   const projects = new Map<string, OpenSpans>()
   let countsBytes = 0
   /** The current minute, which begins at this time. */
   let minuteAt = Number.NEGATIVE_INFINITY
-  let expiredAt = Number.NEGATIVE_INFINITY
   let putting: Promise<void> | undefined
   let hasFailed = false
   let hasLost = false
@@ -95,8 +88,6 @@ export function createActivityCounter(options: ActivityCounterOptions): Activity
     const at = Math.floor(time / minuteMs) * minuteMs
     if (at === minuteAt || (at < minuteAt && time >= minuteAt - lateMs)) return false
     minuteAt = at
-    // after a clock that was ahead
-    expiredAt = Math.min(expiredAt, at)
     return true
   }
 
@@ -155,10 +146,6 @@ export function createActivityCounter(options: ActivityCounterOptions): Activity
     await endMinutes()
     // rows that are queued meanwhile wait for the next put
     for (let left = rows.size(); left > 0 && rows.size() > 0; ) left -= await rows.put(store)
-    if (isClosed || minuteAt - expiredAt < hourMs) return
-    const at = minuteAt
-    await store.expireActivity(at - keepMs)
-    expiredAt = at
   }
 
   /** One at a time; what fails is tried again with the next minute. */

@@ -1,5 +1,7 @@
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import { IngestError } from '../error.ts'
+import type { ActivityStore } from '../store.ts'
+import type { ActivityRow, ActivitySpan } from '../store-types.ts'
 import {
   type Activity,
   type ActivityGroup,
@@ -13,7 +15,6 @@ import {
   type StepRange,
 } from './activity.ts'
 import type { ActivityCounter } from './activity-counter.ts'
-import type { ActivityRow, ActivitySpan, ActivityStore } from './activity-store.ts'
 import { mostCauses, mostNames, newestSamples, type RejectionCounts } from './counts.ts'
 import { decodeRow, type RowBody } from './row-body.ts'
 

@@ -1,4 +1,4 @@
-import { activityBodyBytesMax } from './activity-store.ts'
+import { activityBodyBytesMax } from '../store-types.ts'
 import {
   type Counts,
   causesKept,

@@ -1,9 +1,9 @@
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import { IngestError } from '../error.ts'
-import type { EventStore } from '../events/event-store.ts'
 import type { Cursor } from '../json/cursor.ts'
-import type { ConsumerRecord, EntryDecision, EntryStore } from '../projects/entry-store.ts'
 import { mapProjects } from '../projects/map-projects.ts'
+import type { EntryStore, EventStore } from '../store.ts'
+import type { ConsumerRecord, EntryDecision } from '../store-types.ts'
 
 /** Events that a consumer has not read. Events erased by a retention are not counted. */
 export interface ConsumerLag {

@@ -1,8 +1,8 @@
 import { IngestError } from '../error.ts'
 import { decodeEvents } from '../events/batch-events.ts'
-import type { AppendBatch, StoredEvent } from '../events/event-store.ts'
 import { settleAll } from '../projects/map-projects.ts'
 import type { Store } from '../store.ts'
+import type { AppendBatch, StoredEvent } from '../store-types.ts'
 import { eachBuild } from './each-build.ts'
 import { groupEvents, toBatch } from './event-batches.ts'
 

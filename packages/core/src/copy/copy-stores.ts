@@ -1,8 +1,8 @@
 import { isDeepStrictEqual } from 'node:util'
 import { IngestError } from '../error.ts'
-import { aheadMsMax } from '../events/event-store.ts'
 import { mapProjects } from '../projects/map-projects.ts'
 import type { Store } from '../store.ts'
+import { aheadMsMax } from '../store-types.ts'
 import { type CopyStores, copyEvents, type EventCopy } from './copy-events.ts'
 import { copyMaps } from './copy-maps.ts'
 

@@ -1,4 +1,5 @@
-import type { BuildEntry, BuildPosition, FoundBuilds, MapStore } from '../maps/map-store.ts'
+import type { MapStore } from '../store.ts'
+import type { BuildEntry, BuildPosition, FoundBuilds } from '../store-types.ts'
 
 const pageBuilds = 1_000
 

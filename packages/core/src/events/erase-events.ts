@@ -5,8 +5,8 @@ import { backslash, openBrace, openBracket } from '../json/bytes.ts'
 import { parsePointer } from '../json/json-pointer.ts'
 import { skipElements, skipMembers, skipValue } from '../json/json-scanner.ts'
 import { parseJson } from '../json/parse-json.ts'
+import type { EventStore } from '../store.ts'
 import type { IngestEvent } from './event.ts'
-import type { EventStore } from './event-store.ts'
 
 /** Selects the events whose value at `path` equals `value`. */
 export interface EraseSelection {

@@ -1,5 +1,5 @@
 import { IngestError } from '../error.ts'
-import type { EventStore } from './event-store.ts'
+import type { EventStore } from '../store.ts'
 
 /** Wakes long polls of a project when an event of it is stored. */
 export interface EventNotifier {

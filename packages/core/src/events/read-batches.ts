@@ -1,9 +1,9 @@
 import { setTimeout } from 'node:timers/promises'
 import { IngestError } from '../error.ts'
 import type { Cursor } from '../json/cursor.ts'
+import type { StoredEvent } from '../store-types.ts'
 import { type EndableRead, endableRead } from './endable-read.ts'
 import { type EventFilter, filterOf } from './event-filter.ts'
-import type { StoredEvent } from './event-store.ts'
 import { checkReadEventsOptions, type ReadEventsOptions } from './read-events.ts'
 
 /** Stored events, and the cursor to commit together with them. */

@@ -2,10 +2,11 @@ import { setImmediate as nextTurn } from 'node:timers/promises'
 import { IngestError } from '../error.ts'
 import { carriageReturn, lineFeed, space } from '../json/bytes.ts'
 import type { Cursor } from '../json/cursor.ts'
+import type { EventStore } from '../store.ts'
+import type { StoredEvent } from '../store-types.ts'
 import { type EndableRead, endableRead } from './endable-read.ts'
 import { checkEventFilter, compileEventFilter, type EventFilter } from './event-filter.ts'
 import type { EventNotifier } from './event-notifier.ts'
-import type { EventStore, StoredEvent } from './event-store.ts'
 
 /** Times are milliseconds since 1970, and compare with `receivedAt`. */
 export interface ReadEventsOptions extends EventFilter {

@@ -1,11 +1,11 @@
 import { IngestError } from '../error.ts'
 import { createTurns } from '../operations.ts'
+import type { MapStore } from '../store.ts'
 import { createMapVerifier } from './complete-map.ts'
 import type { LatePublish } from './decide-publication.ts'
 import { digestIssue } from './digest.ts'
 import type { Maps } from './map.ts'
 import { pendingBytesMaxDefault } from './map-quota.ts'
-import type { MapStore } from './map-store.ts'
 import { parseMapId, parsePublication } from './publication.ts'
 import { checkPublishOptions, publishMap, tryPublication } from './publish-map.ts'
 import { putChunk, putChunks } from './put-chunks.ts'
@@ -30,16 +30,7 @@ export interface MapsOptions {
   rules: MapRules
   /** The clock, in milliseconds since 1970. */
   now(): number
-  /** Called with the error of a sweep, unless the store is closed. */
-  onSweepError(error: unknown): void
 }
-
-/** Pending manifests expire after this time without an upload. */
-const idleMs = 7 * 24 * 3_600_000
-/** How often maps are swept. */
-const sweepEveryMs = 3_600_000
-/** The delay of the first sweep, so that short commands end before it. */
-const firstSweepMs = 60_000
 
 /**
  * The maps of each project of a store. The operations of a project use the `store` passed for it, which its caller may
@@ -47,19 +38,13 @@ const firstSweepMs = 60_000
  *
  * @throws {IngestError} `invalid-argument` for invalid rules
  */
-export function createMaps({
-  store,
-  rules,
-  now,
-  onSweepError,
-}: MapsOptions): (projectId: string, store: MapStore) => Maps {
+export function createMaps({ store, rules, now }: MapsOptions): (projectId: string, store: MapStore) => Maps {
   const { latePublish = 'accept', pendingBytesMax = pendingBytesMaxDefault } = rules
   if (!Number.isSafeInteger(pendingBytesMax) || pendingBytesMax < 1) {
     throw new IngestError('invalid-argument', 'maps.pendingBytesMax is a whole number of bytes from 1.')
   }
   const verifier = createMapVerifier(store, now)
   const shared = { verifier, latePublish, pendingBytesMax, inTurn: createTurns(), now }
-  startSweeping(store, now, onSweepError)
 
   return (projectId, store) => ({
     async publishMap(publication, options = {}) {
@@ -97,24 +82,4 @@ export function createMaps({
       return store.readChunk(projectId, digest)
     },
   })
-}
-
-/** Sweeps the maps in the background, once every {@link sweepEveryMs}, until the store is closed. */
-function startSweeping(store: MapStore, now: () => number, onError: (error: unknown) => void): void {
-  async function sweep(): Promise<void> {
-    try {
-      await store.sweepMaps(now() - idleMs)
-    } catch (error) {
-      if (error instanceof IngestError && error.code === 'store-closed') return
-      // the cause, such as a full disk, may be gone at the next sweep
-      onError(error)
-    }
-    sweepAfter(sweepEveryMs)
-  }
-
-  function sweepAfter(ms: number): void {
-    setTimeout(sweep, ms).unref()
-  }
-
-  sweepAfter(firstSweepMs)
 }

@@ -1,6 +1,8 @@
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import { IngestError } from '../error.ts'
 import { decodeListCursor, encodeListCursor } from '../json/cursor.ts'
+import type { MapStore } from '../store.ts'
+import type { MapSlot } from '../store-types.ts'
 import { checkLimit } from '../validation.ts'
 import type { DecidedPublication } from './decide-publication.ts'
 import type {
@@ -14,7 +16,6 @@ import type {
   MapStatus,
   PublishedMap,
 } from './map.ts'
-import type { MapSlot, MapStore } from './map-store.ts'
 import { parseMapId } from './publication.ts'
 
 const pageMax = 1_000

@@ -1,7 +1,8 @@
-import type { ActivityStore, ActivityToPut } from '../activity/activity-store.ts'
+import type { ActivityStore } from '../store.ts'
+import type { ActivityToPut } from '../store-types.ts'
 
 /** `checkOpen` throws once the store is closed. */
-export function memoryActivityStore(checkOpen: () => void): ActivityStore {
+export function memoryActivityStore(checkOpen: () => void): ActivityStore & { sweepActivity(before: number): void } {
   const kept = new Map<string, ActivityToPut>()
   return {
     async putActivity(rows) {
@@ -21,11 +22,8 @@ export function memoryActivityStore(checkOpen: () => void): ActivityStore {
       }
     },
 
-    async expireActivity(before) {
-      checkOpen()
-      const expired = [...kept.values()].filter(({ at }) => at < before)
-      for (const row of expired) kept.delete(keyOf(row))
-      return expired.length
+    sweepActivity(before) {
+      for (const row of kept.values()) if (row.at < before) kept.delete(keyOf(row))
     },
   }
 }

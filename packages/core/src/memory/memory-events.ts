@@ -1,16 +1,11 @@
 import { crc32 } from 'node:zlib'
 import { decodeEvents } from '../events/batch-events.ts'
 import type { IngestEvent } from '../events/event.ts'
-import {
-  type AppendBatch,
-  type AppendResult,
-  aheadMsMax,
-  type EventStore,
-  type StoredEvent,
-} from '../events/event-store.ts'
 import { quote } from '../json/bytes.ts'
 import type { Cursor, EventCursors } from '../json/cursor.ts'
 import { parseJson } from '../json/parse-json.ts'
+import type { EventStore } from '../store.ts'
+import { type AppendBatch, type AppendResult, aheadMsMax, type StoredEvent } from '../store-types.ts'
 
 /** The events of one project. */
 export interface ProjectEvents {
@@ -102,14 +97,6 @@ export function memoryEventStore(eventsOf: (projectId: string) => ProjectEvents)
         kept.expired++
       }
       return { events, bytes: bytesBefore - kept.bytes, isDone: !hasExpired(kept, before) }
-    },
-
-    async countSince(projectId, since, batchesMax) {
-      const newest = eventsOf(projectId).batches.slice(-batchesMax)
-      const recent = newest.slice(newest.findLastIndex(({ receivedAt }) => receivedAt < since) + 1)
-      const events = recent.reduce((sum, batch) => sum + batch.events, 0)
-      const countedSince = recent.length === batchesMax ? recent[0]?.receivedAt : undefined
-      return { events, since: countedSince ?? since }
     },
 
     async countAfter(projectId, after, batchesMax) {

@@ -1,5 +1,7 @@
 import type { Digest, Manifest, MapId } from '../maps/map.ts'
 import { pendingBytesOf } from '../maps/map-quota.ts'
+import { contentsAfterExpiry, digestsOf, isExpired, isPendingVoid } from '../maps/pending-map.ts'
+import type { MapStore } from '../store.ts'
 import {
   type BuildEntry,
   type BuildPosition,
@@ -11,10 +13,8 @@ import {
   type MapEntry,
   type MapSelection,
   type MapSlot,
-  type MapStore,
   readyMapsMax,
-} from '../maps/map-store.ts'
-import { contentsAfterExpiry, digestsOf, isExpired, isPendingVoid } from '../maps/pending-map.ts'
+} from '../store-types.ts'
 
 interface KeptMap {
   id: MapId
@@ -34,8 +34,8 @@ export function createProjectMaps(frozenAt: ReadonlyMap<string, number>): Projec
   return { frozenAt, maps: new Map(), chunks: new Map() }
 }
 
-/** `mapsOf` throws once the store is closed; `all` returns every project used so far. */
-export function memoryMapStore(mapsOf: (projectId: string) => ProjectMaps, all: () => Iterable<ProjectMaps>): MapStore {
+/** `mapsOf` throws once the store is closed. */
+export function memoryMapStore(mapsOf: (projectId: string) => ProjectMaps): MapStore {
   return {
     async map({ projectId, ...id }) {
       return slotOf(mapsOf(projectId), id)
@@ -83,19 +83,18 @@ export function memoryMapStore(mapsOf: (projectId: string) => ProjectMaps, all: 
       const bytes = pending.map(({ id, contents }) => pendingBytesOf(contents, frozenAt.get(id.buildId)))
       return { maps: pending.length, bytes: bytes.reduce((sum, each) => sum + each, 0) }
     },
-
-    async sweepMaps(touchedBefore) {
-      for (const project of all()) {
-        for (const map of project.maps.values()) {
-          map.contents = contentsOf(project, map)
-          const { pending } = map.contents
-          const frozenAt = project.frozenAt.get(map.id.buildId)
-          if (isExpired({ pending, frozenAt }, touchedBefore)) map.contents = contentsAfterExpiry(map.contents)
-        }
-        collectGarbage(project)
-      }
-    },
   }
+}
+
+/** Drops pending maps that are void or expired, and the chunks that only they named. */
+export function sweepProjectMaps(project: ProjectMaps, touchedBefore: number): void {
+  for (const map of project.maps.values()) {
+    map.contents = contentsOf(project, map)
+    const { pending } = map.contents
+    const frozenAt = project.frozenAt.get(map.id.buildId)
+    if (isExpired({ pending, frozenAt }, touchedBefore)) map.contents = contentsAfterExpiry(map.contents)
+  }
+  collectGarbage(project)
 }
 
 function listMaps(project: ProjectMaps, { placeId, buildId, after, limit }: MapSelection): MapEntry[] {

@@ -1,11 +1,11 @@
 import { randomBytes } from 'node:crypto'
 import { IngestError } from '../error.ts'
 import { eventCursors, type StoreIdentity } from '../json/cursor.ts'
-import type { Entries, EntryKind, EntryStore } from '../projects/entry-store.ts'
-import type { Store } from '../store.ts'
+import type { EntryStore, Store } from '../store.ts'
+import type { Entries, EntryKind } from '../store-types.ts'
 import { memoryActivityStore } from './memory-activity.ts'
 import { createProjectEvents, memoryEventStore, type ProjectEvents } from './memory-events.ts'
-import { compareBytes, createProjectMaps, memoryMapStore, type ProjectMaps } from './memory-maps.ts'
+import { compareBytes, createProjectMaps, memoryMapStore, type ProjectMaps, sweepProjectMaps } from './memory-maps.ts'
 
 interface KeptProject {
   events: ProjectEvents
@@ -20,6 +20,7 @@ export function openMemoryStore(): Store {
   const identity: StoreIdentity = { id: randomBytes(8), epoch: randomBytes(8) }
   const kept = new Map<string, KeptProject>()
   let isOpen = true
+  const { sweepActivity, ...activityStore } = memoryActivityStore(checkOpen)
 
   function checkOpen(): void {
     if (!isOpen) throw new IngestError('store-closed', 'The store is closed.')
@@ -35,11 +36,6 @@ export function openMemoryStore(): Store {
     return project
   }
 
-  function allMaps(): ProjectMaps[] {
-    checkOpen()
-    return [...kept.values()].map(({ maps }) => maps)
-  }
-
   function usedProjects(): string[] {
     const isUsed = ({ events, maps }: KeptProject) => events.batches.length > 0 || maps.maps.size > 0
     return [...kept].filter(([, project]) => isUsed(project)).map(([projectId]) => projectId)
@@ -47,9 +43,15 @@ export function openMemoryStore(): Store {
 
   return {
     ...memoryEventStore((projectId) => projectOf(projectId).events),
-    ...memoryMapStore((projectId) => projectOf(projectId).maps, allMaps),
+    ...memoryMapStore((projectId) => projectOf(projectId).maps),
     ...memoryEntryStore(checkOpen, usedProjects),
-    ...memoryActivityStore(checkOpen),
+    ...activityStore,
+
+    async sweep({ mapsTouched, activity }) {
+      checkOpen()
+      for (const { maps } of kept.values()) sweepProjectMaps(maps, mapsTouched)
+      sweepActivity(activity)
+    },
 
     async check() {
       checkOpen()

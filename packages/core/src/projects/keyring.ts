@@ -1,6 +1,7 @@
 import { IngestError } from '../error.ts'
+import type { EntryStore } from '../store.ts'
+import type { EntryDecision } from '../store-types.ts'
 import { checkProjectId, isProjectId } from '../validation.ts'
-import type { EntryDecision, EntryStore } from './entry-store.ts'
 import { createKeyUsage, isLastUseRecent, type KeyUse } from './key-usage.ts'
 import {
   hashKey,

@@ -1,4 +1,4 @@
-import type { EntryStore } from './entry-store.ts'
+import type { EntryStore } from '../store.ts'
 import type { Project } from './project.ts'
 
 /** Maximum number of cached projects; the least recently read one is evicted first. */

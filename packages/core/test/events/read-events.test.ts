@@ -3,12 +3,12 @@ import { mock } from 'node:test'
 import t from 'tap'
 import { batchOf, event } from '../../../checks/src/store/sample-events.ts'
 import { createEventNotifier } from '../../src/events/event-notifier.ts'
-import type { ReadOptions, StoredEvent } from '../../src/events/event-store.ts'
 import { followEvents, type ReadEventsOptions } from '../../src/events/read-events.ts'
 import { createIngest } from '../../src/ingest.ts'
 import { digestOf } from '../../src/maps/digest.ts'
 import { openMemoryStore } from '../../src/memory/memory-store.ts'
 import type { Store } from '../../src/store.ts'
+import type { ReadOptions, StoredEvent } from '../../src/store-types.ts'
 
 /** Longer than any test, and than a timer of Node. */
 const longMs = 2 ** 40

@@ -57,17 +57,17 @@ t.test('latePublish: reject refuses a first map for a frozen build', async (t) =
 })
 
 t.test(
-  'maps are swept a minute after the start and then every hour, also after a failure, until the store is closed',
+  'the store is swept a minute after the start and then every hour, also after a failure, until it is closed',
   async (t) => {
     const pass = mockTimers(t)
     const { store, clock } = setUp()
-    const swept: number[] = []
+    const swept: [number, number][] = []
     let code: ErrorCode = 'disk-full'
-    async function sweepMaps(touchedBefore: number): Promise<void> {
-      swept.push(clock.now - touchedBefore)
+    async function sweep({ mapsTouched, activity }: { mapsTouched: number; activity: number }): Promise<void> {
+      swept.push([clock.now - mapsTouched, clock.now - activity])
       throw new IngestError(code, 'Refused.')
     }
-    const { ingest } = setUp({ store: { ...store, sweepMaps }, now: () => clock.now })
+    const { ingest } = setUp({ store: { ...store, sweep }, now: () => clock.now, activity: { keepMs: 2 * hour } })
     const errors: unknown[] = []
     ingest.observe({ onError: (error) => errors.push(error) })
     const sweepsAfter = async (ms: number) => {
@@ -81,7 +81,8 @@ t.test(
     code = 'store-closed'
     t.equal(await sweepsAfter(hour), 3)
     t.equal(await sweepsAfter(10 * hour), 3)
-    t.strictSame(swept, [7 * day, 7 * day, 7 * day])
+    const ages = [7 * day, 2 * hour]
+    t.strictSame(swept, [ages, ages, ages])
     t.match(errors, [{ code: 'disk-full' }, { code: 'disk-full' }], 'each failure is reported once')
     t.equal(errors.length, 2)
   },

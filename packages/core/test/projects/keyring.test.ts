@@ -1,7 +1,6 @@
 import t from 'tap'
 import { IngestError } from '../../src/error.ts'
 import { openMemoryStore } from '../../src/memory/memory-store.ts'
-import type { EntryStore } from '../../src/projects/entry-store.ts'
 import { usesQueuedMax } from '../../src/projects/key-usage.ts'
 import { createKeyring, type KeyOptions, type Keyring, keysMax } from '../../src/projects/keyring.ts'
 import {
@@ -15,6 +14,7 @@ import {
   scopes,
 } from '../../src/projects/project.ts'
 import { projectsCachedMax } from '../../src/projects/project-cache.ts'
+import type { EntryStore } from '../../src/store.ts'
 
 const hourMs = 3_600_000
 const projectAgeMs = 1000

@@ -1,15 +1,11 @@
-import { setTimeout as sleep } from 'node:timers/promises'
 import type { ActivityRow, ActivityStore, ActivityToPut } from '@ingest/core'
 import { mapProjects } from '@ingest/core/internal'
 import { byteaArray, int8Array, textArray } from '../connection/binary-arrays.ts'
 import type { Database } from '../connection/database.ts'
 import { createProjectQuery, type ProjectNumbers } from '../projects/project-numbers.ts'
-import { type ProjectRow, readProjects } from '../projects/read-projects.ts'
 
 /** Rows that one statement reads. */
 const pageRowsMax = 200
-/** Rows that one statement deletes. */
-const expiryRowsMax = 500
 
 /** `checkOpen` throws once the store is closed. */
 export function createActivityStore(database: Database, numbers: ProjectNumbers, checkOpen: () => void): ActivityStore {
@@ -22,20 +18,6 @@ export function createActivityStore(database: Database, numbers: ProjectNumbers,
       const [row] = await database.query<{ written: boolean }>('put-activity', [project, ...valuesOf(rows)])
       if (row?.written) return
       numbers.forget(projectId)
-    }
-  }
-
-  /** Deletes expired rows, a bounded number with each statement, and resolves to how many. */
-  async function expireRows(project: number, before: number): Promise<number> {
-    for (let erased = 0; ; ) {
-      checkOpen()
-      const startedAt = performance.now()
-      const [row] = await database.query<{ expired: number }>('expire-activity', [project, before, expiryRowsMax])
-      const expired = row?.expired ?? 0
-      erased += expired
-      // pause, so that other statements can run
-      await sleep(performance.now() - startedAt)
-      if (expired < expiryRowsMax) return erased
     }
   }
 
@@ -65,22 +47,7 @@ export function createActivityStore(database: Database, numbers: ProjectNumbers,
         if (rows.length < pageRowsMax) return
       }
     },
-
-    async expireActivity(before) {
-      let erased = 0
-      for await (const page of readProjects<ExpiryProject>(database, 'activity-projects', before)) {
-        checkOpen()
-        const expiring = page.filter(({ expires }) => expires)
-        const counts = await mapProjects(expiring, ({ project }) => expireRows(project, before))
-        for (const count of counts) erased += count
-      }
-      return erased
-    },
   }
-}
-
-interface ExpiryProject extends ProjectRow {
-  expires: boolean
 }
 
 function valuesOf(rows: readonly ActivityToPut[]): Buffer[] {

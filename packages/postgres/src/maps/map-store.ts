@@ -93,34 +93,11 @@ export function createMapStore({ database, numbers }: MapStoreOptions): MapStore
       return row?.body
     },
 
-    async sweepMaps(touchedBefore) {
-      for (let last: MapRow | undefined = firstMap; last; ) {
-        const after = [last.project, last.build_id, last.place_id]
-        const maps: MapRow[] = await database.query('maps-to-sweep', [touchedBefore, ...after, sweptMax])
-        for (const { project, build_id: build, place_id: place, unneeded } of maps) {
-          if (unneeded) await database.query('sweep-map', [project, build, place, touchedBefore])
-        }
-        last = maps.at(-1)
-      }
-    },
-
     async pendingTotals(projectId) {
       const [row] = await query<PendingTotals>(projectId, 'pending-totals')
       return row ?? { maps: 0, bytes: 0 }
     },
   }
 }
-
-interface MapRow {
-  project: number
-  build_id: string
-  place_id: Buffer
-  unneeded: boolean | null
-}
-
-/** Sorts before every map: the number of a project may be negative. */
-const firstMap: MapRow = { project: -(2 ** 31), build_id: '', place_id: Buffer.alloc(0), unneeded: false }
-/** Maximum number of maps that one statement examines. */
-const sweptMax = 256
 
 const undeclared: PutChunkRow = { outcome: 'undeclared', builds: [], places: [] }

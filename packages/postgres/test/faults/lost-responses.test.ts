@@ -60,7 +60,7 @@ async function useAll(url: string, projectId: string, onOpen = () => {}) {
     const expiring = { ...row, span: 'hour', at: n } as const
     await store.putActivity([{ ...row, span: 'minute', at: 10 + n }, { ...row, span: 'hour', at: 10 }, expiring])
   }
-  await store.expireActivity(10)
+  await store.sweep({ mapsTouched: 0, activity: 10 })
   const activity: string[] = []
   for (const span of ['hour', 'minute'] as const) {
     for await (const { body } of store.activity(projectId, { span, from: 0, to: 20 })) activity.push(`${span} ${body}`)

@@ -6,6 +6,7 @@ import { createMapStore } from '../../src/maps/map-store.ts'
 import { openPostgresStore } from '../../src/open-postgres-store.ts'
 import { createProjectNumbers } from '../../src/projects/project-numbers.ts'
 import { migratePostgres } from '../../src/schema/migrate.ts'
+import { createSweep } from '../../src/sweep.ts'
 import { batchWith } from '../batches.ts'
 import { createDatabase, noPostgres, runSql } from '../database.ts'
 
@@ -31,6 +32,7 @@ async function openMaps(t: Test, beforeQuery: BeforeQuery = async () => {}) {
     url,
     database,
     maps: mapsOn(observed),
+    sweep: createSweep(observed, () => {}),
     /** The maps as another server sees them. */
     others: mapsOn(database),
   }
@@ -148,12 +150,12 @@ t.test('a manifest that stays keeps its rows', { skip }, async (t) => {
 })
 
 t.test('a map whose build froze after it was found idle does not expire', { skip }, async (t) => {
-  const { url, maps, others } = await openMaps(t, async (name) => {
+  const { url, maps, others, sweep } = await openMaps(t, async (name) => {
     if (name === 'sweep-map') await store.append('p', batchWith([{ eventId: 'e', buildId: 'b' }]))
   })
   const store = await openPostgresStore(url)
   await record(maps, 'a')
-  await maps.sweepMaps(1_000)
+  await sweep({ mapsTouched: 1_000, activity: 0 })
   t.equal((await others.map(key)).pending?.touchedAt, 1)
   await store.close()
 })

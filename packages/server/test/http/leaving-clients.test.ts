@@ -23,7 +23,7 @@ const fewBegin: Record<string, number> = {
 /** Beside the keys of projects, which a request for credentials reads: what a timer calls, as it does for activity. */
 const unwatched = new Set([
   ...['watch', 'watchCommits', 'registerServer', 'measure', 'close'],
-  ...['putActivity', 'expireActivity'],
+  ...['putActivity', 'sweep'],
 ])
 
 /** A store that records the operations and rows that begin, and holds them until `open` is called. */

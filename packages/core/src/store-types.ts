@@ -1,0 +1,237 @@
+import type { BatchEvents } from './events/batch-events.ts'
+import type { Cursor } from './json/cursor.ts'
+import type { ChunkUpload, Digest, Manifest, MapId } from './maps/map.ts'
+import type { Project } from './projects/project.ts'
+
+export interface AppendBatch {
+  /** A JSON object with an array `events`, as it was received. The store may keep it, but not change it. */
+  body: Uint8Array
+  /** Whether the store may transfer `body` to another thread, which detaches it. */
+  mayTransfer?: boolean
+  /** No id occurs twice; may be empty. `decodeEvents` turns them into objects with offsets into `body`. */
+  events: BatchEvents
+  /** Stored as at least the time of the last event, and at most {@link aheadMsMax} ahead of the store's clock. */
+  receivedAt: number
+  /** Called before the append resolves, if the store reports commits. */
+  onCommit?: (commit: StoreCommit) => void
+}
+
+/** So that one wrong clock does not apply to all later events: see {@link AppendBatch.receivedAt}. */
+export const aheadMsMax = 1000
+
+export interface AppendResult {
+  /** For each event: true if this append stored it, false if it was stored before. */
+  stored: boolean[]
+  /** How many duplicates differ in a byte from what is stored. A tombstone never differs, on either side. */
+  conflicts: number
+  /** The builds that this append froze. */
+  frozen: readonly string[]
+}
+
+export interface StoredEvent {
+  /** Made by `eventCursors` of the position and a checksum there. Stays valid when the event is erased. */
+  cursor: Cursor
+  /** Never decreases along the log. */
+  receivedAt: number
+  /** As it was sent, byte for byte; empty for a tombstone. */
+  bytes: Uint8Array
+  /** The id, for a tombstone only. */
+  erased?: string
+}
+
+export interface ReadOptions {
+  after?: Cursor | undefined
+  /** Default: all. */
+  limit?: number
+  /** Only events received then or later; earlier ones are not scanned. */
+  from?: number | undefined
+  /** Whether to read tombstones, too. Default: false. */
+  erased?: boolean
+  /** Reading rejects with its reason soon after it aborts, even while no event is found. */
+  signal?: AbortSignal | undefined
+}
+
+/** `events` and `batches` include tombstones; `bytes` is what the events take, 0 once all are erased. */
+export interface Totals {
+  events: number
+  batches: number
+  bytes: number
+  /** When the first and the last batch were received; undefined without events. */
+  firstAt?: number
+  lastAt?: number
+}
+
+export interface EventsAfter {
+  events: number
+  /** Batches that were not counted, each with at least one event. */
+  batchesLeft: number
+  /** When the first event after the cursor was received, counted or not. */
+  firstAt?: number
+}
+
+/** `events` without those erased before; `bytes`: by how much {@link Totals.bytes} fell. */
+export interface ExpiryStep {
+  events: number
+  bytes: number
+  isDone: boolean
+}
+
+/** A reason to distrust the clock. If it may be ahead, events may seem older than they are. */
+export interface ClockDoubt {
+  message: string
+  mayBeAhead: boolean
+}
+
+/** Appends, updates and erasures that were committed together, and how long from the begin to the durable end. */
+export interface StoreCommit {
+  requests: number
+  durationMs: number
+}
+
+export interface MapContents {
+  complete?: CompleteMap
+  pending?: PendingManifest
+}
+
+export interface CompleteMap {
+  manifest: Manifest
+  publishedAt: number
+}
+
+/** `touchedAt`: when it was last published, or `putChunk` stored one of its missing chunks. */
+export interface PendingManifest {
+  manifest: Manifest
+  touchedAt: number
+}
+
+/** `frozenAt`: when the first event of the build was stored; undefined while it is open. */
+export interface UpdatedSlot extends MapContents {
+  frozenAt?: number
+}
+
+/** A slot as it is read, without void maps. `missing`: the distinct chunks not stored yet, in the manifest's order. */
+export interface MapSlot extends UpdatedSlot {
+  pending?: PendingManifest & { missing: readonly Digest[] }
+}
+
+export interface MapDecision<T> {
+  contents?: MapContents
+  result: T
+}
+
+/** `digests`: `decide` gets those that were stored before. `uploads`: stored if the new contents name them. */
+export interface MapChunks {
+  digests?: readonly Digest[]
+  uploads?: readonly ChunkUpload[]
+}
+
+/** Void maps count as maps until they are swept; `bytes` is the sum of `pendingBytesOf`. */
+export interface PendingTotals {
+  maps: number
+  bytes: number
+}
+
+export interface MapSelection {
+  placeId?: string | undefined
+  buildId?: string | undefined
+  after?: MapId | undefined
+  limit: number
+}
+
+export interface MapEntry extends MapId {
+  slot: MapSlot
+}
+
+export interface NewChunk extends ChunkUpload {
+  receivedAt: number
+}
+
+/** `ready`: pending maps whose chunks are all stored, those with this chunk first; at most {@link readyMapsMax}. */
+export interface PutChunkOutcome {
+  outcome: 'stored' | 'existing' | 'undeclared'
+  ready: readonly MapId[]
+}
+
+export const readyMapsMax = 16
+
+/** `search`: only builds whose id contains it, after {@link foldBuildId} of both. */
+export interface BuildSelection {
+  search?: string | undefined
+  after?: BuildPosition | undefined
+  limit: number
+}
+
+/** `frozenAt` is undefined while the build is open. */
+export interface BuildPosition {
+  buildId: string
+  frozenAt?: number
+}
+
+/** `last`, the last build examined, is set if there are fewer builds than `limit` although more may follow. */
+export interface FoundBuilds {
+  builds: BuildEntry[]
+  last?: BuildPosition
+}
+
+export interface BuildEntry extends BuildPosition {
+  /** Complete or pending ones. */
+  maps: number
+}
+
+export const buildsSearchedMax = 10_000
+
+/** Folds a build id for searches: A to Z become a to z. */
+export function foldBuildId(buildId: string): string {
+  return buildId.replace(/[A-Z]+/g, (letters) => letters.toLowerCase())
+}
+
+export interface Entries {
+  project: Project
+  consumers: readonly ConsumerRecord[]
+}
+
+export type EntryKind = keyof Entries
+
+/** The position of a reader: the cursor of the last event that it has read, and when it was stored. */
+export interface ConsumerRecord {
+  name: string
+  cursor: Cursor
+  updatedAt: number
+}
+
+export interface EntryDecision<Kind extends EntryKind, T> {
+  entry?: Entries[Kind] | null
+  result: T
+}
+
+/** `at`: when the span began; `writer`: 16 hexadecimal digits; `body`: JSON, {@link activityBodyBytesMax} at most. */
+export interface ActivityRow {
+  at: number
+  writer: string
+  body: string
+}
+
+export interface ActivityToPut extends ActivityRow {
+  projectId: string
+  span: ActivitySpan
+}
+
+export type ActivitySpan = 'minute' | 'hour'
+
+/** `from <= at < to` */
+export interface ActivityRange {
+  span: ActivitySpan
+  from: number
+  to: number
+}
+
+export const activityRowsMax = 256
+export const activityBodyBytesMax = 65_536
+
+/** One metric of a store, as Prometheus names it: `ingest_store_…`, in seconds or bytes. */
+export interface StoreMetric {
+  name: string
+  help: string
+  type: 'counter' | 'gauge'
+  values: readonly { labels?: Readonly<Record<string, string>>; value: number }[]
+}

@@ -1,0 +1,72 @@
+import { setImmediate as nextTurn, setTimeout as sleep } from 'node:timers/promises'
+import type { Store } from '@ingest/core'
+import type { ChunkBlobs } from './chunks/chunk-blobs.ts'
+import type { SlicedReads } from './log/event-log.ts'
+import type { SnapshotReader } from './read-snapshot.ts'
+import type { ActivityTable } from './tables/activity.ts'
+import type { MapTables } from './tables/maps.ts'
+import type { Writer } from './writer/writer-client.ts'
+
+export interface SweepOptions {
+  maps: MapTables
+  blobs: ChunkBlobs
+  writer: Writer
+  reader: SnapshotReader
+  activity: ActivityTable
+  slicedReads(projectId: string): SlicedReads
+  /** @throws {IngestError} `store-closed` */
+  checkOpen(): void
+}
+
+/** The most rows that one turn of the event loop reads. */
+const turnRowsMax = 256
+/** Rows of activity that one transaction deletes. */
+const expiryRowsMax = 256
+
+export function createSweep(options: SweepOptions): Store['sweep'] {
+  return async ({ mapsTouched, activity }) => {
+    await sweepMaps(options, mapsTouched)
+    await sweepActivity(options, activity)
+  }
+}
+
+/** Drops expired and void manifests, what they alone named, and what a crash has left, in short steps. */
+async function sweepMaps(options: SweepOptions, touchedBefore: number): Promise<void> {
+  const { maps, blobs, writer, reader } = options
+  const { readSnapshot } = reader
+
+  for (let from: Buffer = Buffer.alloc(0); ; ) {
+    const { maps: unneeded, next } = readSnapshot(() => maps.unneeded(touchedBefore, from, turnRowsMax))
+    for (const { project, id } of unneeded) {
+      if (await writer.run({ type: 'sweepMap', project, map: id, touchedBefore })) await releaseChunks(writer)
+    }
+    if (!next) break
+    from = next
+    await nextTurn()
+  }
+
+  // of a process that was killed
+  await releaseChunks(writer)
+  await blobs.collectOrphans()
+}
+
+async function sweepActivity(options: SweepOptions, before: number): Promise<void> {
+  const { activity, writer, slicedReads, checkOpen } = options
+  const { readSnapshot, nextStep } = slicedReads('')
+  for (let from: Buffer | undefined = Buffer.alloc(0); from; ) {
+    await nextStep()
+    checkOpen()
+    const start: Buffer = from
+    const { keys, next } = readSnapshot(() => activity.expired(before, start, expiryRowsMax))
+    const startedAt = performance.now()
+    if (keys.length > 0) await writer.run({ type: 'removeActivity', keys })
+    // other writers wait for a step
+    if (next) await sleep(performance.now() - startedAt)
+    from = next
+  }
+}
+
+/** Deletes detached manifests and their chunks, a bounded number in each transaction. */
+export async function releaseChunks(writer: Writer): Promise<void> {
+  while (await writer.run({ type: 'releaseChunks' })) {}
+}
