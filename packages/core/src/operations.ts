@@ -55,7 +55,7 @@ export function createOperations(): Operations {
 }
 
 /** Runs operations with the same key one at a time: concurrent optimistic updates of one process would conflict. */
-export function createTurns(): <T>(key: string, operation: () => Promise<T>) => Promise<T> {
+export function createKeyedMutex(): <T>(key: string, operation: () => Promise<T>) => Promise<T> {
   const lastByKey = new Map<string, Promise<unknown>>()
   return (key, operation) => {
     const result = (lastByKey.get(key) ?? Promise.resolve()).then(operation)

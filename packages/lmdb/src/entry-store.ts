@@ -1,5 +1,5 @@
 import type { Entries, EntryKind, EntryStore } from '@ingest/core'
-import { createTurns } from '@ingest/core/internal'
+import { createKeyedMutex } from '@ingest/core/internal'
 import type { SnapshotReader } from './read-snapshot.ts'
 import type { EntryTables } from './tables/entries.ts'
 import type { Writer } from './writer/writer-client.ts'
@@ -16,7 +16,7 @@ const idsPerStep = 500
 
 export function createEntryStore({ entries, writer, reader, nextReadStep }: EntryStoreOptions): EntryStore {
   const { readSnapshot } = reader
-  const inTurn = createTurns()
+  const inTurn = createKeyedMutex()
 
   return {
     async entry(kind, projectId) {

@@ -16,7 +16,7 @@ import {
   readyMapsMax,
   type UpdatedSlot,
 } from '@ingest/core'
-import { createTurns } from '@ingest/core/internal'
+import { createKeyedMutex } from '@ingest/core/internal'
 import { type ChunkUploads, createChunkUploads } from './chunk-uploads.ts'
 import type { ChunkBlobs } from './chunks/chunk-blobs.ts'
 import type { Rows } from './environment/environment.ts'
@@ -52,7 +52,7 @@ const noUploads: ReadonlyMap<Digest, WrittenChunk> = new Map()
 
 export function createMapStore({ maps, blobs, writer, reader, table, slicedReads }: MapStoreOptions): MapStore {
   const { readSnapshot, readProject, numberOf } = reader
-  const inTurn = createTurns()
+  const inTurn = createKeyedMutex()
   const uploads = createChunkUploads({ maps, blobs, writer, reader })
   let lastTurn: Promise<unknown> = Promise.resolve()
 

@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto'
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import type { Issue } from '../error.ts'
-import { createTurns } from '../operations.ts'
+import { createKeyedMutex } from '../operations.ts'
 import type { MapStore } from '../store.ts'
 import { type DecidedPublication, decideCompletion, isSameCut } from './decide-publication.ts'
 import type { Manifest, MapKey, PublishedMap, VerificationOptions } from './map.ts'
@@ -24,7 +24,7 @@ export interface MapVerifier {
 }
 
 export function createMapVerifier(store: MapStore, now: () => number): MapVerifier {
-  const inTurn = createTurns()
+  const inTurn = createKeyedMutex()
   /** How many run or wait. */
   const countByProject = new Map<string, number>()
   let lastTurn: Promise<unknown> = Promise.resolve()

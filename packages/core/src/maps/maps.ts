@@ -1,5 +1,5 @@
 import { IngestError } from '../error.ts'
-import { createTurns } from '../operations.ts'
+import { createKeyedMutex } from '../operations.ts'
 import type { MapStore } from '../store.ts'
 import { createMapVerifier } from './complete-map.ts'
 import type { LatePublish } from './decide-publication.ts'
@@ -44,7 +44,7 @@ export function createMaps({ store, rules, now }: MapsOptions): (projectId: stri
     throw new IngestError('invalid-argument', 'maps.pendingBytesMax is a whole number of bytes from 1.')
   }
   const verifier = createMapVerifier(store, now)
-  const shared = { verifier, latePublish, pendingBytesMax, inTurn: createTurns(), now }
+  const shared = { verifier, latePublish, pendingBytesMax, inTurn: createKeyedMutex(), now }
 
   return (projectId, store) => ({
     async publishMap(publication, options = {}) {

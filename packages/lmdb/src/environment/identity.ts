@@ -18,7 +18,7 @@ export interface LmdbIdentity extends StoreIdentity {
  * `events/` with its identity, `chunks/` with its identity, `ids/`. So `events/` is never missing beside one of the
  * others, and `chunks/` is missing only while the log names no chunk.
  */
-const formatVersion = 6
+const formatVersion = 1
 const hashKeyAt = 1
 const idAt = hashKeyAt + 16
 const idBytes = 8

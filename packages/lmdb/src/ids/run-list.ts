@@ -68,7 +68,7 @@ export function readRunList({ meta }: IdTables): RunList | undefined {
 }
 
 /** The version of the index on disk. The checksum of a list of another version differs, so the index is rebuilt. */
-const format = 2
+const format = 1
 
 function checksumOf(list: RunList): number {
   return crc32(JSON.stringify(list), format)

@@ -6,7 +6,7 @@ import {
   type PendingTotals,
   readyMapsMax,
 } from '@ingest/core'
-import { createTurns } from '@ingest/core/internal'
+import { createKeyedMutex } from '@ingest/core/internal'
 import type { Database } from '../connection/database.ts'
 import { createProjectQuery, type ProjectNumbers } from '../projects/project-numbers.ts'
 import { encodeDigest, type SlotRow, toSlot } from './slot-row.ts'
@@ -48,7 +48,7 @@ interface PutChunkRow {
 }
 
 export function createMapStore({ database, numbers }: MapStoreOptions): MapStore {
-  const inTurn = createTurns()
+  const inTurn = createKeyedMutex()
   const query = createProjectQuery(database, numbers)
 
   return {

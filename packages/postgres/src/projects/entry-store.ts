@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto'
 import type { Entries, EntryKind, EntryStore } from '@ingest/core'
-import { createTurns } from '@ingest/core/internal'
+import { createKeyedMutex } from '@ingest/core/internal'
 import type { Database } from '../connection/database.ts'
 import type { ProjectNumbers } from './project-numbers.ts'
 import { listProjects } from './read-projects.ts'
@@ -18,7 +18,7 @@ interface StateRow {
 }
 
 export function createEntryStore(database: Database, numbers: ProjectNumbers): EntryStore {
-  const inTurn = createTurns()
+  const inTurn = createKeyedMutex()
 
   async function readRow(query: Database['query'], kind: EntryKind, project: number | undefined): Promise<StateRow> {
     const [row] = project === undefined ? [] : await query<StateRow>(queries[kind].read, [project])

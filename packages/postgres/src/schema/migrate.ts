@@ -2,7 +2,7 @@ import { IngestError } from '@ingest/core'
 import type { PoolClient, PoolConfig } from 'pg'
 import { type Database, openDatabase } from '../connection/database.ts'
 import { foreignSchema } from '../connection/database-error.ts'
-import { migrations } from '../sql.ts'
+import { type Migration, migrations } from '../sql.ts'
 
 /** Options of `migratePostgres`. */
 export interface MigrateOptions {
@@ -53,12 +53,14 @@ export async function migratePostgres(
   }
 }
 
-/** Runs all missing migrations in one transaction. */
+/** Runs all missing migrations in one transaction. `all` is for tests, as there is only one migration yet. */
 export async function migrate(
   database: Database,
   { keyPartitions, grantTo, newEpoch = false }: MigrateOptions,
+  all: readonly Migration[] = migrations,
 ): Promise<{ from: number; to: number }> {
   checkPartitions(keyPartitions)
+  const newest = all.at(-1)?.version ?? 0
   return database.withConnection(async (client) => {
     await client.query(begin)
     await client.query(`SELECT pg_advisory_xact_lock(${migrationLock})`)
@@ -66,15 +68,15 @@ export async function migrate(
     const from = state?.version ?? 0
     checkCompatible(state)
     if (from > 0 && keyPartitions !== undefined) await checkUnchanged(client, keyPartitions)
-    if (from < schemaVersion || newEpoch || grantTo !== undefined) await client.query(becomeOwner(grantTo))
-    if (from < schemaVersion) {
+    if (from < newest || newEpoch || grantTo !== undefined) await client.query(becomeOwner(grantTo))
+    if (from < newest) {
       await checkDatabase(client)
-      await client.query(script(from, keyPartitions ?? 1))
+      await client.query(script(all, from, keyPartitions ?? 1))
     }
     if (newEpoch) await client.query("UPDATE ingest.meta SET value = gen_random_uuid()::text WHERE name = 'epoch'")
     if (grantTo !== undefined) await client.query(grants(grantTo))
     await client.query('COMMIT')
-    return { from, to: Math.max(from, schemaVersion) }
+    return { from, to: Math.max(from, newest) }
   })
 }
 
@@ -84,7 +86,7 @@ export function printMigrations({
   grantTo,
 }: Pick<MigrateOptions, 'keyPartitions' | 'grantTo'> = {}): string {
   checkPartitions(keyPartitions)
-  const statements = [script(0, keyPartitions ?? 1), grantTo === undefined ? '' : grants(grantTo)]
+  const statements = [script(migrations, 0, keyPartitions ?? 1), grantTo === undefined ? '' : grants(grantTo)]
   return `${begin}${becomeOwner(grantTo)}${statements.join('\n')}COMMIT;\n`
 }
 
@@ -180,15 +182,15 @@ REVOKE ALL ON SCHEMA ingest FROM PUBLIC;
 /** Storage settings of a table, which only its partitions may have if it is partitioned. */
 const partitioned = /(WITH \([^)]*\)) \/\*partitions\*\//
 
-function script(from: number, keyPartitions: number): string {
-  const steps = migrations
+function script(all: readonly Migration[], from: number, keyPartitions: number): string {
+  const steps = all
     .filter(({ version }) => version > from)
-    .map(({ version, name, sql }) => {
+    .map(({ version, sql }) => {
       const [, settings] = partitioned.exec(sql) ?? []
       const isPartitioned = settings !== undefined && keyPartitions > 1
       const statements = sql.replace(partitioned, isPartitioned ? 'PARTITION BY HASH (key)' : '$1')
       const partitions = isPartitioned ? partitionTables(keyPartitions, settings) : ''
-      return `-- ${name}\n${statements}${partitions}UPDATE ingest.meta SET value = '${version}' WHERE name = 'version';\n`
+      return `-- migration ${version}\n${statements}${partitions}UPDATE ingest.meta SET value = '${version}' WHERE name = 'version';\n`
     })
   return `${from === 0 ? createSchema : ''}${steps.join('\n')}`
 }

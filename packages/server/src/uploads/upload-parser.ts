@@ -1,6 +1,6 @@
 import { Worker } from 'node:worker_threads'
 import { type ErrorCode, type ErrorDetails, IngestError } from '@ingest/core'
-import { createTurns } from '@ingest/core/internal'
+import { createKeyedMutex } from '@ingest/core/internal'
 import { type ParsedUploads, parsers } from './parse-upload.ts'
 
 export interface ParseRequest {
@@ -15,7 +15,7 @@ export type ParseResponse =
 /** Smaller bodies are parsed at once: that takes less time than passing them to a thread. */
 export const smallBytesMax = 16_384
 
-const inTurn = createTurns()
+const inTurn = createKeyedMutex()
 /** The thread of this process, started with the first large body. */
 let thread: ParserThread | undefined
 

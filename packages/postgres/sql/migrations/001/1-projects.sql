@@ -3,7 +3,8 @@
 -- `project` leads every primary key, every unique index and the arguments of every function that writes. Only functions
 -- write, as their owner, so that a role with EXECUTE and SELECT can neither change nor delete a stored event. The version
 -- in a function's name lets old and new servers run side by side. Without pg_temp at the end of its search_path, a function
--- would find a type that its caller created there first.
+-- would find a type that its caller created there first. What decides durability and order depends on no setting of the role,
+-- the database or a pooler.
 
 -- 'compatible' is the oldest version whose servers may use the schema.
 CREATE TABLE ingest.meta (name text COLLATE "C" PRIMARY KEY, value text NOT NULL);
@@ -35,12 +36,24 @@ CREATE TABLE ingest.heads (
 
 CREATE UNLOGGED TABLE ingest.servers (server uuid PRIMARY KEY, seen_at timestamptz NOT NULL);
 
--- Raises the durability of this transaction to a local flush at least, whatever the session is set to.
+-- Raises the durability of this transaction to a local flush at least, whatever the session is set to. Its settings hold
+-- until the commit has waited for the standby.
 CREATE FUNCTION ingest.require_durability_1() RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
+  -- with one snapshot for the transaction, its statements do not see what was stored while they waited for a lock
+  IF current_setting('transaction_isolation') NOT IN ('read committed', 'read uncommitted') THEN
+    RAISE EXCEPTION 'default_transaction_isolation is "%", and must be "read committed"', current_setting('transaction_isolation')
+      USING ERRCODE = 'IG002';
+  END IF;
   IF current_setting('synchronous_commit') IN ('off', 'local', 'remote_write') THEN
     PERFORM set_config('synchronous_commit', 'on', true);
   END IF;
+  -- with it, a duplicate would end the connection
+  IF current_setting('exit_on_error') = 'on' THEN
+    PERFORM set_config('exit_on_error', 'off', true);
+  END IF;
+  -- a cancelled wait for the standby is a warning and nothing else
+  PERFORM set_config('client_min_messages', 'warning', true);
 END $$;
 
 -- Whether commits wait for a standby.

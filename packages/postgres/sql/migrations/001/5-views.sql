@@ -12,7 +12,9 @@ CREATE VIEW ingest.events AS
 -- A member of an event as text; null without it. PostgreSQL's text holds neither U+0000 nor half of a surrogate pair:
 -- in an event that has one, these and all surrogates become U+FFFD.
 CREATE FUNCTION ingest.event_member(event text, member text) RETURNS text
-LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp AS $$
+LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
+-- backslashes of the pattern are those of standard strings
+SET standard_conforming_strings = on AS $$
 BEGIN
   RETURN event::json ->> member;
 EXCEPTION WHEN untranslatable_character OR invalid_text_representation THEN

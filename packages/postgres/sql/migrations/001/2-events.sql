@@ -41,6 +41,8 @@ CREATE TABLE ingest.builds (
   frozen_at bigint,
   PRIMARY KEY (project, build_id)
 );
+-- The newest builds: open ones, whose time is after all others, then the newest freeze.
+CREATE INDEX builds_newest ON ingest.builds (project, coalesce(frozen_at, 9223372036854775806), build_id);
 
 -- Stores batches of one project, and freezes the builds of their new events.
 --
