@@ -48,9 +48,9 @@ import type {
  *   `overloaded`, `store-locked` while another process blocks writes, `store-damaged` when it needs damaged bytes; with
  *   an unknown outcome `store-unavailable`, `store-failed` when the store can no longer be trusted, `internal-error`
  *   for a bug.
- * - Operations are own properties without `this`, and results plain objects, since checks and wrappers copy both. What
- *   is passed in is not changed and, but for `AppendBatch.body`, not kept; bytes that are returned belong to the caller.
- *   Those with a question mark are optional.
+ * - Operations are own properties without `this`, and results plain objects, since checks and wrappers copy both. Those
+ *   with a question mark are optional. Nobody changes what was passed in or returned; of bytes that are passed in, a store
+ *   keeps none but those of `AppendBatch.body`.
  */
 export interface Store extends EventStore, MapStore, EntryStore, ActivityStore {
   /**
