@@ -322,6 +322,18 @@ export function openSqliteStore(path) {
         return { ...erased, isDone: rows.length < stepRows }
       }),
 
+    countSince: (project, since, batchesMax) =>
+      read(() => {
+        const { position, batches } = headOf(project)
+        const oldest = batches - batchesMax + 1
+        const first = get`SELECT number, receivedAt FROM batches
+          WHERE project = ${project} AND number >= ${oldest} AND receivedAt >= ${since} ORDER BY number LIMIT 1`
+        if (!first) return { events: 0, since }
+        const { lastPosition = 0 } =
+          get`SELECT lastPosition FROM batches WHERE project = ${project} AND number = ${first.number - 1}` ?? {}
+        return { events: position - lastPosition, since: first.number === oldest ? first.receivedAt : since }
+      }),
+
     countAfter: (project, after, batchesMax) =>
       read(() => {
         const { batches, expired } = headOf(project)

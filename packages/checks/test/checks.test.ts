@@ -201,7 +201,10 @@ function openCheckThenActStore(): Store {
   }
 }
 
-type Events = Pick<Store, 'append' | 'known' | 'find' | 'read' | 'lastCursor' | 'totals' | 'projects' | 'close'>
+type Events = Pick<
+  Store,
+  'append' | 'known' | 'find' | 'read' | 'lastCursor' | 'totals' | 'countSince' | 'projects' | 'close'
+>
 
 /** Events, and what is said of them; `frozen` are the builds that they froze. */
 function createEvents(memory: Store, frozen: Map<string, number>): Events {
@@ -285,6 +288,15 @@ function createEvents(memory: Store, frozen: Map<string, number>): Events {
       const [first, last] = [batches[0], batches.at(-1)]
       const times = first && last && { firstAt: first.receivedAt, lastAt: last.receivedAt }
       return { events: log.length, batches: batches.length, bytes, ...times }
+    },
+    async countSince(projectId, since, batchesMax) {
+      await memory.check()
+      const recent = of(projectId)
+        .batches.slice(-batchesMax)
+        .filter(({ receivedAt }) => receivedAt >= since)
+      const events = recent.reduce((sum, batch) => sum + batch.events, 0)
+      const from = recent.length === batchesMax ? recent[0]?.receivedAt : undefined
+      return { events, since: from ?? since }
     },
     async projects(kind = 'project') {
       if (kind !== 'project') return memory.projects(kind)

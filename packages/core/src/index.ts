@@ -146,6 +146,7 @@ export type {
   PendingTotals,
   PutChunkOutcome,
   ReadOptions,
+  RecentEvents,
   StoreCommit,
   StoredEvent,
   StoreMetric,

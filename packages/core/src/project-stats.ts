@@ -16,7 +16,9 @@ export interface ProjectStats {
   firstAt: number | null
   /** When the last stored batch was received. */
   lastAt: number | null
-  /** Events per second over the last minute; beyond 10,000 batches, as if all were as large as the first 10,000. */
+  /**
+   * Events per second over the last minute. If the newest 10,000 batches are younger than a minute, over their time.
+   */
   eventsPerSecond: number
 }
 
@@ -67,6 +69,8 @@ export interface ProjectStatsReader {
 const pageMax = 1_000
 const pageDefault = 100
 const rateMs = 60_000
+/** The minimum time span of a rate, as clocks may go backwards. */
+const rateMsMin = 1_000
 const rateBatchesMax = 10_000
 
 /** Statistics by project; `now` returns milliseconds since 1970. */
@@ -78,14 +82,14 @@ export function createProjectStats(
     async getStats() {
       const at = now()
       const { events, batches, bytes, firstAt, lastAt } = await store.totals(projectId)
-      const recent = await countSince(store, projectId, at - rateMs)
+      const recent = await store.countSince(projectId, at - rateMs, rateBatchesMax)
       return {
         events,
         batches,
         bytes,
         firstAt: firstAt ?? null,
         lastAt: lastAt ?? null,
-        eventsPerSecond: (1000 * recent) / rateMs,
+        eventsPerSecond: (1000 * recent.events) / Math.max(at - recent.since, rateMsMin),
       }
     },
 
@@ -105,15 +109,6 @@ export function createProjectStats(
       }
     },
   })
-}
-
-/** The events received since a time, erased ones included. */
-async function countSince(store: EventStore, projectId: string, from: number): Promise<number> {
-  for await (const { cursor } of store.read(projectId, { from, limit: 1, erased: true })) {
-    const { events, batchesLeft } = await store.countAfter(projectId, cursor, rateBatchesMax)
-    return 1 + events * (1 + batchesLeft / rateBatchesMax)
-  }
-  return 0
 }
 
 function namesOf({ buildId, frozenAt }: BuildPosition): string[] {

@@ -61,6 +61,12 @@ export interface Totals {
   lastAt?: number
 }
 
+/** `since`: the time asked for, or that of the oldest batch if there are more than `batchesMax`. */
+export interface RecentEvents {
+  events: number
+  since: number
+}
+
 export interface EventsAfter {
   events: number
   /** Batches that were not counted, each with at least one event. */

@@ -23,6 +23,7 @@ import type {
   PendingTotals,
   PutChunkOutcome,
   ReadOptions,
+  RecentEvents,
   StoreCommit,
   StoredEvent,
   StoreMetric,
@@ -99,6 +100,11 @@ export interface EventStore {
   lastCursor(projectId: string): Promise<Cursor>
   /** The cost does not depend on how much is stored. */
   totals(projectId: string): Promise<Totals>
+  /**
+   * Counts the events of the batches received since a time, tombstones included, in at most the newest `batchesMax`
+   * batches. Reads no event, and the cost does not depend on how much is stored.
+   */
+  countSince(projectId: string, since: number, batchesMax: number): Promise<RecentEvents>
   /**
    * Counts the events after a cursor in the first `batchesMax` batches, 0 or more. Events erased by `expire` do not
    * count, other tombstones do. The cost does not depend on how much is stored.

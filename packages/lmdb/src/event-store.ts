@@ -12,8 +12,8 @@ import {
 import { countEvents, encodeEvents, hashId } from '@ingest/core/internal'
 import type { LmdbIdentity } from './environment/identity.ts'
 import { type Fingerprint, withFingerprints } from './ids/fingerprint.ts'
-import { countAfter, readTimes } from './log/counts.ts'
-import type { EventLog, ListedRecord, LoggedEvent, SlicedReads } from './log/event-log.ts'
+import { countAfter, countSince, readTimes } from './log/counts.ts'
+import type { EventLog, EventLogTables, ListedRecord, LoggedEvent, SlicedReads } from './log/event-log.ts'
 import type { ReadStep } from './log/read-steps.ts'
 import { isTombstone, type Position, parseEventId } from './log/record.ts'
 import type { SnapshotReader } from './read-snapshot.ts'
@@ -22,6 +22,7 @@ import type { Writer } from './writer/writer-client.ts'
 export interface EventStoreOptions {
   identity: LmdbIdentity
   fingerprint: Fingerprint
+  tables: EventLogTables
   log: EventLog
   writer: Writer
   reader: SnapshotReader
@@ -42,7 +43,7 @@ const recordBytesMin = 256
 const erasuresPerStep = 64
 
 export function createEventStore(options: EventStoreOptions): Omit<EventStore, 'hashKey'> {
-  const { identity, fingerprint, log, writer, reader, slicedReads } = options
+  const { identity, fingerprint, tables, log, writer, reader, slicedReads } = options
   const { readLog, numberOf } = reader
 
   function fingerprintsOf(project: number, eventIds: readonly string[]): Uint32Array {
@@ -133,6 +134,12 @@ export function createEventStore(options: EventStoreOptions): Omit<EventStore, '
       })
       if (project === undefined) return { events: 0, bytes: 0, isDone: true }
       return writer.erasure({ type: 'expire', project, before })
+    },
+
+    async countSince(projectId, since, batchesMax) {
+      const project = numberOf(projectId)
+      if (project === undefined) return { events: 0, since }
+      return countSince(tables, log, slicedReads(projectId), { project, since, batchesMax })
     },
 
     async countAfter(projectId, cursor, batchesMax) {

@@ -231,6 +231,7 @@ async function openStore(
   const events = createEventStore({
     identity,
     fingerprint: createFingerprint(fingerprintBits),
+    tables,
     log,
     writer,
     reader,

@@ -36,7 +36,7 @@ export async function openInProcess(directory: string): Promise<Store> {
 
   const operations = Object.fromEntries(
     [
-      ...['known', 'find', 'lastCursor', 'totals', 'map', 'maps', 'builds', 'putChunk'],
+      ...['known', 'find', 'lastCursor', 'totals', 'countSince', 'map', 'maps', 'builds', 'putChunk'],
       ...['readChunk', 'sweep', 'pendingTotals', 'entry', 'projects', 'check', 'erase', 'expire'],
       ...['countAfter', 'putActivity'],
     ].map((method) => [method, (...args: unknown[]) => child.operate(method, ...args)]),

@@ -137,4 +137,34 @@ export const appendChecks: readonly StoreCheck[] = [
     assert.deepEqual(second, { events: 3, batches: 2, firstAt: 4_999, lastAt: 6_000 })
     assert.ok(more > bytes)
   }),
+
+  check('recent events are those of batches received since a time', async (store) => {
+    const count = () => store.countSince('p', 5_000, 100)
+    await store.append('q', batchOf([event('a')], { receivedAt: 4_000 }))
+    assert.deepEqual(await count(), { events: 0, since: 5_000 })
+    await store.append('p', batchOf([event('a'), event('b')], { receivedAt: 4_999 }))
+    assert.deepEqual(await count(), { events: 0, since: 5_000 })
+    await store.append('p', batchOf([event('c'), event('d'), event('b')], { receivedAt: 5_000 }))
+    await store.append('p', batchOf([event('e')], { receivedAt: 6_000 }))
+    await store.append('p', batchOf([event('a')], { receivedAt: 6_000 }))
+    await store.append('q', batchOf([event('b')], { receivedAt: 7_000 }))
+    assert.deepEqual(await count(), { events: 3, since: 5_000 })
+  }),
+
+  check('recent events are counted over a limited number of batches', async (store) => {
+    for (const i of range(70)) {
+      await store.append('p', batchOf([event(`${i}-a`), event(`${i}-b`)], { receivedAt: 1_000 + i }))
+    }
+    for (const [batchesMax, expected] of [
+      [1, { events: 2, since: 1_069 }],
+      [63, { events: 126, since: 1_007 }],
+      [64, { events: 128, since: 1_006 }],
+      [65, { events: 130, since: 1_005 }],
+      [70, { events: 140, since: 1_000 }],
+      [71, { events: 140, since: 500 }],
+    ] as const) {
+      assert.deepEqual(await store.countSince('p', 500, batchesMax), expected)
+    }
+    assert.deepEqual(await store.countSince('p', 1_003, 1_000), { events: 134, since: 1_003 })
+  }),
 ]

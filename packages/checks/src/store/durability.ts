@@ -56,6 +56,7 @@ export const closeChecks: readonly StoreCheck[] = [
       'read, begun before': () => read.next(),
       lastCursor: () => store.lastCursor('p'),
       totals: () => store.totals('p'),
+      countSince: () => store.countSince('p', 1, 1),
       countAfter: () => store.countAfter('p', 'cursor', 1),
       erase: () => store.erase('p', ['a']),
       expire: () => store.expire('p', 2_000),
@@ -124,6 +125,7 @@ export const durableChecks: readonly DurableStoreCheck[] = [
     const totals = await store.totals('p')
     const reopened = await reopen()
     assert.deepEqual(await reopened.totals('p'), totals)
+    assert.deepEqual(await reopened.countSince('p', 7_000, 9), { events: 1, since: 7_000 })
     const builds = [{ buildId: 'b', frozenAt: 7_000, maps: 1 }]
     assert.deepEqual(await reopened.builds('p', { limit: 9 }), { builds })
     assert.deepEqual(await reopened.map(key()), { frozenAt: 7_000, ...wholeOf('a') })

@@ -128,6 +128,7 @@ export const eraseChecks: readonly StoreCheck[] = [
     assert.ok(fewer < bytes)
     await store.erase('p', ['a', 'b', 'c', 'd', 'e'])
     assert.deepEqual(await store.totals('p'), { ...counts, bytes: 0 })
+    assert.deepEqual((await store.countSince('p', 0, 100)).events, 5)
     await store.append('p', batchOf([event('later')]))
     assert.ok((await store.totals('p')).bytes > 0)
     assert.equal((await store.totals('p')).events, 6)

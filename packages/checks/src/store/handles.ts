@@ -96,8 +96,9 @@ export const handleChecks: readonly SharedStoreCheck[] = [
 ]
 
 async function summaryOf(store: Store) {
-  const [totals, lastCursor, builds, projects, events] = await Promise.all([
+  const [totals, recent, lastCursor, builds, projects, events] = await Promise.all([
     store.totals('p'),
+    store.countSince('p', 1_005, 7),
     store.lastCursor('p'),
     store.builds('p', { limit: 10 }),
     store.projects(),
@@ -105,5 +106,5 @@ async function summaryOf(store: Store) {
   ])
   assert.equal(lastCursor, events.at(-1)?.cursor)
   assert.equal(totals.events, events.length)
-  return { totals, lastCursor, builds, projects, events }
+  return { totals, recent, lastCursor, builds, projects, events }
 }

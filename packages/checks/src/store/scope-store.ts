@@ -49,6 +49,9 @@ export function scopeStore(store: Store, { prefix, offsetMs }: CheckScope): Stor
     async *read(projectId, options = {}) {
       for await (const event of store.read(scopedId(projectId), stored(options))) yield shown(event)
     },
+    async countSince(projectId, since, batchesMax) {
+      return shown(await store.countSince(scopedId(projectId), since + offsetMs, batchesMax))
+    },
     expire: (projectId, before) => store.expire(scopedId(projectId), before + offsetMs),
     sweep: ({ mapsTouched, activity }) =>
       store.sweep({ mapsTouched: mapsTouched + offsetMs, activity: activity + offsetMs }),

@@ -99,6 +99,14 @@ export function memoryEventStore(eventsOf: (projectId: string) => ProjectEvents)
       return { events, bytes: bytesBefore - kept.bytes, isDone: !hasExpired(kept, before) }
     },
 
+    async countSince(projectId, since, batchesMax) {
+      const newest = eventsOf(projectId).batches.slice(-batchesMax)
+      const recent = newest.slice(newest.findLastIndex(({ receivedAt }) => receivedAt < since) + 1)
+      const events = recent.reduce((sum, batch) => sum + batch.events, 0)
+      const countedSince = recent.length === batchesMax ? recent[0]?.receivedAt : undefined
+      return { events, since: countedSince ?? since }
+    },
+
     async countAfter(projectId, after, batchesMax) {
       const { log, cursors, batches, expired } = eventsOf(projectId)
       const first = Math.max(positionOf(cursors, log, after), expired)

@@ -60,6 +60,17 @@ SELECT h.events, h.seq AS batches, h.bytes, h.first_at, h.last_at
 FROM ingest.heads h
 WHERE h.project = $1::int
 
+-- name: newest-batches
+SELECT count(*)::int AS batches, coalesce(sum(b.events), 0)::int AS events, min(b.received_at) AS oldest
+FROM (
+  SELECT n.events, n.received_at
+  FROM ingest.batches n
+  WHERE n.project = $1::int
+  ORDER BY n.seq DESC
+  LIMIT $3::int
+) b
+WHERE b.received_at >= $2::bigint
+
 -- name: count-after
 -- without the batches that are known to have tombstones alone
 SELECT b.behind, h.seq - b.behind AS batches, c.batches AS counted, c.events, (

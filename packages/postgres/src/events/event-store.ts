@@ -86,6 +86,12 @@ export function createEventStore(options: EventStoreOptions): Omit<EventStore, '
       return { ...totals, firstAt, lastAt }
     },
 
+    async countSince(projectId, since, batchesMax) {
+      const [row] = await query<RecentRow>(projectId, 'newest-batches', wholeMs(since), batchesMax)
+      const { batches, events, oldest } = row ?? { batches: 0, events: 0, oldest: since }
+      return { events, since: batches === batchesMax ? oldest : since }
+    },
+
     async countAfter(projectId, after, batchesMax) {
       const cursors = eventCursors(identity, projectId)
       const position = cursors.decode(after)
@@ -114,6 +120,12 @@ interface TotalsRow {
   bytes: number
   first_at: number
   last_at: number
+}
+
+interface RecentRow {
+  batches: number
+  events: number
+  oldest: number
 }
 
 interface AfterRow {
