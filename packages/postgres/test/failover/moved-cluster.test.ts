@@ -59,10 +59,10 @@ const others: Record<
     },
   },
   'an older schema': {
-    message: /version 1 of the schema: run `ingest migrate`/,
+    message: /version 0 of the schema: run `ingest migrate`/,
     async prepare({ url }, from) {
       await copyTables(from.url, url)
-      await runSql(url, "UPDATE ingest.meta SET value = '1' WHERE name = 'version'")
+      await runSql(url, "UPDATE ingest.meta SET value = '0' WHERE name = 'version'")
     },
   },
   'no durability': {
