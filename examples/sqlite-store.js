@@ -466,6 +466,13 @@ export function openSqliteStore(path) {
     },
 
     async sweep({ mapsTouched, activity }) {
+      for (let deleted = 1; deleted > 0; await setImmediate()) {
+        const { changes } = await write(
+          () => run`DELETE FROM activity
+            WHERE rowid IN (SELECT rowid FROM activity WHERE at < ${activity} LIMIT ${stepRows})`,
+        )
+        deleted = Number(changes)
+      }
       // one map a step, as a map names up to 11,155 chunks; freezes and crashes leave nothing to sweep
       for (let isDone = false; !isDone; await setImmediate()) {
         isDone = await write(() => {
@@ -476,13 +483,6 @@ export function openSqliteStore(path) {
           if (key) replaceSlot(key, contentsAfterExpiry(slotOf(key)))
           return !key
         })
-      }
-      for (let deleted = 1; deleted > 0; await setImmediate()) {
-        const { changes } = await write(
-          () => run`DELETE FROM activity
-            WHERE rowid IN (SELECT rowid FROM activity WHERE at < ${activity} LIMIT ${stepRows})`,
-        )
-        deleted = Number(changes)
       }
     },
 

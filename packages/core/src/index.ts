@@ -58,13 +58,7 @@ export { canonicalJson, mapDepthMax } from './json/canonical-json.ts'
 export type { LatePublish } from './maps/decide-publication.ts'
 export { digestOf } from './maps/digest.ts'
 export type {
-  ChunkRef,
-  ChunkUpload,
-  Digest,
-  Manifest,
   MapContent,
-  MapId,
-  MapKey,
   MapPage,
   MapPageOptions,
   MapStatus,
@@ -79,6 +73,7 @@ export type {
 } from './maps/map.ts'
 export type { MapRules } from './maps/maps.ts'
 export { chunkBytesMax, ManifestSchema, manifestChunksMax, PublicationSchema } from './maps/publication.ts'
+export type { ChunkRef, ChunkUpload, Digest, Manifest, MapId, MapKey } from './store-types.ts'
 
 // Entries of projects
 
@@ -106,8 +101,8 @@ export { activityBodyBytesMax, activityRowsMax } from './store-types.ts'
 // Keys
 
 export type { Authenticate, Authenticated, Credentials, KeyOptions, Keyring } from './projects/keyring.ts'
-export type { KeyRecord, Project, Scope } from './projects/project.ts'
-export { scopes } from './projects/project.ts'
+export type { KeyRecord, Project, Scope } from './store-types.ts'
+export { scopes } from './store-types.ts'
 
 // Copies between stores
 
@@ -116,7 +111,7 @@ export { copyStores } from './copy/copy-stores.ts'
 
 // Stores and their adapters
 
-export type { AppendEvent, BatchEvents } from './events/batch-events.ts'
+export type { AppendEvent } from './events/batch-events.ts'
 export { decodeEvents } from './events/batch-events.ts'
 export type { Cursor, EventCursors, StoreIdentity } from './json/cursor.ts'
 export { eventCursors } from './json/cursor.ts'
@@ -127,6 +122,7 @@ export type { EventStore, MapStore, Store } from './store.ts'
 export type {
   AppendBatch,
   AppendResult,
+  BatchEvents,
   BuildEntry,
   BuildPosition,
   BuildSelection,

@@ -1,7 +1,4 @@
-import type { BatchEvents } from './events/batch-events.ts'
 import type { Cursor } from './json/cursor.ts'
-import type { ChunkUpload, Digest, Manifest, MapId } from './maps/map.ts'
-import type { Project } from './projects/project.ts'
 
 export interface AppendBatch {
   /** A JSON object with an array `events`, as it was received. The store may keep it, but not change it. */
@@ -14,6 +11,21 @@ export interface AppendBatch {
   receivedAt: number
   /** Called before the append resolves, if the store reports commits. */
   onCommit?: (commit: StoreCommit) => void
+}
+
+/**
+ * Events of a batch as rows of numbers: creating an object with strings for each event would take longer than scanning
+ * and storing it. Offsets are into the body of the batch.
+ */
+export interface BatchEvents {
+  /** {@link wordsPerEvent} words for each event, in the order in which they were sent; {@link column} names them. */
+  rows: Uint32Array
+  /** The builds that the events reference, each once. */
+  builds: readonly string[]
+  /** The types of the events, each once. */
+  types: readonly string[]
+  /** The key of the hashes of the ids, 16 bytes. */
+  hashKey: Uint8Array
 }
 
 /** So that one wrong clock does not apply to all later events: see {@link AppendBatch.receivedAt}. */
@@ -92,6 +104,43 @@ export interface ClockDoubt {
 export interface StoreCommit {
   requests: number
   durationMs: number
+}
+
+/** `sha256:` and 64 lower-case hex digits, over the bytes of a chunk or of a whole map. */
+export type Digest = string
+
+/** Identifies a map inside a project. */
+export interface MapId {
+  placeId: string
+  buildId: string
+}
+
+/** Identifies a map. */
+export interface MapKey extends MapId {
+  projectId: string
+}
+
+/** A chunk of a map, identified by the SHA-256 of its bytes. */
+export interface ChunkRef {
+  digest: Digest
+  /** In bytes, 1 to 1,048,576. */
+  size: number
+}
+
+/** The ordered list of the chunks that form a map. */
+export interface Manifest {
+  contentType: string
+  /** The sum of the sizes of the chunks, in bytes. */
+  size: number
+  /** Over the concatenated bytes of all chunks. */
+  digest: Digest
+  chunks: readonly ChunkRef[]
+}
+
+/** The bytes of a chunk, 1 to 1,048,576 of them, and their digest. */
+export interface ChunkUpload {
+  digest: Digest
+  bytes: Uint8Array
 }
 
 export interface MapContents {
@@ -189,6 +238,34 @@ export const buildsSearchedMax = 10_000
 /** Folds a build id for searches: A to Z become a to z. */
 export function foldBuildId(buildId: string): string {
   return buildId.replace(/[A-Z]+/g, (letters) => letters.toLowerCase())
+}
+
+/** All scopes of keys. */
+export const scopes = ['events:write', 'maps:write', 'read', 'consume'] as const
+
+/** The permission of a key. `consume` moves and deletes consumers; it does not include `read`. */
+export type Scope = (typeof scopes)[number]
+
+/** A stored key, without the key itself. Times are milliseconds since 1970. */
+export interface KeyRecord {
+  /** The 8 characters after `ik_`: not secret, and used in logs and commands. */
+  keyId: string
+  /** SHA-256 of the whole key, in hex. */
+  hash: string
+  scopes: readonly Scope[]
+  createdAt: number
+  expiresAt?: number
+  revokedAt?: number
+  /** When the key was last used, to within an hour. */
+  lastUsedAt?: number
+}
+
+/** A tenant, without its events and maps. */
+export interface Project {
+  projectId: string
+  /** Milliseconds since 1970. */
+  createdAt: number
+  keys: readonly KeyRecord[]
 }
 
 export interface Entries {

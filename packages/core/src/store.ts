@@ -1,5 +1,4 @@
 import type { Cursor } from './json/cursor.ts'
-import type { Digest, MapKey } from './maps/map.ts'
 import type {
   ActivityRange,
   ActivityRow,
@@ -8,6 +7,7 @@ import type {
   AppendResult,
   BuildSelection,
   ClockDoubt,
+  Digest,
   Entries,
   EntryDecision,
   EntryKind,
@@ -17,6 +17,7 @@ import type {
   MapChunks,
   MapDecision,
   MapEntry,
+  MapKey,
   MapSelection,
   MapSlot,
   NewChunk,

@@ -25,8 +25,9 @@ const expiryRowsMax = 256
 
 export function createSweep(options: SweepOptions): Store['sweep'] {
   return async ({ mapsTouched, activity }) => {
-    await sweepMaps(options, mapsTouched)
+    // first, so that a damaged map does not keep old activity
     await sweepActivity(options, activity)
+    await sweepMaps(options, mapsTouched)
   }
 }
 

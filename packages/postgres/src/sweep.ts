@@ -46,12 +46,13 @@ export function createSweep(database: Database, checkOpen: () => void): Store['s
   }
 
   return async ({ mapsTouched, activity }) => {
-    await sweepMaps(mapsTouched)
+    // first, so that a damaged map does not keep old activity
     for await (const page of readProjects<ExpiryProject>(database, 'activity-projects', activity)) {
       checkOpen()
       const expiring = page.filter(({ expires }) => expires)
       await mapProjects(expiring, ({ project }) => expireRows(project, activity))
     }
+    await sweepMaps(mapsTouched)
   }
 }
 

@@ -104,6 +104,10 @@ const promises: Promised[] = [
       const written = await holdLock(t, url, 'SELECT 1 FROM ingest.activity WHERE at = 1 FOR UPDATE')
       const expiring = store.sweep({ mapsTouched: 0, activity: 9 })
       const isKept = !(await waitsForLock(url, expiring))
+      if (isKept) {
+        await expiring
+        assert.deepEqual(await runSql(url, 'SELECT a.at::int AS at FROM ingest.activity a'), [{ at: 1 }])
+      }
       await written.release()
       await expiring
       return isKept

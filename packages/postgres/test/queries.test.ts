@@ -126,7 +126,14 @@ t.test('every query uses an index, of a database with many projects', { skip: no
     t.equal(await store.erase(projectId, ['to-erase', 'e-59', 'unknown']), 2)
     t.ok((await store.expire(projectId, Date.now() * 2)).events > 0)
     await store.putActivity([activityRow(1)])
+    async function countOld(): Promise<number> {
+      let rows = 0
+      for await (const _ of store.activity(projectId, { span: 'minute', from: 0, to: start + 2 })) rows++
+      return rows
+    }
+    t.equal(await countOld(), 1)
     await store.sweep({ mapsTouched: 0, activity: start + 2 })
+    t.equal(await countOld(), 0)
     for await (const row of store.activity(projectId, { span: 'minute', from: start, to: start + 600_000 })) t.ok(row)
     await ingest.close()
     const tables = await runSql<{ name: string; whole: number; byIndex: number }>(

@@ -1,9 +1,8 @@
 import { isDeepStrictEqual } from 'node:util'
 import { IngestError } from '../error.ts'
-import type { Digest, MapId, MapKey } from '../maps/map.ts'
 import { digestsOf } from '../maps/pending-map.ts'
 import type { Store } from '../store.ts'
-import type { CompleteMap } from '../store-types.ts'
+import type { CompleteMap, Digest, MapId, MapKey } from '../store-types.ts'
 import type { CopyStores } from './copy-events.ts'
 
 const pageSize = 100

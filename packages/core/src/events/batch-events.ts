@@ -1,19 +1,5 @@
+import type { BatchEvents } from '../store-types.ts'
 import { hashId } from './id-hash.ts'
-
-/**
- * Events of a batch as rows of numbers: creating an object with strings for each event would take longer than scanning
- * and storing it. Offsets are into the body of the batch.
- */
-export interface BatchEvents {
-  /** {@link wordsPerEvent} words for each event, in the order in which they were sent; {@link column} names them. */
-  rows: Uint32Array
-  /** The builds that the events reference, each once. */
-  builds: readonly string[]
-  /** The types of the events, each once. */
-  types: readonly string[]
-  /** The key of the hashes of the ids, 16 bytes. */
-  hashKey: Uint8Array
-}
 
 /** The columns of {@link BatchEvents}. */
 export const column = {

@@ -1,6 +1,6 @@
 import { IngestError } from '../error.ts'
-import type { MapContents, UpdatedSlot } from '../store-types.ts'
-import type { Digest, Manifest, MapId, PublishOptions, PublishOutcome } from './map.ts'
+import type { Digest, Manifest, MapContents, MapId, UpdatedSlot } from '../store-types.ts'
+import type { PublishOptions, PublishOutcome } from './map.ts'
 import { digestsOf } from './pending-map.ts'
 
 /** Whether the first map for a place is accepted when its build is already frozen. */

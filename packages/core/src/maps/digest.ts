@@ -1,6 +1,6 @@
 import { createHash, webcrypto } from 'node:crypto'
 import type { Issue } from '../error.ts'
-import type { Digest } from './map.ts'
+import type { Digest } from '../store-types.ts'
 
 export const digestPattern = /^sha256:[0-9a-f]{64}$/
 

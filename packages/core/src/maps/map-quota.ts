@@ -1,6 +1,5 @@
 import { IngestError } from '../error.ts'
-import type { MapContents, PendingTotals, UpdatedSlot } from '../store-types.ts'
-import type { Manifest } from './map.ts'
+import type { Manifest, MapContents, PendingTotals, UpdatedSlot } from '../store-types.ts'
 
 /** Default limit of a project's pending bytes: larger than the largest map. */
 export const pendingBytesMaxDefault = 16 * 2 ** 30

@@ -1,35 +1,5 @@
 import type { Issue } from '../error.ts'
-
-/** `sha256:` and 64 lower-case hex digits, over the bytes of a chunk or of a whole map. */
-export type Digest = string
-
-/** Identifies a map inside a project. */
-export interface MapId {
-  placeId: string
-  buildId: string
-}
-
-/** Identifies a map. */
-export interface MapKey extends MapId {
-  projectId: string
-}
-
-/** A chunk of a map, identified by the SHA-256 of its bytes. */
-export interface ChunkRef {
-  digest: Digest
-  /** In bytes, 1 to 1,048,576. */
-  size: number
-}
-
-/** The ordered list of the chunks that form a map. */
-export interface Manifest {
-  contentType: string
-  /** The sum of the sizes of the chunks, in bytes. */
-  size: number
-  /** Over the concatenated bytes of all chunks. */
-  digest: Digest
-  chunks: readonly ChunkRef[]
-}
+import type { ChunkUpload, Digest, Manifest, MapId } from '../store-types.ts'
 
 /** A full map (any JSON value, stored as its canonical bytes, RFC 8785) or a manifest. `placeId` may be an integer. */
 export type Publication = { placeId: string | number; buildId: string } & ({ map: unknown } | { manifest: Manifest })
@@ -105,12 +75,6 @@ export interface MapPage {
   maps: MapStatus[]
   /** The cursor of the next page; null on the last. A page may be shorter than its limit. */
   next: string | null
-}
-
-/** The bytes of a chunk, 1 to 1,048,576 of them, and their digest. */
-export interface ChunkUpload {
-  digest: Digest
-  bytes: Uint8Array
 }
 
 /**

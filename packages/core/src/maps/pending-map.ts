@@ -1,5 +1,4 @@
-import type { MapContents } from '../store-types.ts'
-import type { Digest, Manifest } from './map.ts'
+import type { Digest, Manifest, MapContents } from '../store-types.ts'
 
 /**
  * Whether a freeze has made a pending map void: it would replace a complete one. This is the only effect of a freeze on

@@ -1,9 +1,9 @@
 import type { TSchema } from 'typebox'
 import { IngestError, type Issue } from '../error.ts'
 import { canonicalJson } from '../json/canonical-json.ts'
+import type { ChunkRef, ChunkUpload, Manifest, MapId } from '../store-types.ts'
 import { integerIssue, isObject, issuesMax, nameIssue, textOrIntegerIssue } from '../validation.ts'
 import { digestIssue, digestOf, digestPattern } from './digest.ts'
-import type { ChunkRef, ChunkUpload, Manifest, MapId } from './map.ts'
 
 /** The largest chunk, in bytes. */
 export const chunkBytesMax = 1_048_576

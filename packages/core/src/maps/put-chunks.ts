@@ -3,11 +3,11 @@ import { isUint8Array } from 'node:util/types'
 import type { Issue } from '../error.ts'
 import { IngestError } from '../error.ts'
 import type { MapStore } from '../store.ts'
-import type { NewChunk } from '../store-types.ts'
+import type { ChunkUpload, MapId, NewChunk } from '../store-types.ts'
 import { isObject } from '../validation.ts'
 import type { MapVerifier } from './complete-map.ts'
 import { computeDigest, digestIssue, isDigest } from './digest.ts'
-import type { ChunkUpload, MapId, PublishedMap, PutChunkResult, PutChunksResult, VerificationOptions } from './map.ts'
+import type { PublishedMap, PutChunkResult, PutChunksResult, VerificationOptions } from './map.ts'
 import { chunkBytesMax } from './publication.ts'
 
 /** Chunks in flight to the store: enough to share a commit, too few to fill its queue. */

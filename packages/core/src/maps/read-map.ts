@@ -2,20 +2,10 @@ import { setImmediate as nextTurn } from 'node:timers/promises'
 import { IngestError } from '../error.ts'
 import { decodeListCursor, encodeListCursor } from '../json/cursor.ts'
 import type { MapStore } from '../store.ts'
-import type { MapSlot } from '../store-types.ts'
+import type { ChunkRef, Manifest, MapId, MapKey, MapSlot } from '../store-types.ts'
 import { checkLimit } from '../validation.ts'
 import type { DecidedPublication } from './decide-publication.ts'
-import type {
-  ChunkRef,
-  Manifest,
-  MapContent,
-  MapId,
-  MapKey,
-  MapPage,
-  MapPageOptions,
-  MapStatus,
-  PublishedMap,
-} from './map.ts'
+import type { MapContent, MapPage, MapPageOptions, MapStatus, PublishedMap } from './map.ts'
 import { parseMapId } from './publication.ts'
 
 const pageMax = 1_000

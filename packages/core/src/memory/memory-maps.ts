@@ -1,7 +1,7 @@
-import type { Digest, Manifest, MapId } from '../maps/map.ts'
 import { pendingBytesOf } from '../maps/map-quota.ts'
 import { contentsAfterExpiry, digestsOf, isExpired, isPendingVoid } from '../maps/pending-map.ts'
 import type { MapStore } from '../store.ts'
+import type { Digest, Manifest, MapId } from '../store-types.ts'
 import {
   type BuildEntry,
   type BuildPosition,

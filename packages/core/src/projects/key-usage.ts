@@ -1,4 +1,4 @@
-import type { KeyRecord } from './project.ts'
+import type { KeyRecord } from '../store-types.ts'
 
 /** Resolution of `lastUsedAt`: a key in use costs one write of its project per interval. */
 const lastUseIntervalMs = 3_600_000

@@ -1,20 +1,10 @@
 import { IngestError } from '../error.ts'
 import type { EntryStore } from '../store.ts'
 import type { EntryDecision } from '../store-types.ts'
+import { type KeyRecord, type Project, type Scope, scopes } from '../store-types.ts'
 import { checkProjectId, isProjectId } from '../validation.ts'
 import { createKeyUsage, isLastUseRecent, type KeyUse } from './key-usage.ts'
-import {
-  hashKey,
-  isActive,
-  isKeyOf,
-  type KeyRecord,
-  keyIdLength,
-  keyIdOf,
-  makeKey,
-  type Project,
-  type Scope,
-  scopes,
-} from './project.ts'
+import { hashKey, isActive, isKeyOf, keyIdLength, keyIdOf, makeKey } from './project.ts'
 import { createProjectCache } from './project-cache.ts'
 
 /** The credentials of a request and the scope that it needs. */

@@ -1,5 +1,5 @@
 import type { EntryStore } from '../store.ts'
-import type { Project } from './project.ts'
+import type { Project } from '../store-types.ts'
 
 /** Maximum number of cached projects; the least recently read one is evicted first. */
 export const projectsCachedMax = 10_000

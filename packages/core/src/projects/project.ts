@@ -1,33 +1,6 @@
 import { hash, randomBytes, timingSafeEqual } from 'node:crypto'
 import { crc32 } from 'node:zlib'
-
-/** All scopes of keys. */
-export const scopes = ['events:write', 'maps:write', 'read', 'consume'] as const
-
-/** The permission of a key. `consume` moves and deletes consumers; it does not include `read`. */
-export type Scope = (typeof scopes)[number]
-
-/** A stored key, without the key itself. Times are milliseconds since 1970. */
-export interface KeyRecord {
-  /** The 8 characters after `ik_`: not secret, and used in logs and commands. */
-  keyId: string
-  /** SHA-256 of the whole key, in hex. */
-  hash: string
-  scopes: readonly Scope[]
-  createdAt: number
-  expiresAt?: number
-  revokedAt?: number
-  /** When the key was last used, to within an hour. */
-  lastUsedAt?: number
-}
-
-/** A tenant, without its events and maps. */
-export interface Project {
-  projectId: string
-  /** Milliseconds since 1970. */
-  createdAt: number
-  keys: readonly KeyRecord[]
-}
+import type { KeyRecord, Scope } from '../store-types.ts'
 
 // Crockford's base32 in lower case: 32 characters, none ambiguous to people, none special in a shell
 const alphabet = '0123456789abcdefghjkmnpqrstvwxyz'

@@ -1,7 +1,7 @@
 import { createIngest } from '../../src/ingest.ts'
 import { digestOf } from '../../src/maps/digest.ts'
-import type { Manifest } from '../../src/maps/map.ts'
 import type { Store } from '../../src/store.ts'
+import type { Manifest } from '../../src/store-types.ts'
 
 export const [alpha, beta] = ['alpha', 'beta']
 

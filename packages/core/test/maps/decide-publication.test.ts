@@ -7,8 +7,7 @@ import {
   type Proposal,
 } from '../../src/maps/decide-publication.ts'
 import { digestOf } from '../../src/maps/digest.ts'
-import type { Manifest } from '../../src/maps/map.ts'
-import type { MapContents, MapSlot } from '../../src/store-types.ts'
+import type { Manifest, MapContents, MapSlot } from '../../src/store-types.ts'
 
 /** Manifests by a letter each; lower case is the same map, cut otherwise. */
 function manifest(name: string): Manifest {

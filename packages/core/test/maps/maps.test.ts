@@ -1,12 +1,12 @@
 import { mock } from 'node:test'
 import t, { type Test } from 'tap'
-import { type ErrorCode, IngestError } from '../../src/error.ts'
+import { IngestError } from '../../src/error.ts'
 import { createIngest, type Ingest, type IngestOptions } from '../../src/ingest.ts'
 import { completeMap, verifyManifest } from '../../src/maps/complete-map.ts'
 import { digestOf } from '../../src/maps/digest.ts'
-import type { Digest, Manifest } from '../../src/maps/map.ts'
 import { openMemoryStore } from '../../src/memory/memory-store.ts'
 import type { Store } from '../../src/store.ts'
+import type { Digest, Manifest } from '../../src/store-types.ts'
 
 const id = { placeId: '1', buildId: 'b' }
 const minute = 60_000
@@ -55,38 +55,6 @@ t.test('latePublish: reject refuses a first map for a frozen build', async (t) =
   await t.rejects(project.publishMap({ ...id, map: 1 }), { code: 'map-frozen' })
   t.equal(await project.getMap(id), undefined)
 })
-
-t.test(
-  'the store is swept a minute after the start and then every hour, also after a failure, until it is closed',
-  async (t) => {
-    const pass = mockTimers(t)
-    const { store, clock } = setUp()
-    const swept: [number, number][] = []
-    let code: ErrorCode = 'disk-full'
-    async function sweep({ mapsTouched, activity }: { mapsTouched: number; activity: number }): Promise<void> {
-      swept.push([clock.now - mapsTouched, clock.now - activity])
-      throw new IngestError(code, 'Refused.')
-    }
-    const { ingest } = setUp({ store: { ...store, sweep }, now: () => clock.now, activity: { keepMs: 2 * hour } })
-    const errors: unknown[] = []
-    ingest.observe({ onError: (error) => errors.push(error) })
-    const sweepsAfter = async (ms: number) => {
-      await pass(ms)
-      return swept.length
-    }
-    t.equal(await sweepsAfter(minute - 1), 0)
-    t.equal(await sweepsAfter(1), 1)
-    t.equal(await sweepsAfter(hour - 1), 1)
-    t.equal(await sweepsAfter(1), 2)
-    code = 'store-closed'
-    t.equal(await sweepsAfter(hour), 3)
-    t.equal(await sweepsAfter(10 * hour), 3)
-    const ages = [7 * day, 2 * hour]
-    t.strictSame(swept, [ages, ages, ages])
-    t.match(errors, [{ code: 'disk-full' }, { code: 'disk-full' }], 'each failure is reported once')
-    t.equal(errors.length, 2)
-  },
-)
 
 t.test('an incomplete manifest that was idle for 7 days is dropped', async (t) => {
   const pass = mockTimers(t)

@@ -3,18 +3,10 @@ import { IngestError } from '../../src/error.ts'
 import { openMemoryStore } from '../../src/memory/memory-store.ts'
 import { usesQueuedMax } from '../../src/projects/key-usage.ts'
 import { createKeyring, type KeyOptions, type Keyring, keysMax } from '../../src/projects/keyring.ts'
-import {
-  hashKey,
-  isActive,
-  isKeyOf,
-  type KeyRecord,
-  keyIdOf,
-  makeKey,
-  type Scope,
-  scopes,
-} from '../../src/projects/project.ts'
+import { hashKey, isActive, isKeyOf, keyIdOf, makeKey } from '../../src/projects/project.ts'
 import { projectsCachedMax } from '../../src/projects/project-cache.ts'
 import type { EntryStore } from '../../src/store.ts'
+import { type KeyRecord, type Scope, scopes } from '../../src/store-types.ts'
 
 const hourMs = 3_600_000
 const projectAgeMs = 1000

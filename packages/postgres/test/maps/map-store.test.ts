@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto'
-import { type ChunkUpload, digestOf, type Manifest, type MapStore } from '@ingest/core'
+import { type ChunkUpload, digestOf, IngestError, type Manifest, type MapStore } from '@ingest/core'
 import t, { type Test } from 'tap'
 import { type Database, openDatabase } from '../../src/connection/database.ts'
 import { createMapStore } from '../../src/maps/map-store.ts'
@@ -147,6 +147,17 @@ t.test('a manifest that stays keeps its rows', { skip }, async (t) => {
   await maps.updateMap(key, {}, ({ complete }) => ({ contents: { ...(complete && { complete }) }, result: 1 }))
   t.same(await rows(), before)
   t.equal((await maps.map(key)).complete?.publishedAt, 3)
+})
+
+t.test('a sweep that cannot read the maps deletes old activity', { skip }, async (t) => {
+  const { url, sweep } = await openMaps(t, async (name) => {
+    if (name === 'maps-to-sweep') throw new IngestError('store-damaged', 'Damaged.')
+  })
+  const store = await openPostgresStore(url)
+  await store.putActivity([{ projectId: 'p', span: 'hour', at: 1, writer: '00000000000000ff', body: '{}' }])
+  await store.close()
+  await t.rejects(sweep({ mapsTouched: 0, activity: 2 }), { code: 'store-damaged' })
+  t.strictSame(await runSql(url, 'SELECT FROM ingest.activity'), [])
 })
 
 t.test('a map whose build froze after it was found idle does not expire', { skip }, async (t) => {
