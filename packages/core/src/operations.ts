@@ -1,3 +1,4 @@
+import { setImmediate as nextTurn } from 'node:timers/promises'
 import { IngestError } from './error.ts'
 
 export interface Operations {
@@ -68,5 +69,14 @@ export function createKeyedMutex(): <T>(key: string, operation: () => Promise<T>
       if (lastByKey.get(key) === settled) lastByKey.delete(key)
     })
     return result
+  }
+}
+
+/** Returns a function whose promises each resolve in a turn of the event loop that no other of them shares. */
+export function createTurns(): () => Promise<void> {
+  let last = Promise.resolve()
+  return () => {
+    last = last.then(() => nextTurn())
+    return last
   }
 }

@@ -1,4 +1,3 @@
-import { setImmediate as nextTurn } from 'node:timers/promises'
 import {
   type Digest,
   digestOf,
@@ -16,7 +15,7 @@ import {
   readyMapsMax,
   type UpdatedSlot,
 } from '@ingest/core'
-import { createKeyedMutex } from '@ingest/core/internal'
+import { createKeyedMutex, createTurns } from '@ingest/core/internal'
 import { type ChunkUploads, createChunkUploads } from './chunk-uploads.ts'
 import type { ChunkBlobs } from './chunks/chunk-blobs.ts'
 import type { Rows } from './environment/environment.ts'
@@ -54,24 +53,18 @@ export function createMapStore({ maps, blobs, writer, reader, table, slicedReads
   const { readSnapshot, readProject, numberOf } = reader
   const inTurn = createKeyedMutex()
   const uploads = createChunkUploads({ maps, blobs, writer, reader })
-  let lastTurn: Promise<unknown> = Promise.resolve()
-
-  /** Resolves in a turn of the event loop in which nothing else that it resolves for runs. */
-  function takeTurn(): Promise<unknown> {
-    lastTurn = lastTurn.then(() => nextTurn())
-    return lastTurn
-  }
+  const nextTurn = createTurns()
 
   /** Looks up a bounded number of chunks in each turn of the event loop, and resolves in one that has time for more. */
   async function areStored(projectId: string, encoded: Buffer): Promise<Buffer> {
     const stored = Buffer.alloc(encoded.length / digestBytes)
     const isLarge = stored.length > turnDigestsMax
     for (let at = 0; at < stored.length; at += turnDigestsMax) {
-      if (isLarge) await takeTurn()
+      if (isLarge) await nextTurn()
       const part = encoded.subarray(at * digestBytes, (at + turnDigestsMax) * digestBytes)
       readProject<unknown>(projectId, undefined, (project) => maps.chunks.areStored(project, part).copy(stored, at))
     }
-    if (isLarge) await takeTurn()
+    if (isLarge) await nextTurn()
     return stored
   }
 
@@ -105,7 +98,7 @@ export function createMapStore({ maps, blobs, writer, reader, table, slicedReads
       chunks += (slot.complete?.manifest.chunks.length ?? 0) + (slot.pending?.manifest.chunks.length ?? 0)
       if (chunks < turnDigestsMax) continue
       chunks = 0
-      await takeTurn()
+      await nextTurn()
     }
     return entries
   }
@@ -113,7 +106,7 @@ export function createMapStore({ maps, blobs, writer, reader, table, slicedReads
   return {
     async map({ projectId, ...id }) {
       // decoding a large manifest, and the response that lists what it misses, take milliseconds
-      await takeTurn()
+      await nextTurn()
       return readSlot(projectId, id)
     },
 

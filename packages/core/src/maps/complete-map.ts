@@ -1,7 +1,6 @@
 import { createHash } from 'node:crypto'
-import { setImmediate as nextTurn } from 'node:timers/promises'
 import type { Issue } from '../error.ts'
-import { createKeyedMutex } from '../operations.ts'
+import { createKeyedMutex, createTurns } from '../operations.ts'
 import type { MapStore } from '../store.ts'
 import type { Manifest, MapKey } from '../store-types.ts'
 import { type DecidedPublication, decideCompletion, isSameCut } from './decide-publication.ts'
@@ -28,13 +27,8 @@ export function createMapVerifier(store: MapStore, now: () => number): MapVerifi
   const inTurn = createKeyedMutex()
   /** How many run or wait. */
   const countByProject = new Map<string, number>()
-  let lastTurn: Promise<unknown> = Promise.resolve()
-
-  /** Resolves in a turn of the event loop in which no other verification of any project hashes. */
-  function takeTurn(): Promise<unknown> {
-    lastTurn = lastTurn.then(() => nextTurn())
-    return lastTurn
-  }
+  /** A turn in which no other verification of any project hashes. */
+  const nextTurn = createTurns()
 
   async function run<T>(
     projectId: string,
@@ -54,7 +48,7 @@ export function createMapVerifier(store: MapStore, now: () => number): MapVerifi
     signal.addEventListener('abort', leave, { once: true })
     const verified = inTurn(projectId, async () => {
       signal.throwIfAborted()
-      return work({ signal, nextTurn: takeTurn })
+      return work({ signal, nextTurn })
     })
     // a caller that leaves does not wait for its turn
     return Promise.race([verified, left]).finally(() => {

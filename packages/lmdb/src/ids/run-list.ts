@@ -82,32 +82,31 @@ export function writeRunList({ meta }: IdTables, list: RunList): void {
   meta.put(listKey, Buffer.from(JSON.stringify({ ...list, checksum: checksumOf(list) })))
 }
 
-/** How long a claim lasts unless it is renewed: its process may be stopped, or in another PID namespace. */
-const claimMs = 10_000
+/** How long a claim lasts unless it is renewed; after its holder was killed, nobody flushes for so long. */
+const claimMs = 5_000
 
 /** The right to flush and merge, which one worker at a time has, over all processes. */
 export function createClaim({ meta, environment }: IdTables, now: () => number = Date.now) {
   const own = randomInt(1, 2 ** 48 - 1)
   let hasClaim = false
 
-  function read(): { owner: number; process: number; until: number } {
+  function read(): { owner: number; until: number } {
     const bytes = meta.getBinary(claimKey)
-    if (!bytes) return { owner: 0, process: 0, until: 0 }
-    return { owner: bytes.readDoubleLE(0), process: bytes.readDoubleLE(8), until: bytes.readDoubleLE(16) }
+    if (!bytes) return { owner: 0, until: 0 }
+    return { owner: bytes.readDoubleLE(0), until: bytes.readDoubleLE(8) }
   }
 
   function write(until: number): void {
-    const bytes = Buffer.allocUnsafe(24)
+    const bytes = Buffer.allocUnsafe(16)
     bytes.writeDoubleLE(own, 0)
-    bytes.writeDoubleLE(process.pid, 8)
-    bytes.writeDoubleLE(until, 16)
+    bytes.writeDoubleLE(until, 8)
     meta.put(claimKey, bytes)
   }
 
   /** An error here costs duplicated work, nothing else. */
-  function isHeld({ process, until }: { process: number; until: number }): boolean {
+  function isHeld(until: number): boolean {
     // a clock that was set back must not extend a claim
-    return until > now() && until <= now() + claimMs && isAlive(process)
+    return until > now() && until <= now() + claimMs
   }
 
   return {
@@ -118,7 +117,7 @@ export function createClaim({ meta, environment }: IdTables, now: () => number =
     write(work: (claimed: 'renewed' | 'acquired') => void): 'worked' | 'busy' {
       return environment.write(() => {
         const claim = read()
-        hasClaim = claim.owner === own || !isHeld(claim)
+        hasClaim = claim.owner === own || !isHeld(claim.until)
         if (!hasClaim) return 'busy'
         write(now() + claimMs)
         work(claim.owner === own ? 'renewed' : 'acquired')
@@ -134,14 +133,5 @@ export function createClaim({ meta, environment }: IdTables, now: () => number =
       })
       hasClaim = false
     },
-  }
-}
-
-function isAlive(pid: number): boolean {
-  try {
-    process.kill(pid, 0)
-    return true
-  } catch (error) {
-    return (error as NodeJS.ErrnoException).code !== 'ESRCH'
   }
 }
