@@ -11,7 +11,7 @@ export interface ActivityStoreOptions {
   checkOpen(): void
 }
 
-/** Rows of one step of a read. */
+/** The most rows that one step of a read takes. */
 const stepRowsMax = 32
 
 export function createActivityStore(options: ActivityStoreOptions): ActivityStore {

@@ -17,16 +17,16 @@ export interface ChunkUploadsOptions {
  * becomes garbage.
  */
 export interface ChunkUploads {
-  /** As that of {@link ChunkBlobs}. */
+  /** Like {@link ChunkBlobs.write}. */
   write: ChunkBlobs['write']
   /** The collection count at which all of these blobs exist; undefined if one is deleted, or about to be. */
   collectionsWith(written: ReadonlyMap<Digest, WrittenChunk>): number | undefined
-  /** Marks blobs as garbage whose chunks were not stored; those that cannot be marked are found at the next opening. */
+  /** Marks the blobs of chunks that were not stored as garbage; the next opening finds those that cannot be marked. */
   markUnused(written: ReadonlyMap<Digest, WrittenChunk>): Promise<void>
   /**
    * Updates all pending manifests that miss a stored chunk, a bounded number in each transaction.
    *
-   * @throws {IngestError} only with an unknown outcome, as the chunk is stored already
+   * @throws {IngestError} only with an unknown outcome, as the chunk is already stored
    */
   resolveAwaited(project: number, digest: Digest, touchedAt?: number): Promise<void>
   /** @throws {IngestError} the errors of the writer */
@@ -38,7 +38,7 @@ export function createChunkUploads({ maps, blobs, writer, reader }: ChunkUploads
 
   function collectionsWith(written: ReadonlyMap<Digest, WrittenChunk>): number | undefined {
     const keys = [...written.values()].map(({ blobKey }) => blobKey)
-    // the count first: blobs that exist at a count are deleted only at a later one
+    // the count comes first: blobs that exist at a count are deleted only at a later one
     const [collections, isGarbage] = readSnapshot(() => [
       maps.chunks.collections(),
       keys.some((blobKey) => maps.chunks.isGarbage(blobKey)),
@@ -86,7 +86,7 @@ export function createChunkUploads({ maps, blobs, writer, reader }: ChunkUploads
   return { write: blobs.write, collectionsWith, markUnused, resolveAwaited, putChunk }
 }
 
-/** The error of an operation of which a part is done. */
+/** The error of an operation that is partly done. */
 function toPartError(error: unknown): unknown {
   if (!(error instanceof IngestError) || error.isOutcomeUnknown) return error
   return new IngestError('store-unavailable', `The chunk is stored, but not all that it completes: ${error.message}`, {

@@ -33,13 +33,13 @@ export interface EventStoreOptions {
   checkOpen(): void
 }
 
-/** The most records whose keys a reader takes at once. */
+/** The most records whose keys a reader reads ahead. */
 const readAhead = 64
 /** The bytes of events that a reader reads in one step. */
 const stepBytes = 32_768
-/** What reading a record with erased events counts for in a step: they are short. */
+/** The minimum that a record counts for in a step: records of erased events are short. */
 const recordBytesMin = 256
-/** The most ids that one transaction erases: each may be in another record. */
+/** The most ids that one transaction erases: each may be in a different record. */
 const erasuresPerStep = 64
 
 export function createEventStore(options: EventStoreOptions): Omit<EventStore, 'hashKey'> {
@@ -127,7 +127,7 @@ export function createEventStore(options: EventStoreOptions): Omit<EventStore, '
     async expire(projectId, before) {
       await options.nextReadStep(projectId)
       options.checkOpen()
-      // most calls find nothing to erase, and a transaction would be synced
+      // most calls find nothing to erase; this avoids a transaction, which would be synced
       const project = readLog<number | undefined>(projectId, undefined, (project) => {
         const [left] = log.records(project, log.expiredBefore(project), 1)
         return left && log.header(left.sequence).receivedAt < before ? project : undefined
@@ -186,7 +186,7 @@ function createRead(storeOptions: EventStoreOptions): EventStore['read'] {
         if (isStepOver()) await beginStep()
         for (const event of readProject<LoggedEvent[]>(projectId, [], (project) => log.events(project, record))) {
           if (record.sequence === start.sequence && event.position.index <= start.index) continue
-          // for a time in the future: this record was stored after the search for it
+          // if `from` is in the future, this record was stored after the search for it
           if (from !== undefined && event.receivedAt < from) continue
           if (isTombstone(event.bytes) && !erased) {
             stepBytesLeft -= event.bytes.length + (event.position.index === 0 ? recordBytesMin : 0)
@@ -216,7 +216,7 @@ function createRead(storeOptions: EventStoreOptions): EventStore['read'] {
   }
 }
 
-/** Whether the bytes are all of their buffer, so that it can be transferred. */
+/** Whether the bytes fill their whole buffer, so that it can be transferred. */
 function isWholeMemory({ buffer, length }: Uint8Array): boolean {
   return buffer instanceof ArrayBuffer && buffer.byteLength === length
 }
@@ -229,7 +229,7 @@ function toStoredEvent(event: LoggedEvent, cursors: EventCursors): StoredEvent {
     : { cursor, receivedAt, bytes }
 }
 
-/** Before the first record. */
+/** The position before the first record. */
 const beginning: Position = { sequence: 0, index: 0 }
 /** No record holds more events. */
 const positionsPerRecord = 256

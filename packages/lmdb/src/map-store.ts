@@ -55,7 +55,7 @@ export function createMapStore({ maps, blobs, writer, reader, table, slicedReads
   const uploads = createChunkUploads({ maps, blobs, writer, reader })
   const nextTurn = createTurns()
 
-  /** Looks up a bounded number of chunks in each turn of the event loop, and resolves in one that has time for more. */
+  /** Looks up a bounded number of chunks per turn of the event loop, and resolves in a turn that has time for more. */
   async function areStored(projectId: string, encoded: Buffer): Promise<Buffer> {
     const stored = Buffer.alloc(encoded.length / digestBytes)
     const isLarge = stored.length > turnDigestsMax
@@ -88,7 +88,7 @@ export function createMapStore({ maps, blobs, writer, reader, table, slicedReads
     return missing
   }
 
-  /** Those of the maps that are still there. */
+  /** The entries of the maps that still exist. */
   async function readEntries(projectId: string, ids: readonly MapId[]): Promise<MapEntry[]> {
     const entries: MapEntry[] = []
     let chunks = 0
@@ -160,9 +160,9 @@ function readChunk(
     const blobKey = reader.readProject<BlobKey | undefined>(projectId, undefined, blobKeyOf)
     if (!blobKey) return undefined
     const bytes = reader.readSnapshot(() => blobs.read(blobKey))
-    // a millisecond for the largest chunk
+    // takes a millisecond for the largest chunk
     if (bytes && digestOf(bytes) === digest) return bytes
-    // a chunk may be deleted between the two reads, but then the next read has another blob or none
+    // a chunk may be deleted between the two reads; the next read then finds another blob or none
     if (missed?.equals(blobKey)) {
       throw new IngestError('store-damaged', `The bytes of chunk ${digest} are lost or damaged: restore a backup.`)
     }
@@ -175,7 +175,7 @@ interface UpdateContext extends Pick<MapStoreOptions, 'maps' | 'writer' | 'reade
   areStored(projectId: string, encoded: Buffer): Promise<Buffer>
 }
 
-/** Reads, decides and writes until nothing has changed in between. */
+/** Reads, decides and writes; repeats this until nothing changes in between. */
 async function updateMap<T>(
   { maps, writer, reader, uploads, areStored }: UpdateContext,
   { projectId, ...map }: MapKey,
@@ -194,7 +194,7 @@ async function updateMap<T>(
 
   try {
     for (;;) {
-      // the writer checks that it is the same then
+      // the writer checks that the presence of the chunks is still the same
       const stored = await areStored(projectId, encoded)
       const {
         contents: before,
@@ -238,7 +238,7 @@ async function updateMap<T>(
   }
 }
 
-/** The contents as the writer needs them: a manifest that stays is not sent. */
+/** The contents as the writer needs them; an unchanged manifest is not sent. */
 function manifestsToPut(slot: UpdatedSlot, { complete, pending }: MapContents): Pick<PutMap, 'complete' | 'pending'> {
   const roleOf = (manifest: Manifest) => {
     if (manifest === slot.complete?.manifest) return 'complete'

@@ -12,10 +12,13 @@ export interface MeasureOptions {
   writer: Writer
 }
 
-/** What takes longer, as on a disk that does not respond, is left out. */
+/**
+ * The limit of each measurement, in milliseconds. Those that exceed it, as on a disk that does not respond, are left
+ * out.
+ */
 const timeoutMs = 500
 
-/** Returns a function that measures the store; what cannot be measured now is left out. */
+/** Returns a function that measures the store; it leaves out figures that cannot be measured. */
 export function createMeasure({ directory, environments, writer }: MeasureOptions): () => Promise<StoreMetric[]> {
   const ofWriter = limited(writer.measure)
   const ofFiles = limited(() => filesIn(directory))
@@ -24,11 +27,11 @@ export function createMeasure({ directory, environments, writer }: MeasureOption
   return async () => {
     const queue = writer.inFlight()
     const [inWriter, files, filesystem] = await Promise.all([ofWriter(), ofFiles(), ofFilesystem()])
-    // after a failure, LMDB's memory may be the cause
+    // LMDB's memory may be the cause of a failure, so it is not read any more
     const usages = writer.failure() ? [] : Object.entries(environments).map(([of, each]) => ({ of, ...each.usage() }))
     const byEnvironment = (value: (usage: (typeof usages)[number]) => number) =>
       usages.map((usage) => ({ labels: { environment: usage.of }, value: value(usage) }))
-    // the writer alone opens the environment of the ids, whose limit is that of the others
+    // only the writer opens the environment of the ids; it has the same limit as the others
     const idsBytesMax = usages.slice(0, 1).map(({ bytesMax }) => ({ labels: { environment: 'ids' }, value: bytesMax }))
     return [
       storeGauge('queue_requests', 'Requests not committed yet.', queue.requests),
@@ -91,8 +94,8 @@ async function filesIn(directory: string): Promise<StoreMetric['values']> {
 }
 
 /**
- * The result of `read`, or undefined if it fails or takes too long. One read at a time: on a disk that does not respond
- * they must not pile up.
+ * The result of `read`, or undefined if it fails or takes too long. Only one read runs at a time, so that reads do not
+ * pile up on a disk that does not respond.
  */
 function limited<T>(read: () => Promise<T>): () => Promise<T | undefined> {
   let reading: Promise<T | undefined> | undefined

@@ -49,16 +49,16 @@ export interface LmdbStoreOptions {
   create?: boolean
   /**
    * Called once when the store can no longer be trusted: the disk failed, or a data file is gone. Every operation is
-   * refused with `store-failed` from then on; end the process with SIGKILL and start it again. Also called with
-   * `store-locked` when `close` leaves a thread behind that waits for another process: the process would exit two
-   * seconds later at most, and by SIGKILL.
+   * refused with `store-failed` from then on; end the process with SIGKILL and restart it. Also called with
+   * `store-locked` when `close` leaves a thread behind that waits for another process: the process would then exit
+   * within two seconds, by SIGKILL.
    */
   onFatal?: (error: IngestError) => void
   /** A commit that takes longer, in milliseconds, fails the store: it may never end. Default 30,000. */
   commitTimeoutMs?: number
   /**
-   * Whether to load what follows in the log with each read that the disk answers: three times as fast for a process that
-   * reads all of it, such as an export, while requests of others wait for longer in a server. Default false.
+   * Whether each disk read of the log also loads the pages that follow. A process that reads the whole log, such as an
+   * export, becomes three times as fast; in a server, other requests wait longer. Default false.
    */
   readAhead?: boolean
   /** Called while opening rebuilds a lost or damaged id index from the log; `done` and `total` count log records. */
@@ -67,23 +67,23 @@ export interface LmdbStoreOptions {
 
 /** Replaceable parts of a store, for tests. */
 export interface LmdbStoreInternals {
-  /** The size of a run of the id index. */
+  /** The number of entries in a run of the id index. */
   entriesPerFlush?: number
-  /** Of the fingerprints of ids. */
+  /** The number of bits of the fingerprints of ids. */
   fingerprintBits?: number
 }
 
 const commitTimeoutMsDefault = 30_000
-/** How many file descriptors three environments, each opened in one or two threads, and the threads take at most. */
+/** The most file descriptors that the threads and three environments take, each opened in one or two threads. */
 const fileDescriptorsMin = 64
 
-/** Directories that are open in this process: a second handle would wait for the write lock of the first. */
+/** Directories that this process has open: a second handle would wait for the write lock of the first. */
 const openDirectories = new Set<string>()
 
 /**
- * Opens the store in a directory, and creates it when it is missing. A directory without `events/` or `chunks/` beside
- * the others is refused and not changed, as opening it would lose data; `ids/` is rebuilt. Any number of processes may
- * have the same directory open, each once; it must be on a local disk.
+ * Opens the store in a directory, and creates a missing one. A directory without `events/` or `chunks/` beside the
+ * others is refused and not changed, as opening it would lose data; `ids/` is rebuilt. Any number of processes may have
+ * the same directory open, each once; it must be on a local disk.
  *
  * @throws {IngestError} `store-incompatible` for files that are damaged, foreign, of another version, or missing beside
  *   others; `store-missing`; `disk-full`; `store-locked` and `overloaded`, which are temporary; `store-damaged` for a
@@ -95,7 +95,7 @@ export function openLmdbStore(directory: string, options: LmdbStoreOptions = {})
   return openLmdbStoreWith(directory, options, {})
 }
 
-/** {@link openLmdbStore} with other internals. */
+/** Like {@link openLmdbStore}, with other internals. */
 export async function openLmdbStoreWith(
   path: string,
   options: LmdbStoreOptions,
@@ -107,7 +107,7 @@ export async function openLmdbStoreWith(
       'Open the store in the main thread: a worker thread that ends inside LMDB keeps its locks, which stops all processes.',
     )
   }
-  // the process may change its working directory later
+  // resolved now, as the process may change its working directory later
   const directory = resolve(path)
   const { create = true, readAhead = false } = options
   checkFileDescriptors(directory, fileDescriptorsMin)
@@ -189,7 +189,7 @@ async function openStore(
   const maps = openMapTables(environment.table, () => {}, createManifestCache())
   const blobTable = chunkEnvironment.table('bytes')
   const commitWatchers = new Set<(commit: StoreCommit) => void>()
-  // nothing below throws once the thread has started: it would have to be ended
+  // nothing below may throw once the thread has started, as it would have to be ended
   const writer = await startWriter({
     environment,
     data: {

@@ -6,21 +6,21 @@ import type { Projects } from './tables/projects.ts'
 import { asDamage, readersFull } from './threads/error-transfer.ts'
 import type { Writer } from './writer/writer-client.ts'
 
-/** Reads of the log's environment, each on the latest snapshot: it has everything that any process has committed. */
+/** Reads of the log's environment, each on the latest snapshot, which has everything that any process has committed. */
 export interface SnapshotReader {
   /** @throws {IngestError} `store-failed` or `store-damaged` when the store can no longer be read */
   readSnapshot<T>(read: () => T): T
-  /** Reads with the number of a project; `none` for a project that has stored nothing. */
+  /** Reads with the number of a project; returns `none` for a project that has stored nothing. */
   readProject<T>(projectId: string, none: T, read: (project: number) => T): T
   /**
-   * As {@link readProject}, of the log.
+   * Like {@link readProject}, for reads of the log.
    *
    * @throws {IngestError} `store-failed`, also if the log has lost records that this process has seen
    */
   readLog<T>(projectId: string, none: T, read: (project: number) => T): T
   /** The number of a project, which never changes once it is assigned. */
   numberOf(projectId: string): number | undefined
-  /** As that of {@link Projects}. */
+  /** Like {@link Projects.numberToBe}. */
   numberToBe(projectId: string): number
 }
 
@@ -77,7 +77,7 @@ export function createSnapshotReader(
     readSnapshot,
     readProject,
     readLog(projectId, none, read) {
-      // before the snapshot, which has it then
+      // read before the snapshot begins, so that the snapshot includes this record
       const seen = writer.lastSeen()
       return readProject(projectId, none, (project) => {
         const loss = lossBetween(seen, log.lastSequence())

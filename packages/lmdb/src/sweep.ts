@@ -25,13 +25,13 @@ const expiryRowsMax = 256
 
 export function createSweep(options: SweepOptions): Store['sweep'] {
   return async ({ mapsTouched, activity }) => {
-    // first, so that a damaged map does not keep old activity
+    // comes first, so that a damaged map does not keep old activity from being deleted
     await sweepActivity(options, activity)
     await sweepMaps(options, mapsTouched)
   }
 }
 
-/** Drops expired and void manifests, what they alone named, and what a crash has left, in short steps. */
+/** Drops expired and void manifests, the chunks that only they named, and leftovers of a crash, in short steps. */
 async function sweepMaps(options: SweepOptions, touchedBefore: number): Promise<void> {
   const { maps, blobs, writer, reader } = options
   const { readSnapshot } = reader
@@ -46,7 +46,7 @@ async function sweepMaps(options: SweepOptions, touchedBefore: number): Promise<
     await nextTurn()
   }
 
-  // of a process that was killed
+  // left by a process that was killed
   await releaseChunks(writer)
   await blobs.collectOrphans()
 }
@@ -61,7 +61,7 @@ async function sweepActivity(options: SweepOptions, before: number): Promise<voi
     const { keys, next } = readSnapshot(() => activity.expired(before, start, expiryRowsMax))
     const startedAt = performance.now()
     if (keys.length > 0) await writer.run({ type: 'removeActivity', keys })
-    // other writers wait for a step
+    // lets other writers commit for as long as a step takes
     if (next) await sleep(performance.now() - startedAt)
     from = next
   }

@@ -3,9 +3,9 @@ import { fillDirectory } from './staging.ts'
 import { checkReport, type StoreReport } from './store-report.ts'
 import { checkStorePresent } from './verify-lmdb-store.ts'
 
-/** A backup that has its name. */
+/** The report on a finished backup. */
 export interface BackupReport extends Omit<StoreReport, 'problems' | 'problemCount' | 'indexedIds'> {
-  /** The size of its files. */
+  /** The size of its files, in bytes. */
   fileBytes: number
 }
 

@@ -12,9 +12,9 @@ import { addProblem, type StoreReport } from './store-report.ts'
 export interface IndexCheck {
   /** Takes the fingerprints of an intact record, high and low halves. */
   record(sequence: number, fingerprints: Uint32Array): void
-  /** Reads the newest list of runs. */
+  /** Reads the newest list of runs; called at the start of each snapshot. */
   beginSlice(): void
-  /** Reports what was not found. */
+  /** Reports the ids that were not found. */
   end(): void
   close(): Promise<void>
 }
@@ -54,7 +54,7 @@ export async function openIndexCheck(directory: string, seed: string, report: St
     beginSlice: () =>
       read(() => {
         runs.refresh()
-        // without them, a search is slow
+        // a search without filters is slow
         runs.readFilters(Number.POSITIVE_INFINITY)
       }),
 

@@ -16,18 +16,18 @@ export interface LogCheckOptions {
   hashKey: Buffer
   report: StoreReport
   index: IndexCheck
-  /** Called between two snapshots with how many records are done, of how many. */
+  /** Called between two snapshots with the number of checked records, and of all records. */
   onSlice(done: number, total: number): Promise<void>
 }
 
-/** How long one snapshot is kept, in milliseconds: pages that are freed meanwhile are not used again. */
+/** The duration of one snapshot, in milliseconds: while it is held, freed pages cannot be reused. */
 const sliceMs = 50
-/** How many records are checked between two readings of the clock. */
+/** The number of records that are checked between two readings of the clock. */
 const recordsPerClockRead = 16
 
 /**
- * Reads the whole log in short snapshots, until it has caught up with what is appended meanwhile: checksums, order,
- * times, the entries of projects, fingerprints and freezes of events, totals, and whether the id index finds each id.
+ * Reads the whole log in short snapshots, until it has caught up with concurrent appends: checksums, order, times, the
+ * entries of projects, fingerprints and freezes of events, totals, and whether the id index finds each id.
  */
 export async function checkLog(options: LogCheckOptions): Promise<void> {
   const { environment, report, onSlice } = options
@@ -51,21 +51,21 @@ export async function checkLog(options: LogCheckOptions): Promise<void> {
 interface ProjectState {
   projectId: string | undefined
   totals: Totals
-  /** Bytes of the project's totals before the check, and of the records that were appended since. */
+  /** The bytes of the project's totals before the check, plus those of the records that were appended since. */
   expectedBytes: number
   /** Builds that are known to be frozen. */
   frozen: Set<string>
 }
 
-/** What the records of the log say together. */
+/** The state that the records of the log add up to. */
 interface SeenRecords {
   /** The projects by number. */
   projects: ReadonlyMap<number, ProjectState>
-  /** Whether a record is damaged, which may be of any project. */
+  /** Whether a record is damaged; it may belong to any project. */
   isDamaged: boolean
 }
 
-/** Builds that are remembered as frozen, for each project. */
+/** The most frozen builds that are remembered for each project. */
 const frozenBuildsMax = 4096
 
 function createRecordCheck({ environment, hashKey, report, index }: LogCheckOptions) {
@@ -114,7 +114,9 @@ function createRecordCheck({ environment, hashKey, report, index }: LogCheckOpti
     }
   }
 
-  /** Reports the gap before the next record, which is long if the key of the last one is damaged. Returns its end. */
+  /**
+   * Reports the gap before the next record, which is large if the key of the last record is damaged. Returns its end.
+   */
   function skipMissing(sequence: number): number {
     isDamaged = true
     const [key] = tables.log.getKeys({ start: sequenceKey(sequence), limit: 1 })
@@ -135,7 +137,7 @@ function createRecordCheck({ environment, hashKey, report, index }: LogCheckOpti
     seen: (): SeenRecords => ({ projects, isDamaged }),
     beginSlice: index.beginSlice,
 
-    /** Returns the record that is next. */
+    /** Checks a record; returns the sequence number of the next one. */
     record(sequence: number): number {
       try {
         const record = tables.log.getBinary(sequenceKey(sequence))
@@ -145,7 +147,7 @@ function createRecordCheck({ environment, hashKey, report, index }: LogCheckOpti
       } catch (error) {
         isDamaged = true
         addProblem(report, { part: 'log', message: describeReadError(error, sequence), record: sequence })
-        // LMDB reads nothing more in a transaction in which it has found damage
+        // LMDB refuses further reads in a transaction that has found damage
         environment.root.resetReadTxn()
       }
       return sequence + 1
@@ -158,7 +160,7 @@ function newState(numbers: Table, project: number, expectedBytes = 0): ProjectSt
   return { projectId, totals: { events: 0, batches: 0, bytes: 0 }, expectedBytes, frozen: new Set() }
 }
 
-/** The bytes of each project by the table of totals. */
+/** The bytes of each project, from the table of totals. */
 function readBytes(totals: Table): Map<number, number> {
   const bytes = new Map<number, number>()
   for (const { key, value } of totals.getRange({})) {
@@ -167,7 +169,7 @@ function readBytes(totals: Table): Map<number, number> {
   return bytes
 }
 
-/** Adds the events of a record to the totals of their project and of the store. Returns what they count in bytes. */
+/** Adds the events of a record to the totals of their project and of the store. Returns their size in bytes. */
 function count(events: readonly Buffer[], totals: Totals, report: StoreReport): number {
   const bytes = countedBytes(events)
   totals.batches++
@@ -178,7 +180,7 @@ function count(events: readonly Buffer[], totals: Totals, report: StoreReport): 
   return bytes
 }
 
-/** How many events have another fingerprint than that of the hash of their id. */
+/** The number of events whose fingerprint does not match the hash of their id. */
 function differing(project: number, hashes: Uint32Array, fingerprints: Uint32Array): number {
   const own = new Uint32Array(2)
   let count = 0
@@ -204,7 +206,7 @@ function checkCounters({ table }: Environment, last: number, seen: SeenRecords, 
       problem('The end of the expired events of a project is damaged.', projectId)
     }
     const stored = log.totals(project)
-    // events were erased meanwhile, maybe after their records were read
+    // events were erased during the check, perhaps after their records were read
     const isErasing = stored.bytes < expectedBytes
     for (const name of ['events', 'batches', 'bytes'] as const) {
       if (stored[name] === totals[name] || (name === 'bytes' && isErasing)) continue
@@ -234,7 +236,7 @@ function checkProjects({ table }: Environment, report: StoreReport): void {
   }
 }
 
-/** Whether this is JSON, or nothing. */
+/** Whether a text is JSON or empty. */
 function isJson(text: string): boolean {
   try {
     return text === '' || typeof JSON.parse(text) === 'object'
@@ -257,13 +259,13 @@ function countRows(table: Table): number {
   return (table.getStats() as { entryCount: number }).entryCount
 }
 
-/** @throws what is no damage */
+/** @throws errors that are not damage */
 function describeReadError(error: unknown, sequence: number): string {
   if (error instanceof IngestError && (error.code === 'store-damaged' || error.code === 'malformed-body')) {
     return `Record ${sequence} of the log is damaged.`
   }
   if (error instanceof SyntaxError) return `Record ${sequence} of the log has an event that is not JSON.`
-  // errors of lmdb have a number as their code
+  // errors of lmdb have a number as their code; the others are not damage
   if (typeof (error as { code?: unknown }).code !== 'number') throw error
   return `Record ${sequence} of the log cannot be read: ${(error as Error).message}.`
 }

@@ -13,7 +13,7 @@ export interface MapCheckOptions {
   environment: Environment
   chunkEnvironment: Environment
   report: StoreReport
-  /** Called between two snapshots with how many bytes of chunks are hashed. */
+  /** Called between two snapshots with the number of bytes that were hashed. */
   onSlice(bytes: number): Promise<void>
 }
 
@@ -21,8 +21,8 @@ export interface MapCheckOptions {
 const rowsAtOnce = 256
 
 /**
- * Hashes every stored chunk, then every complete map as a whole. Servers may replace maps meanwhile: what seems to be
- * damaged is read again, and counts only if its row is still the same.
+ * Hashes every stored chunk, then every complete map as a whole. Servers may replace maps meanwhile, so a row that
+ * seems damaged is read again, and is reported only if it has not changed.
  */
 export async function checkMaps(options: MapCheckOptions): Promise<void> {
   const { environment, chunkEnvironment } = options
@@ -74,13 +74,13 @@ async function eachKey(
 
 const digestIn = (key: Buffer): Digest => `sha256:${key.toString('hex', 4)}`
 
-/** A row in one state, and what is wrong with it. */
+/** The state of a row, and its problem. */
 interface Finding {
   state: string
   problem: string | undefined
 }
 
-/** Looks at a row until nothing is wrong with it, or the same state is found twice. */
+/** Reads a row until it has no problem, or the same state is found twice. */
 async function settle<T extends Finding>(
   { environment }: MapCheck,
   look: () => Promise<T | undefined>,
@@ -134,13 +134,13 @@ async function checkMap(context: MapCheck, key: Buffer): Promise<void> {
   else addMapProblem(context, project, `The map of place ${id.placeId} and build ${id.buildId} ${found.problem}.`)
 }
 
-/** A map, or what is wrong with its rows. */
+/** A map, or the problem of its rows. */
 function findMap(reader: MapReader, project: number, id: { placeId: string; buildId: string }): FoundMap | string {
   try {
     return reader.find(project, id)
   } catch (error) {
     if (error instanceof IngestError && error.code === 'store-damaged') return 'has lost its manifest'
-    // a row that is no JSON, or a pending row that is missing
+    // the row is not JSON, or a pending row is missing
     if (error instanceof SyntaxError || error instanceof TypeError || error instanceof RangeError) {
       return 'has a row that is damaged'
     }
@@ -148,7 +148,7 @@ function findMap(reader: MapReader, project: number, id: { placeId: string; buil
   }
 }
 
-/** What is wrong with a map. */
+/** The problem of a map, if it has one. */
 async function problemOf(context: MapCheck, project: number, { row, contents }: FoundMap): Promise<string | undefined> {
   const { chunks, references, onSlice, environment } = context
   for (const role of ['complete', 'pending'] as const) {

@@ -12,10 +12,10 @@ import { asDiskFull } from '../threads/error-transfer.ts'
 const transactionBytes = 16 * 2 ** 20
 
 /**
- * Copies `events/` and `chunks/` of a store that other processes use to an empty directory, in this process: the rows of
- * one snapshot each, in the order of their keys, so that the copy has no free pages and nothing of what was erased. LMDB's
- * own copies do not do that: a plain one contains the free pages, and a compacting one refuses a file with a leaked page.
- * `onBytes` is called with how many more bytes are copied.
+ * Copies `events/` and `chunks/` of a store that other processes use to an empty directory, in this process: the rows
+ * of one snapshot each, in the order of their keys, so that the copy has neither free pages nor bytes of erased events.
+ * LMDB's own copies do not do that: a plain one contains the free pages, and a compacting one refuses a file with a
+ * leaked page. `onBytes` is called with the number of bytes copied since its last call.
  *
  * @throws {IngestError} `store-damaged` for a page that cannot be read; `disk-full`; `store-locked`
  */
@@ -47,13 +47,14 @@ export async function copyDirectory(directory: string, to: string, onBytes: (byt
 }
 
 /**
- * Takes a snapshot of each environment while nothing is committed to `chunks/`, so that this has every blob that `events/`
- * names: a blob is written before it is named, and deleted only after a commit by which no chunk names it any more.
+ * Takes a snapshot of each environment while nothing is committed to `chunks/`, so that its snapshot has every blob
+ * that `events/` names: a blob is written before it is named, and deleted only after a commit by which no chunk names
+ * it any more.
  */
 async function takeSnapshots(events: Environment, chunks: Environment | undefined): Promise<Map<string, Snapshot>> {
   const environments = { ...(chunks && { chunks }), events }
   for (;;) {
-    // not while commits are held up, as opening a table waits for that to end
+    // before commits are held up, as opening a table waits for the gate
     const open = new Map(Object.values(environments).map((environment) => [environment, openTables(environment)]))
     const take = () => {
       const taken = new Map<string, Snapshot>()
@@ -78,7 +79,7 @@ function openTables({ root, table }: Environment): Map<string, Table> {
   return new Map(listTables(root).map((name) => [name, table(name as TableName)]))
 }
 
-/** One snapshot of an environment that other processes write to. No page of it is used again until it is released. */
+/** One snapshot of an environment that other processes write to. Its pages are not reused until it is released. */
 interface Snapshot {
   transaction: Transaction
   /** False if another process has created a table meanwhile. */
@@ -112,7 +113,7 @@ async function copySnapshot(
       const copy = target.table(name as TableName)
       for (const bytes of copyRows(rows, transaction, copy, target)) {
         onBytes(bytes)
-        // progress messages are sent between turns of the event loop
+        // progress messages are sent only between turns of the event loop
         await nextTurn()
       }
       target.root.resetReadTxn()
@@ -127,7 +128,7 @@ async function copySnapshot(
 
 /** Copies a table until a page of it is damaged; yields after each transaction how many bytes it has written. */
 function* copyRows(rows: Table, transaction: Transaction, copy: Table, target: Environment): Generator<number> {
-  // missing in the types of lmdb
+  // the types of lmdb lack this option
   const range = { transaction } as object
   const source = rows.getRange(range)[Symbol.iterator]()
   let last: Buffer | undefined
@@ -136,7 +137,7 @@ function* copyRows(rows: Table, transaction: Transaction, copy: Table, target: E
     target.write(() => {
       while (bytes < transactionBytes && !isDone) {
         const { value: row, done } = source.next()
-        // LMDB follows a damaged page to rows of other ones
+        // LMDB follows a damaged page to rows of other pages
         isDone = done === true || (last !== undefined && Buffer.compare(last, row.key) >= 0)
         if (isDone) return
         last = row.key

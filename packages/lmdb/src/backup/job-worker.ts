@@ -5,13 +5,13 @@ import { copyDirectory } from './copy-directory.ts'
 import type { Job, JobMessage } from './run-job.ts'
 import { verifyDirectory } from './verify-directory.ts'
 
-// A process that reads a store for another one, which goes on if LMDB crashes this one.
+// A process that reads a store on behalf of another one, which survives if LMDB crashes this one.
 
 const niceness = 10
 
-// the process that waits for the result decides what a signal of the terminal means
+// the parent process decides what a signal of the terminal means
 for (const signal of ['SIGINT', 'SIGTERM'] as const) process.on(signal, () => {})
-// a copy cannot be stopped in any other way
+// a copy can only be stopped by ending its process
 process.once('disconnect', () => process.kill(process.pid, 'SIGKILL'))
 process.once('message', (job: Job) => void run(job))
 
@@ -40,14 +40,14 @@ function send(message: JobMessage): void {
   process.send?.(message)
 }
 
-/** Servers come first. On Linux each thread has a priority of its own, and those started later inherit it. */
+/** Yields to servers. On Linux each thread has its own priority, and threads that start later inherit it. */
 function lowerPriority(): void {
   const threads = process.platform === 'linux' ? readdirSync('/proc/self/task').map(Number) : [0]
   for (const thread of threads) {
     try {
       setPriority(thread, niceness)
     } catch {
-      // the thread has ended, or the process has a lower priority already
+      // the thread has ended, or the priority is lower already
     }
   }
 }

@@ -1,7 +1,7 @@
 import { column, hashId, scanBatch, sliceMember, wordsPerEvent } from '@ingest/core/internal'
 import { parseEventId } from '../log/record.ts'
 
-/** What a record's events are indexed by. */
+/** The keys by which the events of a record are indexed. */
 export interface IndexedEvents {
   /** The high and the low half of the hash of each id. */
   hashes: Uint32Array
@@ -16,7 +16,7 @@ const openBrace = 0x7b
 /**
  * Reads the ids and builds of the events of a record.
  *
- * @throws {IngestError} `store-damaged` or `malformed-body`, or a SyntaxError, for events that are no JSON
+ * @throws {IngestError} `store-damaged` or `malformed-body`, or a SyntaxError, for events that are not JSON
  */
 export function readEvents(
   hashKey: Uint8Array,
@@ -43,7 +43,7 @@ export function readEvents(
   return { hashes, builds }
 }
 
-/** The build of an event that was accepted; undefined without one, as an erased event is. */
+/** The build of an accepted event; undefined if it has none or is erased. */
 function buildOf(event: Buffer): string | undefined {
   const value = event[0] === openBrace ? sliceMember(event, 'buildId') : undefined
   return value && JSON.parse(Buffer.from(value).toString())

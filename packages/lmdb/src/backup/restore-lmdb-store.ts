@@ -26,9 +26,9 @@ export function checkRestoreFinished(directory: string): void {
 }
 
 /**
- * Restores a backup, or a copy of the directory of a store that no process had open, into an empty or missing directory,
- * and verifies it. Does not change the backup. The restored store is in a new epoch: earlier cursors are rejected with
- * `invalid-cursor`. An interrupted restore is started over by the next one.
+ * Restores a backup, or a copy of the directory of a store that no process had open, into an empty or missing
+ * directory, and verifies it. Does not change the backup. The restored store is in a new epoch: earlier cursors are
+ * rejected with `invalid-cursor`. The next restore starts an interrupted one over.
  *
  * @throws {IngestError} `store-missing` without a store in `backup`, `store-incompatible` for one that is incomplete,
  *   `store-damaged`, `invalid-argument` for a directory that is not empty
@@ -55,10 +55,10 @@ export async function restoreLmdbStore(backup: string, directory: string, option
 
 async function restoreInto(backup: string, directory: string, staging: string, options: JobOptions): Promise<void> {
   const owner = statSync(directory)
-  // given away when they are filled: until then, only this user may change what is in them
+  // owned by this user until they are filled, so that nobody else can change their contents
   for (const path of [staging, join(staging, 'events'), join(staging, 'chunks')]) makeDirectory(path)
   await copyData(join(backup, 'events'), join(staging, 'events'))
-  // a store without maps may lack it; opening the copy checks it
+  // a store without maps may lack this file; opening the copy checks it
   if (checkDataFile(join(backup, 'chunks', 'data.mdb'))) await copyData(join(backup, 'chunks'), join(staging, 'chunks'))
   checkReport(backup, await runJob({ directory: staging }, options))
   await startEpoch(staging)
@@ -69,7 +69,7 @@ async function restoreInto(backup: string, directory: string, staging: string, o
   await syncPath(directory)
 }
 
-/** Checks that the parts of the copy belong to each other, and begins its new epoch. */
+/** Checks that the parts of the copy belong together, and begins its new epoch. */
 async function startEpoch(staging: string): Promise<void> {
   const directory = join(staging, 'events')
   const events = await openEnvironment(directory)
@@ -91,7 +91,7 @@ async function copyData(from: string, to: string): Promise<void> {
 
 /** Removes an unfinished restore. */
 async function removeUnfinished(directory: string): Promise<void> {
-  // the staging directory last, because it marks the rest as unfinished
+  // the staging directory goes last, because it marks the rest as unfinished
   const names = namesIn(directory).filter((name) => name !== stagingName)
   try {
     for (const name of [...names, stagingName]) await rm(join(directory, name), { recursive: true, force: true })
@@ -110,7 +110,7 @@ function namesIn(directory: string): string[] {
 
 /** Makes a file, or the names in a directory, durable. */
 export async function syncPath(path: string): Promise<void> {
-  // Windows cannot sync a directory, and does not need it
+  // Windows cannot sync a directory, and does not need to
   if (process.platform === 'win32') return
   const handle = await open(path, 'r')
   try {

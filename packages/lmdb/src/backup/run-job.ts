@@ -5,7 +5,7 @@ import { deserializeError, type SerializedError } from '../threads/error-transfe
 import type { StoreReport } from './store-report.ts'
 import type { VerifyProgress } from './verify-directory.ts'
 
-/** A directory to verify; or to copy, and then the copy is verified. */
+/** A directory to verify, or to copy; a copy is verified too. */
 export interface Job {
   directory: string
   to?: string
@@ -28,8 +28,8 @@ export interface JobOptions {
 const module = fileURLToPath(new URL('./job-worker.js', import.meta.url))
 
 /**
- * Runs a job in a process of its own, with a low priority: LMDB crashes the process over some damage, and a copy can
- * only be stopped with its process.
+ * Runs a job in a process of its own, with a low priority: some damage makes LMDB crash the process, and a copy can
+ * only be stopped by ending its process.
  *
  * @throws {IngestError} those of the job, and `store-damaged` if LMDB has crashed
  */
@@ -40,7 +40,7 @@ export async function runJob(job: Job, { signal, onProgress = () => {} }: JobOpt
     execArgv: [],
     env: SystemRoot ? { SystemRoot } : {},
     serialization: 'advanced',
-    // LMDB writes plain text about damage
+    // LMDB writes plain text about damage to standard error
     stdio: ['ignore', 'ignore', 'ignore', 'ipc'],
   })
   const stop = () => void child.kill('SIGKILL')

@@ -19,11 +19,11 @@ export async function fillDirectory<T>(
   fill: (staging: string) => Promise<T>,
 ): Promise<T & { fileBytes: number }> {
   checkTarget(source, target)
-  // a rename replaces a symbolic link, and not the directory that it names
+  // a rename replaces a symbolic link itself, not the directory that it points to
   const path = realPath(target)
   const staging = `${path}.unfinished-${randomBytes(4).toString('hex')}`
   makeOwnedDirectory(dirname(staging))
-  // it is given away when it is filled: until then, only this user may change what is in it
+  // owned by this user until it is filled, so that nobody else can change its contents
   makeDirectory(staging)
   const owner = ownerAt(path)
   try {
@@ -56,7 +56,7 @@ function isEmptyDirectory(path: string): boolean {
   }
 }
 
-/** The path without symbolic links, of which the last parts may be missing. */
+/** The path with symbolic links resolved; its last parts may be missing. */
 function realPath(path: string): string {
   const absolute = resolve(path)
   if (existsSync(absolute)) return realpathSync(absolute)
@@ -68,7 +68,7 @@ function realPath(path: string): string {
 async function syncFiles(staging: string): Promise<number> {
   let bytes = 0
   for (const name of readdirSync(staging)) {
-    // of the processes that verified it
+    // left behind by the processes that verified the store
     rmSync(join(staging, name, 'lock.mdb'), { force: true })
     await syncPath(join(staging, name, 'data.mdb'))
     await syncPath(join(staging, name))
@@ -80,7 +80,7 @@ async function syncFiles(staging: string): Promise<number> {
 
 async function giveName(staging: string, target: string): Promise<void> {
   try {
-    // a rename replaces an empty directory, except on Windows
+    // a rename replaces an empty directory, but not on Windows
     if (process.platform === 'win32') rmSync(target, { recursive: true, force: true })
     await rename(staging, target)
   } catch (cause) {

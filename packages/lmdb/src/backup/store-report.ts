@@ -1,30 +1,30 @@
 import { IngestError } from '@ingest/core'
 
-/** Something that is wrong with the directory of a store. */
+/** A problem in the directory of a store. */
 export interface StoreProblem {
-  /** What it was found in. */
+  /** The part of the store that has the problem. */
   part: 'log' | 'index' | 'counters' | 'freezes' | 'projects' | 'maps'
   /** A sentence for people. It contains no event and no key. */
   message: string
-  /** The number of the record of the log. */
+  /** The sequence number of the log record. */
   record?: number
   projectId?: string
 }
 
-/** What verifying a store found. */
+/** The result of verifying a store. */
 export interface StoreReport {
   /** The first {@link problemsMax} problems. */
   problems: StoreProblem[]
   problemCount: number
-  /** Batches in the log, each a record. */
+  /** Batches in the log; each is one record. */
   records: number
   events: number
-  /** Bytes of events, erased ones not counted. */
+  /** Bytes of events, without erased ones. */
   bytes: number
   maps: number
   chunks: number
   chunkBytes: number
-  /** Ids in runs of the id index; null without an index, which the next opening builds. */
+  /** Ids in the runs of the id index; null without an index, which the next opening builds. */
   indexedIds: number | null
 }
 

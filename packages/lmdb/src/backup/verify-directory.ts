@@ -7,12 +7,12 @@ import { checkLog } from './check-log.ts'
 import { checkMaps } from './check-maps.ts'
 import { emptyReport, type StoreReport } from './store-report.ts'
 
-/** How far verifying is. */
+/** The progress of a verification. */
 export interface VerifyProgress {
   phase: 'log' | 'maps'
-  /** Records, or bytes of chunks. */
+  /** Verified records, or bytes of chunks. */
   done: number
-  /** Undefined if it is not known. */
+  /** Undefined if the total is not known. */
   total?: number
 }
 
@@ -58,7 +58,7 @@ function createThrottle(onProgress: (progress: VerifyProgress) => void) {
     if (performance.now() - shownAt < progressIntervalMs) return
     shownAt = performance.now()
     onProgress(progress)
-    // lets the message leave
+    // lets the progress message be sent
     await nextTurn()
   }
 }

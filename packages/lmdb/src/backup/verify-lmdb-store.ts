@@ -8,8 +8,8 @@ import type { StoreReport } from './store-report.ts'
 
 /**
  * Verifies everything in the directory of a store or of a backup, in a process of its own with a low priority, while
- * servers run. It changes nothing, and reads short snapshots, so that servers can use the space that they free. Resolves
- * with what is wrong.
+ * servers run. Changes nothing, and reads short snapshots, so that servers can reuse the space that they free. Resolves
+ * with the problems.
  *
  * @throws {IngestError} `store-missing`; `store-incompatible` for files that cannot be opened; `store-damaged` if LMDB
  *   crashes over one; `store-locked` and `overloaded`, which are temporary

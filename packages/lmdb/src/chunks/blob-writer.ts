@@ -20,7 +20,7 @@ export function runBlobWriter(
   const blobs = environment.table('bytes')
   const { commit, refuse, ready, turn } = createCommit<BlobRequest, true>(environment, commitState, { write })
 
-  /** Rows in shared memory are copied here, as LMDB's binding cannot read them there. */
+  /** A copy of rows in shared memory, which LMDB's binding cannot read. */
   let copy = Buffer.alloc(0)
 
   function bytesOf({ bytes }: { bytes: Uint8Array }): Buffer {
@@ -55,7 +55,7 @@ export function runBlobWriter(
   }
 }
 
-/** How many bytes a request writes. */
+/** The size of a write request, in bytes. */
 export function sizeOf({ rows }: BlobRequest & { type: 'write' }): number {
   return rows.reduce((sum, { bytes }) => sum + bytes.length, 0)
 }

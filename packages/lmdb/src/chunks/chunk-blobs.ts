@@ -11,11 +11,11 @@ import { type BlobRequest, sizeOf } from './blob-writer.ts'
 import { createSharedMemory } from './shared-memory.ts'
 
 /**
- * The blobs of chunks, in an environment of their own, so that uploads do not delay commits of events. The chunk tables
- * alone say which blobs are used: a blob is written first and named afterwards; it is marked as garbage first and deleted
- * afterwards. So a crash leaves only blobs that {@link collectOrphans} finds.
+ * The blobs of chunks, in a separate environment, so that uploads do not delay commits of events. Only the chunk tables
+ * say which blobs are used: a blob is written before it is named, and marked as garbage before it is deleted. So a
+ * crash leaves only blobs that {@link collectOrphans} finds.
  *
- * Each upload has a key of its own, so a deleted blob is never one that was just written.
+ * Each upload has its own key, so deleting a blob never deletes one that was just written.
  */
 export interface ChunkBlobs {
   /** Writes a blob for each chunk; resolves when they are durable. */
@@ -23,25 +23,25 @@ export interface ChunkBlobs {
   /** A copy of the bytes of a blob. */
   read(blobKey: BlobKey): Buffer | undefined
   exists(blobKey: BlobKey): boolean
-  /** Deletes garbage; resolves when all is deleted, or when the rest cannot be deleted now. */
+  /** Deletes garbage; resolves when all is deleted, or when the rest cannot be deleted yet. */
   collectGarbage(): Promise<void>
   /**
-   * Deletes blobs that no chunk uses: those that a crash has left, and those in flight, which are written again. Looks at
-   * a bounded number of blobs; the next call, in any process, goes on behind them.
+   * Deletes blobs that no chunk uses: those that a crash has left, and those in flight, which are written again. Checks
+   * a bounded number of blobs; the next call, in any process, continues after them.
    */
   collectOrphans(): Promise<void>
-  /** Refuses new requests, and resolves when the ones in flight are settled. */
+  /** Refuses new requests; resolves when those in flight are settled. */
   close(): Promise<void>
 }
 
 export interface ChunkBlobsOptions {
-  /** Belongs to the store of the tables: blobs that these do not name are deleted. */
+  /** The environment of the blobs. It belongs to the store of the tables: blobs that these do not name are deleted. */
   environment: Environment
-  /** Its table of blobs. */
+  /** The table of blobs. */
   blobs: Table
   directory: string
   tables: ChunkTables
-  /** Of the environment of the tables. */
+  /** The writer of the environment of the tables. */
   writer: Writer
   readSnapshot<T>(read: () => T): T
   guards: ExitGuards
@@ -50,7 +50,7 @@ export interface ChunkBlobsOptions {
 
 /** The most keys that are read in one turn of the event loop, or deleted in one transaction. */
 const batchKeysMax = 256
-/** The most batches of blobs that one search for orphans looks at. */
+/** The most batches of blobs that one search for orphans checks. */
 const orphanBatchesMax = 256
 
 export function openChunkBlobs(options: ChunkBlobsOptions): ChunkBlobs {
@@ -101,7 +101,7 @@ export function openChunkBlobs(options: ChunkBlobsOptions): ChunkBlobs {
     collectAgain = true
     collecting ??= collectAll().finally(() => {
       collecting = undefined
-      // requested after the last read
+      // garbage was reported after the last read
       if (collectAgain) return collectGarbage()
     })
     return collecting

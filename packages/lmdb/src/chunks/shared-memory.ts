@@ -1,17 +1,17 @@
 import { chunkBytesMax } from '@ingest/core'
 
-/** The most chunks in flight whose memory is kept for the next ones. */
+/** The most chunks in flight whose memory is kept for reuse. */
 const keptMax = 16
-/** Memory of smaller chunks is not kept, and is as large as they are: the kernel may give a buffer whole huge pages. */
+/** Memory of smaller chunks is not kept, and has exactly their size: the kernel may back a buffer with huge pages. */
 const keptBytesMin = 65_536
 
 /**
  * Memory shared by threads, for chunks in flight. It is reused, because V8 counts allocated buffers when it schedules
- * garbage collections, although they are outside its heap.
+ * garbage collections, even those outside its heap.
  */
 export interface SharedMemory {
   copy(bytes: Uint8Array): Uint8Array
-  /** Call it when no thread reads the copy any more. */
+  /** To be called when no thread reads the copy any more. */
   release(copy: Uint8Array): void
 }
 

@@ -8,9 +8,11 @@ import { readLogEnd } from './log-end.ts'
  * by the monotonic clock.
  */
 
-/** How long a store may be idle: a longer time without a record, and without this process, may not have passed. */
+/**
+ * How long a store may be idle. A longer time without records, and without this process running, may not have passed.
+ */
 const quietMsMax = 7 * 86_400_000
-/** After a longer time without a record the clock is doubted, even if nothing is to be erased. */
+/** After a longer time without records the clock is doubted, even if nothing is to be erased. */
 const idleMsMax = 365 * 86_400_000
 /** How far a correction may set a clock back without a doubt. */
 const backwardsMsMax = 60_000
@@ -23,8 +25,8 @@ export interface ClockQuestion {
 }
 
 /**
- * Looks for time between `since` and `now` that may not have passed, and for records with times in the future. Finds no
- * doubt of an age that no record has.
+ * Looks for time between `since` and `now` that may not have passed, and for records with times in the future. There is
+ * no doubt about an age that no record has.
  *
  * @throws {IngestError} `store-damaged`
  */
@@ -39,7 +41,10 @@ export async function findClockDoubt(
   if (newestAt > now + backwardsMsMax) return futureTimes(newestAt)
   if (upSince - newestAt > idleMsMax) return unknownTime(newestAt, upSince)
 
-  /** When the last record before a time was received, and the first one after it; none before is no doubt. */
+  /**
+   * When the last record before a time and the first one after it were received. No record before is no reason for
+   * doubt.
+   */
   function timesAround(time: number): { beforeAt: number; afterAt: number } {
     const next = log.firstSince(time)
     return {

@@ -28,7 +28,7 @@ export function readTimes(log: EventLog, project: number): { firstAt: number; la
 }
 
 /**
- * Counts the events of the newest records of a project, by their headers.
+ * Counts the events of the newest records of a project, from their headers.
  *
  * @throws {IngestError} `store-damaged`
  */
@@ -40,7 +40,7 @@ export async function countSince(
 ): Promise<RecentEvents> {
   /** The headers of the next records, newest first. */
   function headersFrom({ sequence, ordinal }: ListedRecord, limit: number): (RecordHeader & ListedRecord)[] {
-    // in reverse, the start is the later end, and is in the range
+    // with `reverse`, the start is the later end, and is included
     const start = projectKey(project, sequenceKey(sequence))
     const keys = projectLog.getKeys({ start, end: projectKey(project), reverse: true, limit })
     const headers = Array.from(keys, readSequence).map((sequence, i) => {
@@ -75,7 +75,7 @@ export async function countSince(
 }
 
 /**
- * Counts the events of the oldest records of a project behind a position, by their headers.
+ * Counts the events of the oldest records of a project after a position, from their headers.
  *
  * @throws {IngestError} `store-damaged`
  */
@@ -91,7 +91,7 @@ export async function countAfter(
     return { ...record, receivedAt: header.receivedAt, events: header.count - read }
   }
 
-  // others may count at the same time, as for all consumers
+  // other consumers may be counted at the same time
   await nextStep()
   let next = after.sequence
   let left = batchesMax

@@ -43,14 +43,14 @@ export interface LoggedEvent {
   bytes: Buffer
 }
 
-/** A record of a project, by its list of records. */
+/** A record in the list of its project. */
 export interface ListedRecord {
   sequence: number
-  /** What the record says if no record is missing from the list before it. */
+  /** The ordinal in the record, if no record is missing from the list before it. */
   ordinal: number
 }
 
-/** Reads the log of batches, and the tables of frozen builds and totals. Projects are identified by number. */
+/** Reads the log of batches, and the tables of freezes and totals. Projects are identified by number. */
 export type EventLog = ReturnType<typeof createEventLog>
 
 export function createEventLog({ log, projectLog, freezes, totals, expiries }: EventLogTables) {
@@ -70,7 +70,7 @@ export function createEventLog({ log, projectLog, freezes, totals, expiries }: E
      */
     header,
 
-    /** The first record received at or after this time; the number of the next record if there is none. */
+    /** The first record that was received at or after this time; the number of the next record if there is none. */
     firstSince(receivedAt: number): number {
       // a binary search: the log has no gaps, and its times never decrease
       let [first, behind] = [1, lastSequenceIn(log) + 1]
@@ -85,7 +85,7 @@ export function createEventLog({ log, projectLog, freezes, totals, expiries }: E
     /**
      * The events of a record of the project.
      *
-     * @throws {IngestError} `store-damaged`, also for a record of another project, or one that has another ordinal
+     * @throws {IngestError} `store-damaged`, also for a record of another project or with another ordinal
      */
     events(project: number, { sequence, ordinal }: { sequence: number; ordinal?: number }): LoggedEvent[] {
       const { receivedAt, checksum, events, ...record } = decodeRecord(log.getBinary(sequenceKey(sequence)), sequence)
@@ -100,7 +100,7 @@ export function createEventLog({ log, projectLog, freezes, totals, expiries }: E
   }
 }
 
-/** The lists of the records of each project. */
+/** The lists of records of all projects. */
 function createProjectLists(
   projectLog: Table,
   header: (sequence: number) => RecordHeader,
@@ -109,7 +109,7 @@ function createProjectLists(
   /** The project's last record before this one. */
   function lastBefore(project: number, sequence: number): ListedRecord | undefined {
     if (sequence < 1) return undefined
-    // in reverse, the start is the later end, and is in the range
+    // with `reverse`, the start is the later end, and is included
     const start = projectKey(project, sequenceKey(sequence - 1))
     const [key] = projectLog.getKeys({ start, end: projectKey(project), limit: 1, reverse: true })
     return key && { sequence: readSequence(key), ordinal: header(readSequence(key)).ordinal }
@@ -134,7 +134,7 @@ function createProjectLists(
       return { position: { sequence: last.sequence, index: count - 1 }, checksum }
     },
 
-    /** The checksum of the record of the project's event at this position; undefined if there is none. */
+    /** The checksum of the record that holds the project's event at this position; undefined if there is none. */
     checksumAt(project: number, { sequence, index }: Position): number | undefined {
       if (!projectLog.doesExist(projectKey(project, sequenceKey(sequence)))) return undefined
       const { count, checksum } = header(sequence)
@@ -181,7 +181,7 @@ function createTotals(table: Table) {
 function createExpiries(table: Table) {
   return {
     /**
-     * All events of the project in records before this one were erased.
+     * The first record that an expiry has not erased: all events of the project before it are erased.
      *
      * @throws {IngestError} `store-damaged`
      */
@@ -215,7 +215,7 @@ function encodeExpiry(project: number, sequence: number): Buffer {
   return value
 }
 
-/** After the sequence number of each record. */
+/** Greater than any sequence number. */
 const afterAll = Number.MAX_SAFE_INTEGER
 
 /**
@@ -238,7 +238,7 @@ export function checkListed(
 
 const remedy = 'save the store with `ingest repair`.'
 
-/** `store-damaged` for a list of a project that lacks records. */
+/** The `store-damaged` of a project's list that lacks records. */
 export function unlistedRecords(where: string): IngestError {
   return new IngestError('store-damaged', `The list of a project's records lacks records ${where}: ${remedy}`)
 }

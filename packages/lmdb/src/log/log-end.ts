@@ -3,13 +3,13 @@ import type { EventLog } from './event-log.ts'
 
 /** The last record of the log, as a process has seen it: committed by itself, or by another process. */
 export interface LogEnd {
-  /** 0 for an empty log. */
+  /** The number of the record; 0 for an empty log. */
   sequence: number
-  /** The checksum with which it was stored. */
+  /** The checksum with which the record was stored. */
   checksum: number
 }
 
-/** The last record on the snapshot that is read now. */
+/** The last record on the current snapshot. */
 export function readLogEnd(log: EventLog): LogEnd & { receivedAt: number } {
   const sequence = log.lastSequence()
   if (sequence === 0) return { sequence, checksum: 0, receivedAt: Number.NEGATIVE_INFINITY }
@@ -18,7 +18,8 @@ export function readLogEnd(log: EventLog): LogEnd & { receivedAt: number } {
 }
 
 /**
- * Checks that a log whose last record is `last` still has what was seen of it: a committed record never goes away.
+ * Checks that a log whose last record is `last` still has the record that was last seen: a committed record never
+ * disappears.
  *
  * @throws {IngestError} `store-failed`
  */
@@ -34,7 +35,7 @@ export function checkSeen(log: EventLog, seen: LogEnd, last: LogEnd): void {
   }
 }
 
-/** `store-failed` for a log that ends before a record that was seen. */
+/** The `store-failed` of a log that ends before a record that was seen. */
 export function lossBetween(seen: number, last: number): IngestError | undefined {
   return last < seen ? lost(`Records ${last + 1} to ${seen} of the log were stored and are lost`) : undefined
 }

@@ -1,9 +1,9 @@
-/** A reader may read until the step is over, at the end of the current turn of the event loop. */
+/** Allows a reader to read until the step is over, at the end of the current turn of the event loop. */
 export interface ReadStep {
   isOver: boolean
 }
 
-/** The time that other work receives after a step, as a multiple of the time of the step. */
+/** The time given to other work after a step, as a multiple of the step's duration. */
 const otherWorkShare = 4
 /** A turn with less than this of other work was idle, in milliseconds. */
 const idleTurnMs = 0.1
@@ -58,7 +58,7 @@ export function createReadSteps({ now = () => performance.now(), defer = setImme
     for (const [projectId, readers] of waiting) {
       const first = readers.shift()
       waiting.delete(projectId)
-      // behind the other projects
+      // at the end of the queue, after the other projects
       if (readers.length > 0) waiting.set(projectId, readers)
       return first
     }

@@ -19,8 +19,8 @@ import { column, sliceMember, wordsPerEvent } from '@ingest/core/internal'
  * | then | where each event ends in the payload, 4 bytes |
  * | then | the payload: the exact bytes of each event, or the JSON string of the id of an erased one, with a comma between two |
  *
- * Numbers are little-endian. The sequence number is not in the record, but in its checksums: a record in the position of
- * another one is damaged.
+ * Numbers are little-endian. The sequence number is not in the record, but in its checksums: a record stored under
+ * another number counts as damaged.
  */
 export interface LogRecord extends Omit<RecordHeader, 'count'> {
   /** The exact bytes of each event, or the JSON string of the id of an erased one. */
@@ -54,7 +54,7 @@ export function recordBytes(rows: Uint32Array): number {
 }
 
 /**
- * Encodes events of a body as a record at the start of `memory`, which is aligned for words. `rows` are those of
+ * Encodes events of a body as a record at the start of `memory`, which is aligned to words. `rows` are those of
  * `BatchEvents`, with fingerprints in place of hashes. {@link sealRecord} completes the record when it is appended.
  *
  * @throws {IngestError} `internal-error` for an event outside of the body
@@ -73,7 +73,7 @@ export function encodeRecord(
   for (let i = 0, at = 0; i < count; i++, at += wordsPerEvent) {
     fingerprints[i * 2] = rows[at + column.hashHigh] as number
     fingerprints[i * 2 + 1] = rows[at + column.hashLow] as number
-    // one byte between two events
+    // one byte between two events, for the comma
     end += 1 + (rows[at + column.end] as number) - (rows[at + column.start] as number)
     ends[i] = end
   }
@@ -84,7 +84,7 @@ export function encodeRecord(
   return memory.subarray(0, payloadOffset + end)
 }
 
-/** Copies events, with a comma between two. Events that are one byte apart in the body are copied together. */
+/** Copies events with a comma between two. Events that are one byte apart in the body are copied together. */
 function copyEvents(body: Uint8Array, rows: Uint32Array, target: Buffer, from: number): void {
   let to = from
   for (let at = 0; at < rows.length; ) {
@@ -112,7 +112,7 @@ function endOf(record: Buffer, count: number, index: number): number {
   return payloadOffsetFor(count) + record.readUInt32LE(headerBytes + count * fingerprintBytes + index * endBytes)
 }
 
-/** What identifies a record; its checksums cover all of it. */
+/** The identity of a record; its checksums cover all of it. */
 export interface RecordIdentity {
   sequence: number
   project: number
@@ -128,7 +128,7 @@ export function sealRecord(record: Buffer, { sequence, project, ordinal }: Recor
   writeChecksums(record, sequence)
 }
 
-/** An ordinal as a record stores it: modulo 2^32. */
+/** An ordinal as records store it: modulo 2^32. */
 export function storedOrdinal(ordinal: number): number {
   return ordinal >>> 0
 }
@@ -163,7 +163,7 @@ export function verifyRecord(bytes: Buffer | undefined, sequence: number): Recor
   return readUnverified(bytes)
 }
 
-/** Checks the version, and that there is a payload. */
+/** Checks the version, and that the record has a payload. */
 function isRecord(bytes: Buffer | undefined): bytes is Buffer {
   return (
     bytes !== undefined && bytes.length >= headerBytes && bytes[0] === version && payloadOffsetOf(bytes) < bytes.length
@@ -201,9 +201,9 @@ export interface RecordHeader {
   /** Its number among the records of its project, from 1, modulo 2^32. */
   ordinal: number
   receivedAt: number
-  /** How many events it has. */
+  /** The number of its events. */
   count: number
-  /** Of the record as it was stored, also after an erasure; never 0. */
+  /** The checksum with which the record was stored, also after an erasure; never 0. */
   checksum: number
 }
 
@@ -218,14 +218,14 @@ export function readUnverified(bytes: Buffer): RecordHeader {
   }
 }
 
-/** The exact bytes of an event, from a record that may be damaged: empty or truncated then. */
+/** The exact bytes of an event of a record that may be damaged; then they may be empty or truncated. */
 export function eventAt(bytes: Buffer, index: number): Buffer {
   const count = bytes.length < headerBytes ? 0 : countIn(bytes)
   if (payloadOffsetFor(count) > bytes.length || index >= count) return bytes.subarray(0, 0)
   return bytes.subarray(startOf(bytes, count, index), endOf(bytes, count, index))
 }
 
-/** The bytes of all events, from a record that may be damaged. */
+/** The bytes of all events of a record that may be damaged. */
 export function payloadOf(bytes: Buffer): Buffer {
   const count = bytes.length < headerBytes ? 0 : countIn(bytes)
   const offset = payloadOffsetFor(count)
@@ -234,29 +234,29 @@ export function payloadOf(bytes: Buffer): Buffer {
     : bytes.subarray(offset, endOf(bytes, count, count - 1))
 }
 
-/** Whether this is what is left of an erased event: the JSON string of its id. */
+/** Whether an event is a tombstone: only the JSON string of its id. */
 export function isTombstone(event: Uint8Array): boolean {
   return event[0] === quote
 }
 
-/** What these events of a record count in the totals of their project: tombstones nothing. */
+/** The bytes that these events count in the totals of their project; tombstones count 0. */
 export function countedBytes(events: readonly Uint8Array[]): number {
   let bytes = 0
   for (const event of events) if (!isTombstone(event)) bytes += event.length + 1
   return Math.max(0, bytes - 1)
 }
 
-/** A record of which events were erased. */
+/** A record some of whose events were erased. */
 export interface ErasedRecord {
   record: Buffer
-  /** How many events were erased. */
+  /** The number of erased events. */
   events: number
-  /** By how much their project's bytes shrink. */
+  /** The number of bytes by which the totals of the project shrink. */
   bytes: number
 }
 
 /**
- * A copy of a record without the bytes of some events; undefined if these are erased already.
+ * A copy of a record without the bytes of some events; undefined if they are already erased.
  *
  * @throws {IngestError} `store-damaged`
  */
@@ -312,7 +312,7 @@ export function readHeader(bytes: Uint8Array | undefined, sequence: number): Rec
 
 /**
  * The high and the low half of the fingerprint of each event of a record, verified as by {@link readHeader}: a view of
- * it, where it is aligned.
+ * the record where it is aligned.
  *
  * @throws {IngestError} `store-damaged`
  */
@@ -321,7 +321,7 @@ export function readFingerprints(bytes: Uint8Array | undefined, sequence: number
 }
 
 function verifiedHead(bytes: Uint8Array | undefined, sequence: number): Buffer {
-  // lmdb returns a buffer that is larger than it says
+  // lmdb returns a buffer that is larger than its length
   const record = bytes && Buffer.from(bytes.buffer, bytes.byteOffset, bytes.length)
   if (!isRecord(record) || headChecksum(record, sequence) !== record.readUInt32LE(headCrcOffset)) {
     throw damagedRecord(sequence)
@@ -329,29 +329,29 @@ function verifiedHead(bytes: Uint8Array | undefined, sequence: number): Buffer {
   return record
 }
 
-/** As {@link readFingerprints}, of a record that is not sealed or was verified. */
+/** Like {@link readFingerprints}, for a record that is not sealed yet or already verified. */
 export function fingerprintsIn(record: Buffer): Uint32Array {
   const count = countIn(record)
   const at = record.byteOffset + headerBytes
-  // words of a view must be aligned
+  // a view of words must be aligned
   if (at % 4 === 0) return new Uint32Array(record.buffer, at, count * 2)
   return new Uint32Array(
     Uint8Array.prototype.slice.call(record, headerBytes, headerBytes + count * fingerprintBytes).buffer,
   )
 }
 
-/** The checksum of a record as it was stored, which identifies it also after an erasure; 0 for a missing record. */
+/** The checksum of a record as it was stored, which identifies it even after an erasure; 0 for a missing record. */
 export function readChecksum(bytes: Uint8Array | undefined): number {
   if (!bytes || bytes.length < headerBytes) return 0
   const header = Buffer.from(bytes.buffer, bytes.byteOffset, headerBytes)
-  // 0 says that nothing was erased
+  // 0 means that nothing was erased
   return header.readUInt32LE(originalOffset) || header.readUInt32LE(crcOffset) || 1
 }
 
 /**
  * The `eventId` in the bytes of an event, or the id of an erased one.
  *
- * @throws {IngestError} `store-damaged` for what is not JSON
+ * @throws {IngestError} `store-damaged` if the bytes are not JSON
  */
 export function parseEventId(event: Buffer): string {
   try {

@@ -7,14 +7,14 @@ import type { TableName } from '../environment/schema.ts'
 import { deserializeError, type SerializedError } from '../threads/error-transfer.ts'
 
 /**
- * Rows of a table, in the order of their keys from `start` on; with `reverse`, from the end of the table; without a `limit`,
- * the row of `start` alone.
+ * A request for rows of a table, in the order of their keys: from `start` on; with `reverse`, from the end of the
+ * table; without a `limit`, the row of `start` only.
  */
 export interface Request {
   directory: string
-  /** Of the environment. */
+  /** The name of the environment. */
   name: 'events' | 'chunks'
-  /** Without one, the environment is opened. */
+  /** Without a table, the environment is opened. */
   table?: TableName
   start: Buffer
   limit?: number
@@ -23,9 +23,11 @@ export interface Request {
 
 export interface Reply {
   rows: Row[]
-  /** Whether more rows may follow; `damage`: they cannot be read; `missing`: there is no such table or file. */
+  /**
+   * Whether more rows may follow; `damage`: the next rows cannot be read; `missing`: there is no such table or file.
+   */
   end: 'more' | 'end' | 'damage' | 'missing'
-  /** Why the environment cannot be opened. */
+  /** The reason why the environment cannot be opened. */
   error?: SerializedError
 }
 
@@ -34,16 +36,16 @@ export interface Row {
   value: Buffer
 }
 
-/** With whether the process crashed. */
+/** A reply, and whether the process crashed. */
 type Answer = Reply & { isCrash?: true }
 
 type Place = Required<Pick<Request, 'name' | 'table'>>
 
-/** Reads what can be read of a damaged store, in a process of its own: LMDB crashes over some damage. */
+/** Reads the intact rows of a damaged store in a separate process, because some damage makes LMDB crash. */
 export type DamagedStore = ReturnType<typeof openDamagedStore>
 
 const module = fileURLToPath(new URL('./read-worker.js', import.meta.url))
-/** After a crash, as many rows are read one by one, up to the damage. */
+/** The most rows of one request. After a crash, as many rows are read one by one, up to the damage. */
 const rowsAtOnce = 64
 const keyBytesMin = 8
 
@@ -57,12 +59,12 @@ export function openDamagedStore(directory: string, signal?: AbortSignal) {
       execArgv: [],
       env: SystemRoot ? { SystemRoot } : {},
       serialization: 'advanced',
-      // LMDB writes plain text about damage
+      // LMDB writes plain text about damage to standard error
       stdio: ['ignore', 'ignore', 'ignore', 'ipc'],
     })
   }
 
-  /** A crash is damage where it happened. */
+  /** A crash counts as damage at the place of the request. */
   async function ask(request: Omit<Request, 'directory'>): Promise<Answer> {
     signal?.throwIfAborted()
     const isRunning = child && child.exitCode === null && child.signalCode === null
@@ -85,21 +87,21 @@ export function openDamagedStore(directory: string, signal?: AbortSignal) {
     }
   }
 
-  /** Returns a function that reads rows of a table. A key behind the last one of the table is damage. */
+  /** Returns a function that reads rows of a table. A key greater than the last one of the table is damage. */
   async function readerOf(place: Place) {
     const newest = (await ask({ ...place, start: nothing, limit: 1, reverse: true })).rows[0]?.key
     return async (start: Buffer, limit: number): Promise<Answer> => {
       const { rows, end, isCrash } = await ask({ ...place, start, limit })
       const ahead = newest ? rows.findIndex(({ key }) => Buffer.compare(key, newest) > 0) : -1
       if (ahead !== -1) return { rows: rows.slice(0, ahead), end: 'damage' }
-      // LMDB takes a page of zeros for the end
+      // LMDB takes a page of zeros for the end of the table
       const last = rows.at(-1)?.key ?? start
       const isEnd = end === 'end' && (!newest || Buffer.compare(last, newest) >= 0)
       return { rows, end: end === 'end' && !isEnd ? 'damage' : end, ...(isCrash && { isCrash }) }
     }
   }
 
-  /** The next number after `unreadable` whose row can be read; greater than `last` if no later row can be read. */
+  /** The next number after `unreadable` whose row can be read; greater than `last` if there is none. */
   async function findNumber(place: Place, unreadable: number, last: number): Promise<number> {
     const isReadable = async (at: number) => (await ask({ ...place, start: sequenceKey(at) })).rows.length > 0
     let low = unreadable
@@ -116,10 +118,13 @@ export function openDamagedStore(directory: string, signal?: AbortSignal) {
   }
 
   return {
-    /** The tables in which there is damage, or that are missing. */
+    /** The tables that are damaged or missing. */
     damaged,
 
-    /** @throws {IngestError} `store-damaged` if LMDB cannot read the list of tables with that of the log; an error of opening */
+    /**
+     * @throws {IngestError} `store-damaged` if LMDB cannot read the list of tables or the log is not in it; errors of
+     *   opening
+     */
     async open(): Promise<void> {
       const name = 'events'
       const { end, error } = await ask({ name, start: nothing })
@@ -129,12 +134,12 @@ export function openDamagedStore(directory: string, signal?: AbortSignal) {
       throw new IngestError('store-damaged', `The list of the tables of ${path} cannot be read: restore a backup.`)
     },
 
-    /** The rows of a table that can be read, in the order of their keys. */
+    /** The readable rows of a table, in the order of their keys. */
     async *rows(place: Place): AsyncGenerator<Row> {
       const read = await readerOf(place)
       let start: Buffer | undefined = nothing
       let last: Buffer = nothing
-      // between two keys
+      // the distance between two keys
       let gap = 1n
       let singles = 0
       while (start) {
@@ -160,8 +165,8 @@ export function openDamagedStore(directory: string, signal?: AbortSignal) {
     },
 
     /**
-     * The values of a table whose keys are numbers without gaps, from 1 to `last` at most, that can be read. Each number is
-     * looked for, as a damaged page may hold the rows of another one.
+     * The readable values of a table whose keys are consecutive numbers from 1 to at most `last`. Each number is looked
+     * up by itself, as a damaged page may hold the rows of another one.
      */
     async *numbered(place: Place, last: number): AsyncGenerator<{ number: number; value: Buffer }> {
       let singles = 0
@@ -183,7 +188,7 @@ export function openDamagedStore(directory: string, signal?: AbortSignal) {
       }
     },
 
-    /** The value of a key; undefined if there is none, or it cannot be read. */
+    /** The value of a key; undefined if it is missing or cannot be read. */
     async get(place: Place, key: Buffer): Promise<Buffer | undefined> {
       return (await ask({ ...place, start: key })).rows[0]?.value
     },
@@ -194,7 +199,7 @@ export function openDamagedStore(directory: string, signal?: AbortSignal) {
 
 const nothing = Buffer.alloc(0)
 
-/** The first key after the damage at which rows can be read; undefined if no later row can be read. */
+/** The first key after the damage at which rows can be read; undefined if there is none. */
 async function findIntact(
   read: (start: Buffer, limit: number) => Promise<Answer>,
   last: Buffer,
@@ -215,12 +220,12 @@ async function findIntact(
   return toKey(high, width)
 }
 
-/** The first key after this one. */
+/** The smallest key that is greater than this one. */
 function behind(key: Buffer): Buffer {
   return Buffer.concat([key, Buffer.of(0)])
 }
 
-/** A key as a number, padded with zeros behind it. */
+/** A key as a number, padded with zeros at the end. */
 function toNumber(key: Buffer, width: number): bigint {
   return BigInt(`0x${key.toString('hex').padEnd(width * 2, '0')}`)
 }
@@ -229,7 +234,7 @@ function toKey(number: bigint, width: number): Buffer {
   return Buffer.from(number.toString(16).padStart(width * 2, '0'), 'hex')
 }
 
-/** At least 1. */
+/** The distance between two keys; at least 1. */
 function distance(from: Buffer, to: Buffer): bigint {
   const width = Math.max(keyBytesMin, from.length, to.length)
   const between = toNumber(to, width) - toNumber(from, width)

@@ -5,12 +5,12 @@ import { listTables } from '../environment/root.ts'
 import { asDamage, serializeError, toRequestError } from '../threads/error-transfer.ts'
 import type { Reply, Request } from './damaged-store.ts'
 
-// Reads rows of a damaged store for another process, which starts a new one when LMDB crashes this one.
+// Reads rows of a damaged store on behalf of another process, which starts a new one when LMDB crashes this one.
 
-/** The most bytes of one reply, besides its last row. */
+/** The most bytes of one reply, not counting its last row. */
 const replyBytesMax = 2 ** 20
 
-// the process that waits for the result decides what a signal of the terminal means
+// the parent process decides what a signal of the terminal means
 for (const signal of ['SIGINT', 'SIGTERM'] as const) process.on(signal, () => {})
 process.once('disconnect', () => process.kill(process.pid, 'SIGKILL'))
 const environments = new Map<string, Promise<Environment>>()
@@ -23,7 +23,7 @@ async function answer({ directory, name, ...range }: Request): Promise<Reply> {
   environments.set(path, opening)
   try {
     const environment = await opening
-    // LMDB reads nothing more in a transaction in which it has found damage
+    // LMDB refuses further reads in a transaction that has found damage
     environment.root.resetReadTxn()
     return read(environment, range)
   } catch (error) {
@@ -44,7 +44,7 @@ function read({ root, table }: Environment, range: Omit<Request, 'directory' | '
       const { value: row, done } = source.next()
       if (done) return { rows, end: rows.length === limit ? 'more' : 'end' }
       const last = rows.at(-1)?.key
-      // LMDB follows a damaged page to rows of other ones
+      // LMDB follows a damaged page to rows of other pages
       if (!reverse && Buffer.compare(last ?? start, row.key) >= (last ? 0 : 1)) return { rows, end: 'damage' }
       rows.push(row)
       bytes += row.key.length + row.value.length
@@ -53,12 +53,12 @@ function read({ root, table }: Environment, range: Omit<Request, 'directory' | '
   } catch {
     return { rows, end: 'damage' }
   } finally {
-    // else the transaction of an error would be that of the next read
+    // otherwise the next read would use the transaction of the error
     source.return?.()
   }
 }
 
-/** Reads one row without a look at the next one, whose page may be damaged. */
+/** Reads one row without touching the next one, whose page may be damaged. */
 function readRow(table: Table, key: Buffer): Reply {
   try {
     const value = table.getBinary(key)

@@ -32,17 +32,18 @@ import type { RepairReport } from './repair-report.ts'
 
 /** The most ranges of lost records that a report lists. */
 const lostRangesMax = 1000
-/** What is appended at once. */
+/** The bytes that one append stores. */
 const appendBytes = 2 ** 20
 const appendRecords = 1024
-/** A record of one tombstone is larger, with its key. */
+/** The size of a record with one tombstone, including its key, is larger than this. */
 const recordBytesMin = 32
 
 /**
- * Copies what can be read of a damaged store to a new one in an empty or missing directory: records with an intact
+ * Copies the readable content of a damaged store to a new one in an empty or missing directory: records with an intact
  * checksum, projects, keys, frozen builds and complete maps, but neither unfinished maps, consumers nor activity. LMDB
- * reads the damaged store, in a process that is started again behind the damage when it crashes; nothing is written to its
- * data files. The copy is verified and durable before it gets its name. It is another store: earlier cursors are refused.
+ * reads the damaged store in a separate process; when it crashes, a new process continues after the damage; nothing is
+ * written to its data files. The copy is verified and durable before it gets its name. It is a new store: earlier
+ * cursors are rejected.
  *
  * @throws {IngestError} `store-missing`; `store-locked` while a process has the store open; `store-incompatible` for a
  *   damaged header; `store-damaged` if the list of its tables cannot be read; `permission-denied`; `invalid-argument` for
@@ -85,7 +86,7 @@ async function repair(directory: string, target: string, options: JobOptions): P
 
 type Copied = Omit<RepairReport, 'fileBytes'>
 
-/** With the most records that the data file may hold. */
+/** Options of a job, and the most records that the data file may hold. */
 interface CopyOptions extends JobOptions {
   recordsMax: number
 }
@@ -112,7 +113,7 @@ async function copyAll(source: DamagedStore, staging: string, options: CopyOptio
     }
   } finally {
     await store.close()
-    // the next opening builds it
+    // the next opening builds the index
     await rm(join(staging, 'ids'), { recursive: true, force: true })
   }
 }
@@ -135,7 +136,7 @@ async function copyProjects(source: DamagedStore, to: string) {
     const number = key.readUInt32BE()
     const known = names.get(number)
     if (known === undefined) names.set(number, value.toString())
-    // one of them is damaged: the events say which
+    // one of the two names is damaged; the events say which
     else if (known !== value.toString()) names.delete(number)
   }
   const environment = await openEnvironment(to)
@@ -204,7 +205,7 @@ async function copyLog(
         : { receivedAt, bytes: event, cursor: '' },
     )
     const appended = store.append(projectId, toBatch(group, store.hashKey))
-    // thrown when it is awaited
+    // the error is thrown when the append is awaited
     appended.catch(() => {})
     appends.push(appended)
     bytes += events.reduce((sum, { length }) => sum + length, 0)
@@ -246,7 +247,7 @@ function decode(value: Buffer, sequence: number): LogRecord | undefined {
   }
 }
 
-/** How many events and records each project had. */
+/** The number of events and records that each project had. */
 async function readTotals(source: DamagedStore): Promise<Map<number, { events: number; records: number }>> {
   const totals = new Map<number, { events: number; records: number }>()
   for await (const { key, value } of source.rows({ name: 'events', table: 'totals' })) {
@@ -274,7 +275,7 @@ async function copyMaps(
 ) {
   const copied = { maps: 0, lost: [] as RepairReport['lost']['maps'] }
 
-  /** A row that is not what it should be costs its map alone. */
+  /** A malformed row loses only its map. */
   function orDamaged(error: unknown): false {
     if (signal?.aborted || (error instanceof IngestError && error.retryable)) throw error
     return false
@@ -297,7 +298,7 @@ async function copyMaps(
   return copied
 }
 
-/** Returns whether the map was whole. */
+/** Returns whether the map was complete and intact. */
 async function copyMap(
   source: DamagedStore,
   store: Store,

@@ -1,6 +1,6 @@
-// a file of its own: the types of users must not lead to those of lmdb, which do not compile everywhere
+// a separate file: the types of users must not lead to those of lmdb, which do not compile everywhere
 
-/** What was copied of a damaged store, and what was lost where. */
+/** The data that a repair has copied, and the data that is lost. */
 export interface RepairReport {
   records: number
   events: number
@@ -11,13 +11,13 @@ export interface RepairReport {
     /** The first ranges, by the numbers of records in the damaged store, both inclusive. */
     records: { from: number; to: number }[]
     recordCount: number
-    /** By the totals of each project, if those can be read. */
+    /** From the totals of each project, if they can be read. */
     events: { projectId: string; events: number }[]
-    /** Maps that were complete. */
+    /** Complete maps that are lost. */
     maps: LostMap[]
     /** Projects whose keys are lost. */
     keysOf: string[]
-    /** Damaged tables, whose lost rows nothing else may name. */
+    /** Damaged tables: no other table may name their lost rows. */
     tables: string[]
   }
 }

@@ -19,7 +19,7 @@ import {
 import { addFrozenBuild } from '../tables/builds.ts'
 import { createDuplicateFinder, type SearchedBatch } from './find-duplicates.ts'
 
-/** What an append did. Mostly it stores all or nothing and freezes no build, which makes a short message. */
+/** The result of an append. Most appends store all or nothing and freeze no build, which makes a short message. */
 export type Appended = 'all' | 'none' | { duplicates: number[]; conflicts: number; frozen: string[] }
 
 /** A batch in which no id occurs twice. */
@@ -28,29 +28,29 @@ export interface BatchToAppend extends SearchedBatch {
   receivedAt: number
 }
 
-/** A batch of a project that has no number yet, with hashes in place of fingerprints. */
+/** The first batch of a project, which has no number yet; it has hashes in place of fingerprints. */
 export type FirstBatch = Omit<BatchToAppend, 'project'> & { projectId: string }
 
 /** Appends batches to the log, and locates events in it. Projects are identified by number. */
 export interface Appender {
   /**
-   * Finds the end of the log, to which other processes append too. Call it first in each write transaction.
+   * Finds the end of the log, because other processes append too. Called first in each write transaction.
    *
    * @throws {IngestError} `store-failed` if the log has lost a record that this process has seen
    */
   begin(): void
   /** Stores the new events of a batch. Only inside a write transaction. */
   append(batch: BatchToAppend): Appended
-  /** Takes the bytes of erased events out of the totals of their project. Only inside a write transaction. */
+  /** Subtracts the bytes of erased events from the totals of their project. Only inside a write transaction. */
   reduceBytes(project: number, bytes: number): void
-  /** Writes the totals of the projects that changed. Call it last in each write transaction. */
+  /** Writes the changed totals. Called last in each write transaction. */
   end(): void
-  /** Call it when the transaction is committed. */
+  /** Called when the transaction is committed. */
   committed(): void
   /**
    * The positions of the events with these ids.
    *
-   * @throws {IngestError} as {@link begin}
+   * @throws {IngestError} the codes of {@link begin}
    */
   locate(project: number, eventIds: readonly string[], fingerprints: Uint32Array): (Position | undefined)[]
 }
@@ -66,16 +66,16 @@ export function createAppender(
   const { isRetry, findMatches, locate } = createDuplicateFinder(log, ids)
   /** The last committed record that this process has seen. */
   let seen: LogEnd = readLogEnd(eventLog)
-  /** The last record in this transaction. */
+  /** The last record as this transaction sees it. */
   let last = seen
-  /** When it was received. Times never decrease, because readers search by time. */
+  /** When the last record was received. Times never decrease, because readers search by time. */
   let lastAt = Number.NEGATIVE_INFINITY
-  /** The latest time that a record of this transaction may get. */
+  /** The latest time that this transaction may give to a record. */
   let latestAt = Number.NEGATIVE_INFINITY
-  /** By project, of those that this transaction has changed. */
+  /** The totals that this transaction has changed, by project. */
   const changedTotals = new Map<number, Totals>()
 
-  /** Reused for one record after another. */
+  /** Memory that all records are encoded into, one after another. */
   let memory = Buffer.allocUnsafeSlow(0)
 
   function encode({ body, receivedAt }: BatchToAppend, rows: Uint32Array): Buffer {
@@ -109,8 +109,8 @@ export function createAppender(
     lastAt = Math.max(lastAt, Math.min(receivedAt, latestAt))
     sealRecord(record, { sequence, project, ordinal: batches + 1 }, lastAt)
     last = { sequence, checksum: readChecksum(record) }
-    // appended, as a full page is then not split. The types of lmdb call the result void; it is false for a key that is
-    // not after all others
+    // append mode does not split a full page; lmdb then returns false, which its types lack, if the key is not after
+    // all others
     const isStored = log.putSync(key, record, { append: true }) as unknown
     if (isStored !== true) {
       throw new IngestError('internal-error', `Record ${sequence} is not after the end of the log.`)
@@ -128,7 +128,7 @@ export function createAppender(
     return changedTotals.get(project) ?? eventLog.totals(project)
   }
 
-  /** Returns whether the build was not frozen before. */
+  /** Returns whether the build was open before. */
   function freeze(project: number, buildId: string, at: number): boolean {
     const key = projectKey(project, Buffer.from(buildId))
     if (freezes.doesExist(key)) return false
@@ -139,7 +139,7 @@ export function createAppender(
     return true
   }
 
-  /** Takes in the records that other processes have appended. */
+  /** Takes into account the records that other processes have appended. */
   function catchUp(): LogEnd & { receivedAt: number } {
     ids.refresh()
     const end = readLogEnd(eventLog)
@@ -197,7 +197,7 @@ function withoutRows(rows: Uint32Array, indexes: ReadonlyMap<number, unknown>): 
   return left
 }
 
-/** Whether some events are only their id. */
+/** Whether some events are tombstones. */
 function hasTombstones(rows: Uint32Array): boolean {
   for (let at = 0; at < rows.length; at += wordsPerEvent) {
     if (rows[at + column.start] === rows[at + column.idStart]) return true

@@ -9,10 +9,13 @@ import { chunkRefBytes, decodeChunks, digestBytes } from '../tables/map-records.
 import { type MapTables, openMapTables } from '../tables/maps.ts'
 import { openProjects, type Projects } from '../tables/projects.ts'
 
-/** A manifest to write, its chunks encoded by {@link encodeChunks}; one that the slot has is referred to by its role. */
+/**
+ * A manifest to write, its chunks encoded by {@link encodeChunks}; a manifest that the slot already has is referred to
+ * by its role.
+ */
 export type ManifestToPut = (Omit<Manifest, 'chunks'> & { chunks: Uint8Array }) | 'complete' | 'pending'
 
-/** What a command counts for while it is queued, in bytes. */
+/** The bytes that a command counts while it is queued. */
 export function bytesOf(command: Command): number {
   const bodies = command.type === 'putActivity' ? command.rows : []
   return commandBytes + rowBytes * rowCount(command) + bodies.reduce((sum, { body }) => sum + body.length, 0)
@@ -21,14 +24,14 @@ export function bytesOf(command: Command): number {
 const commandBytes = 256
 const rowBytes = 256
 
-/** How many rows a command of many writes or looks up; 0 for others. */
+/** The number of rows that a large command writes or looks up; 0 for others. */
 export function rowCount(command: Command): number {
   if (command.type === 'putMap') return chunkCount(command)
   if (command.type === 'putActivity') return command.rows.length
   return command.type === 'removeActivity' ? command.keys.length : 0
 }
 
-/** How many chunks a command writes or looks up. */
+/** The number of chunks that a command writes or looks up. */
 function chunkCount({ complete, pending, digests, uploads }: PutMap): number {
   const chunksOf = (manifest: ManifestToPut | undefined) =>
     typeof manifest === 'object' ? manifest.chunks.length / chunkRefBytes : 0
@@ -36,16 +39,18 @@ function chunkCount({ complete, pending, digests, uploads }: PutMap): number {
   return Math.max(written, digests.length / digestBytes)
 }
 
-/** Writes the decision about a map, if the slot and the presence of chunks are still those that it was made on. */
+/** Writes the decision about a map if the slot and the presence of chunks have not changed since. */
 export interface PutMap {
   type: 'putMap'
   projectId: string
-  /** {@link Projects.numberToBe} when it was decided: the project of a first map is created with it. */
+  /**
+   * {@link Projects.numberToBe} when it was decided: the first map of a project creates the project with this number.
+   */
   project: number
   map: MapId
   /** {@link FoundMap.version} of the slot. */
   version: string
-  /** The chunks whose presence the decision was given, encoded by {@link encodeDigests}. */
+  /** The chunks whose presence the decision depends on, encoded by {@link encodeDigests}. */
   digests: Uint8Array
   /** For each of `digests`, 1 if it was stored. */
   present: Uint8Array
@@ -61,35 +66,37 @@ export interface PutChunk {
   project: number
   digest: Digest
   chunk: WrittenChunk
-  /** As in {@link PutMap}. */
+  /** Like {@link PutMap.collections}. */
   collections: number
   receivedAt: number
 }
 
-/** What the writer does in its transactions besides appending, and what each returns. */
+/** The commands of the writer other than appending, and their results. */
 export interface CommandResults {
-  /** Writes the JSON of an entry, empty for none, if it still is `before`; returns whether it was. */
+  /** Writes the JSON of an entry, empty for none, if the entry still is `before`; returns whether it was. */
   putEntry: {
     command: { type: 'putEntry'; kind: EntryKind; projectId: string; before: string; after: string }
     result: boolean
   }
   putActivity: { command: { type: 'putActivity'; rows: readonly ActivityToPut[] }; result: true }
-  /** Removes rows by their keys; returns how many there were. */
+  /** Removes rows by their keys; returns how many of them existed. */
   removeActivity: { command: { type: 'removeActivity'; keys: readonly Uint8Array[] }; result: number }
-  /** `unreleased`: it is written, and `releaseChunks` has more to do. */
+  /** `unreleased`: the map is written, and `releaseChunks` has more to do. */
   putMap: { command: PutMap; result: 'written' | 'unreleased' | 'changed' }
   /** `changed` when the chunk's blob may be deleted. */
   putChunk: { command: PutChunk; result: 'stored' | 'existing' | 'undeclared' | 'changed' }
-  /** As {@link MapTables.releaseChunks}. */
+  /** Like {@link MapTables.releaseChunks}. */
   releaseChunks: { command: { type: 'releaseChunks' }; result: boolean }
-  /** Updates some of the pending manifests that miss a stored chunk; a chunk deleted since stays missing. */
+  /**
+   * Updates some of the pending manifests that miss a stored chunk; a chunk that was deleted meanwhile stays missing.
+   */
   resolveAwaited: {
     command: { type: 'resolveAwaited'; project: number; digest: Digest; touchedAt: number | undefined }
     result: true
   }
-  /** Drops the pending manifest of a map if it is expired, or void. Returns as `releaseChunks`. */
+  /** Drops the pending manifest of a map if it is expired, or void. Returns the same as `releaseChunks`. */
   sweepMap: { command: { type: 'sweepMap'; project: number; map: MapId; touchedBefore: number }; result: boolean }
-  /** Records up to where blobs were checked; undefined for all. */
+  /** Records where the check for unused blobs continues; undefined once all are checked. */
   saveOrphansFrom: { command: { type: 'saveOrphansFrom'; from: Uint8Array | undefined }; result: true }
   /** Marks blobs that no chunk uses as garbage. */
   markGarbage: { command: { type: 'markGarbage'; blobKeys: readonly Uint8Array[] }; result: true }
@@ -108,7 +115,7 @@ export interface CommandTables {
   projects: Projects
 }
 
-/** Opens the tables of all commands, which a transaction must not. */
+/** Opens the tables of all commands up front, as tables must not be opened in a transaction. */
 export function openCommandTables(table: (name: TableName) => Rows, onGarbage: () => void): CommandTables {
   const projects = openProjects(table)
   return {
@@ -119,7 +126,7 @@ export function openCommandTables(table: (name: TableName) => Rows, onGarbage: (
   }
 }
 
-/** Runs a command; only inside a write transaction. */
+/** Runs a command. Only inside a write transaction. */
 export function runCommand(tables: CommandTables, command: Command): CommandResult {
   const { activity, entries, maps } = tables
   switch (command.type) {
@@ -188,7 +195,7 @@ function putChunk(maps: MapTables, command: PutChunk): 'stored' | 'existing' | '
   return canName(maps.chunks, [chunk], collections) ? maps.putChunk(project, digest, chunk, receivedAt) : 'changed'
 }
 
-/** Whether blobs that existed at this count of collections still do. */
+/** Whether blobs that existed at this count of collections still exist. */
 function canName(chunks: ChunkTables, written: readonly WrittenChunk[], collections: number): boolean {
   if (written.length === 0) return true
   return chunks.collections() === collections && !written.some(({ blobKey }) => chunks.isGarbage(blobKey))

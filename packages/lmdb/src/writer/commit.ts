@@ -7,31 +7,31 @@ import { type SerializedError, serializeError, toRequestError } from '../threads
 import type { ExitGuard } from '../threads/exit-guard.ts'
 import type { Handled, Outcome } from '../threads/request-loop.ts'
 
-/** Commits many requests in one transaction; none after the disk has failed. */
+/** Commits many requests in one transaction; commits none after the disk has failed. */
 export interface Commit<Request, Value> {
   /**
    * Resolves when a write can be tried: no stopped process holds the write lock, and a disk that was full has some
-   * space again. Called before each commit, because a thread that waits inside LMDB cannot be ended: neither its
+   * space again. Called before each commit, because a thread that waits inside LMDB cannot be ended, so neither its
    * process nor the store could be closed.
    *
    * @throws {IngestError} `disk-full`, `store-locked` when it takes longer than {@link lockTimeoutMs}
    */
   ready(guard: ExitGuard): Promise<void>
-  /** Resolves when it is this thread's turn to commit. The requests can be withdrawn until then. */
+  /** Resolves when it is this thread's turn to commit. Requests can be withdrawn until then. */
   turn(guard: ExitGuard): Promise<void>
   /**
-   * Writes the requests in one durable transaction, and settles them. A request whose write throws is undone and refused
-   * alone: those before it and those behind it are committed in transactions of their own. An error of the disk or of
-   * the transaction refuses all requests that are not committed yet. Withdrawn requests are not written.
+   * Writes the requests in one durable transaction, and settles them. A request whose write throws is undone, and only
+   * this request is refused: the requests before and after it are committed in other transactions. An error of the disk
+   * or of the transaction refuses all requests that are not committed yet. Withdrawn requests are not written.
    */
   commit(requests: readonly Request[], settle: (handled: Handled<Value>) => void): void
-  /** Refuses requests because of an error before the transaction. */
+  /** Refuses requests because of an error that occurred before the transaction. */
   refuse(requests: readonly Request[], error: unknown): Outcome<never>[]
   /** Set once the disk has failed: LMDB's next transaction may write nothing, or never end. */
   failure(): SerializedError | undefined
 }
 
-/** What is done in a transaction. */
+/** The work of a transaction. */
 export interface Transaction<Request, Value> {
   /** Called before the first request. A `store-damaged` that it throws fails the store. */
   begin?(): void
@@ -44,7 +44,7 @@ export interface Transaction<Request, Value> {
 
 interface CommitRequest {
   id: number
-  /** Of the {@link CommitState} when it was sent; without one, the request cannot be withdrawn. */
+  /** The round of the {@link CommitState} when the request was sent; without one, it cannot be withdrawn. */
   round?: number
 }
 
@@ -57,7 +57,7 @@ export function createCommit<Request extends CommitRequest, Value>(
   { begin = () => {}, write, end = () => {}, onUndone = () => {} }: Transaction<Request, Value>,
 ): Commit<Request, Value> {
   let failure: SerializedError | undefined
-  /** The stopped process that holds the write lock, and since when. */
+  /** The stopped process that holds the write lock, and since when it is known. */
   let locked: { pid: number | undefined; since: number } | undefined
   let isDiskFull = false
 
@@ -68,7 +68,9 @@ export function createCommit<Request extends CommitRequest, Value>(
     return rejectAll(requests, refusal)
   }
 
-  /** Commits a group; throws a {@link RequestFailure} with nothing committed if the write of one request has failed. */
+  /**
+   * Commits a group. If the write of one request fails, nothing is committed and a {@link RequestFailure} is thrown.
+   */
   function commitGroup(group: readonly Request[]): Handled<Value> {
     const startedAt = performance.now()
     let written = 0
@@ -105,7 +107,7 @@ export function createCommit<Request extends CommitRequest, Value>(
 
   return {
     async ready(guard) {
-      // a commit that fails is expensive
+      // avoids a commit that fails, which is expensive
       if (isDiskFull) checkSpace()
       for (let holder = lockHolder(); holder?.isStopped; holder = lockHolder()) {
         if (!locked || locked.pid !== holder.pid) locked = { pid: holder.pid, since: performance.now() }
@@ -134,7 +136,7 @@ export function createCommit<Request extends CommitRequest, Value>(
           count = rest.length
         } catch (error) {
           if (!(error instanceof RequestFailure)) return settle({ outcomes: refuse(rest, error) })
-          // those before it are committed first, as it may have failed because of what they wrote
+          // the requests before it are committed first, as it may have failed because of their writes
           count = error.index
           if (count > 0) continue
           settle({ outcomes: refuse(rest.slice(0, 1), error.cause) })
@@ -155,7 +157,7 @@ async function pause(guard: ExitGuard, ms: number): Promise<void> {
   guard.enterNative()
 }
 
-/** The write of one request has thrown an error that others need not meet. */
+/** The write of one request has thrown an error that does not affect others. */
 class RequestFailure extends Error {
   readonly index: number
 
@@ -165,7 +167,7 @@ class RequestFailure extends Error {
   }
 }
 
-/** Calls `begin`, whose error is of no request: none can be written, and none must be dropped for it. */
+/** Calls `begin`. Its error belongs to no single request: no request can be written, and none is dropped for it. */
 function beginAll(begin: () => void): void {
   try {
     begin()
@@ -178,7 +180,7 @@ function beginAll(begin: () => void): void {
 /** Codes of errors that any request would meet. */
 const sharedCodes: ReadonlySet<ErrorCode> = new Set(['disk-full', 'store-failed', 'store-locked', 'overloaded'])
 
-/** What to throw for an error of the write of one request. */
+/** Wraps the error of a single request's write. */
 function toRequestFailure(thrown: unknown, index: number): unknown {
   const error = toRequestError(thrown)
   return error instanceof IngestError && !sharedCodes.has(error.code) ? new RequestFailure(index, error) : error

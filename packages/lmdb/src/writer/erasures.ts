@@ -4,9 +4,9 @@ import { checkListed, type EventLog, type EventLogTables } from '../log/event-lo
 import { eraseFromRecord, type Position, readHeader } from '../log/record.ts'
 import type { Appender } from './append-batch.ts'
 
-/** The steps of erasing, and what each returns. */
+/** The steps of erasing, and their results. */
 export interface ErasureResults {
-  /** How many events it erased. */
+  /** The number of erased events. */
   erase: {
     step: { type: 'erase'; project: number; eventIds: string[]; fingerprints: Uint32Array }
     result: number
@@ -28,7 +28,7 @@ export function createErasures(
   eventLog: EventLog,
   appender: Appender,
 ): (step: ErasureStep) => ErasureResult {
-  /** `record` of a project's list, or found by an id in it. */
+  /** Erases events of a record that is in the list of a project, or that was found by an id. */
   function eraseIn(
     project: number,
     record: { sequence: number; ordinal?: number },
@@ -75,7 +75,7 @@ export function createErasures(
   return (step) => (step.type === 'erase' ? erase(step) : expire(step))
 }
 
-/** Of the events that were found. */
+/** The indexes of the events that were found, by record. */
 function indexesByRecord(positions: Iterable<Position | undefined>): Map<number, Set<number>> {
   const indexes = new Map<number, Set<number>>()
   for (const position of positions) {

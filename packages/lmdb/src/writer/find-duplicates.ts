@@ -15,7 +15,7 @@ import {
   verifyRecord,
 } from '../log/record.ts'
 
-/** How an event compares with the stored one of the same id. */
+/** The result of comparing an event with the stored one of the same id. */
 export type Match = 'same' | 'conflict'
 
 /** A batch with the rows of `BatchEvents`, and fingerprints in place of hashes. */
@@ -25,14 +25,17 @@ export interface SearchedBatch {
   rows: Uint32Array
 }
 
-/** Finds which events of a batch are stored: the index has candidates, the log decides by their bytes. */
+/**
+ * Finds the events of a batch that are already stored: the index supplies candidates, and the log decides by their
+ * bytes.
+ */
 export interface DuplicateFinder {
-  /** Whether the whole batch, as a record, is stored: a retry has the same bytes. */
+  /** Whether the whole batch is stored as one record: a retry has the same bytes. */
   isRetry(project: number, record: Buffer): boolean
   /**
-   * The events of a batch and its record that are stored, by index.
+   * The stored events of a batch, by index; `record` is the record of the batch.
    *
-   * @throws {IngestError} `store-damaged`: a damaged record must not make its events unknown
+   * @throws {IngestError} `store-damaged`: as the events of a damaged record must not count as new
    */
   findMatches(batch: SearchedBatch, record: Buffer): Map<number, Match>
   /** The positions of the events with these ids. */
@@ -40,7 +43,7 @@ export interface DuplicateFinder {
 }
 
 export function createDuplicateFinder(log: Table, ids: Pick<IdIndex, 'search'>): DuplicateFinder {
-  /** Found by its first event. */
+  /** Looks the record up by its first event. */
   function isRetry(project: number, record: Buffer): boolean {
     const earlier = createReader(log)
     return ids.search(fingerprintsIn(record), 1).some(({ position }) => {
@@ -54,7 +57,7 @@ export function createDuplicateFinder(log: Table, ids: Pick<IdIndex, 'search'>):
     const matches = new Map<number, Match>()
     const fingerprints = fingerprintsIn(record)
     const candidates = ids.search(fingerprints, fingerprints.length / 2)
-    // so that each earlier record is read once
+    // sorted, so that each earlier record is read once
     const ordered = candidates.toSorted((a, b) => a.position.sequence - b.position.sequence)
     for (const { queryIndex, position } of ordered) {
       if (matches.has(queryIndex)) continue
@@ -88,23 +91,23 @@ export function createDuplicateFinder(log: Table, ids: Pick<IdIndex, 'search'>):
 const nothing = Buffer.alloc(0)
 
 interface EarlierRecord {
-  /** Not verified; empty if the record is missing. */
+  /** The bytes of the record, not verified; empty if it is missing. */
   bytes: Buffer
   /** @throws {IngestError} `store-damaged` */
   verified(): LogRecord
 }
 
-/** Reads a record, which is valid until the next read of any table. */
+/** Reads a record. The result is valid until the next read of any table. */
 type Reader = (sequence: number) => EarlierRecord
 
-/** Keeps the last record, as the next event is often in the same one. */
+/** Caches the last record, as the next event is often in the same one. */
 function createReader(log: Table): Reader {
   let last: EarlierRecord | undefined
   let lastSequence = 0
   return (sequence) => {
     if (last && sequence === lastSequence) return last
     const bytes = log.getBinaryFast(sequenceKey(sequence))
-    // lmdb returns a buffer that is larger than it says
+    // lmdb returns a buffer that is larger than its length
     last = earlierRecord(bytes && Buffer.from(bytes.buffer, bytes.byteOffset, bytes.length), sequence)
     lastSequence = sequence
     return last
@@ -130,8 +133,8 @@ function idAt({ body, rows }: SearchedBatch, index: number): Buffer {
 }
 
 /**
- * Compares an event, with the JSON string of its id, with the one at an index of an earlier record; undefined if that has
- * another id or project.
+ * Compares an event, whose id is given as JSON string, with the one at an index of an earlier record. Undefined if that
+ * has another id or project.
  */
 function compare(
   project: number,
@@ -146,7 +149,7 @@ function compare(
   return hasEventId(stored, eventId) ? differ(stored, event) : undefined
 }
 
-/** What two events of one id with other bytes are. */
+/** The result for two events of one id whose bytes differ. */
 function differ(stored: Buffer, event: Buffer): Match {
   return isTombstone(stored) || isTombstone(event) ? 'same' : 'conflict'
 }
@@ -154,10 +157,10 @@ function differ(stored: Buffer, event: Buffer): Match {
 function hasEventId(event: Buffer, eventId: Buffer): boolean {
   try {
     const stored = idBytes(event) ?? nothing
-    // one may have escapes where the other has none
+    // one of the two may have escapes where the other has none
     return stored.equals(eventId) || JSON.parse(stored.toString()) === JSON.parse(eventId.toString())
   } catch {
-    // damaged
+    // the stored event is damaged
     return false
   }
 }

@@ -12,7 +12,8 @@ import type { FromWriter, WriterData, WriterRequest, WriterSize } from './writer
 /** The writer of this process. Results are durable when they resolve. */
 export interface Writer {
   /**
-   * Transfers the memory of the body and of the rows to the writer. Calls `onCommit` before it resolves.
+   * Appends a batch. Transfers the memory of the body and of the rows to the writer. Calls `onCommit` before it
+   * resolves.
    *
    * @throws {IngestError} the codes of {@link RequestClient.request}, `store-damaged`
    */
@@ -23,9 +24,9 @@ export interface Writer {
   run<Type extends CommandType>(
     command: CommandResults[Type]['command'] & { type: Type },
   ): Promise<CommandResults[Type]['result']>
-  /** The number of the last record of the log that was committed as far as this process has seen. */
+  /** The number of the last record that this process knows to be committed. */
   lastSeen(): number
-  /** What the log and its index hold now. */
+  /** The size of the log and its index. */
   measure(): Promise<WriterSize>
   /** The requests that are queued or being handled. */
   inFlight(): { requests: number; bytes: number }
@@ -46,10 +47,10 @@ export interface Writer {
 export interface WriterOptions {
   environment: Environment
   data: Omit<WriterData, 'seen'>
-  /** As that of a {@link RequestClient}. */
+  /** Like {@link RequestClientOptions.onFatal}. */
   onFatal: (error: IngestError) => void
   onProgress: (progress: RebuildProgress) => void
-  /** Blobs were marked as garbage. */
+  /** Called when blobs were marked as garbage. */
   onGarbage: () => void
   /** Called after each commit. */
   onCommit: (commit: StoreCommit) => void
@@ -57,7 +58,7 @@ export interface WriterOptions {
   timeoutMs: number
 }
 
-/** Starts the thread that writes, and resolves once it has caught up with the log. */
+/** Starts the writer thread; resolves once it has caught up with the log. */
 export async function startWriter(options: WriterOptions): Promise<Writer> {
   const { environment, onFatal, onProgress, onGarbage, onCommit, timeoutMs } = options
   const seen = new BigInt64Array(new SharedArrayBuffer(8))
@@ -104,5 +105,5 @@ export async function startWriter(options: WriterOptions): Promise<Writer> {
   }
 }
 
-/** What a step of erasing counts for while it is queued. */
+/** The bytes that a step of erasing counts while it is queued. */
 const erasureBytes = 256

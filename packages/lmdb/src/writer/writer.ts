@@ -27,7 +27,7 @@ export interface WriterData extends WriteThreadData {
   seed: string
   entriesPerFlush: number
   fingerprintBits: number
-  /** Memory of both threads: the last record of the log that the writer has seen. */
+  /** Shared by both threads: the number of the last log record that the writer has seen. */
   seen: BigInt64Array
 }
 
@@ -42,7 +42,7 @@ type WriteRequest = AppendRequest | CommandRequest | ErasureRequest
 /** A request to the writer. */
 export type WriterRequest = WriteRequest | LocateRequest | MeasureRequest
 
-/** What the log and its index hold. */
+/** The size of the log and its index. */
 export interface WriterSize {
   records: number
   ids: IndexSize
@@ -60,12 +60,12 @@ export type FromWriter =
   /** Blobs were marked as garbage. */
   | { type: 'garbage' }
 
-/** How often a waiting writer reports progress. */
+/** How often a waiting writer reports that it is alive, in milliseconds. */
 const waitingMs = 100
 
 /**
  * The only writer of the log in a process: many requests, one transaction, one sync. Requests are settled once they are
- * durable. A request that fails is undone alone.
+ * durable. If a request fails, only that request is undone.
  */
 export function runWriter(
   port: MessagePort,
@@ -92,7 +92,7 @@ async function openWriter(
   const commandTables = openCommandTables(table, () => {
     hasGarbage = true
   })
-  // last, as nothing closes it when something behind it fails
+  // opened last, as nothing would close it if a later step failed
   const ids = await openIdIndex({
     directory: idsDirectory,
     log,
@@ -123,14 +123,17 @@ async function openWriter(
     return appender.append('projectId' in request ? numbered(request) : request)
   }
 
-  /** The batch with the number of its project, assigned in the transaction of the append: none remains if it fails. */
+  /**
+   * Gives a batch the number of its project. A new number is assigned in the transaction of the append, so a failed
+   * append leaves none.
+   */
   function numbered(batch: FirstBatch): BatchToAppend {
     const project = commandTables.projects.numberFor(batch.projectId)
-    // a copy, as a transaction that is undone is repeated, and the number may then be another
+    // a copy, as an undone transaction is repeated and may then assign another number
     return { ...batch, project, rows: withFingerprints(batch.rows, project, fingerprint) }
   }
 
-  /** Why writes that need the index fail. */
+  /** The error of writes that need the index. */
   let indexError: unknown
 
   /** Whether writes that need the index must wait. */
@@ -198,7 +201,7 @@ async function openWriter(
       if (others.length > 0) await writeAll(others, settle)
     },
     mustWait() {
-      // checked once for a batch, and only if a request needs the index
+      // checked once per batch, and only if a request needs the index
       let mustWait: boolean | undefined
       return (request) => {
         if (!needsIndex(request)) return false
@@ -222,20 +225,23 @@ function isExpiry(request: WriterRequest): boolean {
   return request.type === 'erasure' && request.step.type === 'expire'
 }
 
-/** Whether a request searches the index, and waits until that is fast; other writes do not wait for it. */
+/** Whether a request searches the index and so waits until searches are fast. */
 function needsIndex(request: WriterRequest): boolean {
   return request.type === 'append' || (request.type === 'erasure' && request.step.type === 'erase')
 }
 
-/** Several expiries share a commit: each erases other records. */
+/** The cost of an expiry in a group. Several share a commit, as each erases different records. */
 const expiryCost = batchBytesMax / 8
-/** The cost of a row of a command in a group: a transaction with 4,096 chunks of manifests takes about as long as 16 MiB. */
+/**
+ * The cost of a row of a command in a group: a transaction that writes 4,096 chunks of manifests takes about as long as
+ * one of 16 MiB.
+ */
 const rowCost = 4096
 
 function costOf(request: WriterRequest): number {
   if (request.type === 'append') return request.body.length
   if (isExpiry(request)) return expiryCost
-  // alone: one that fails refuses no appends
+  // in a group by itself: if it fails, no append is refused
   if (request.type === 'erasure') return batchBytesMax
   return isRead(request) ? 0 : rowCost * rowCount(request.command)
 }
