@@ -1,28 +1,19 @@
 import t from 'tap'
 import { changeQuery } from '../page/address.ts'
 import { createColumns } from '../page/heat/columns.ts'
-import { compareCounts, mostDifferentCells } from '../page/heat/compare.ts'
 import { cellAt, densestCells, gridOf } from '../page/heat/grid.ts'
 import { createHeatEvents, listMembers } from '../page/heat/heat-events.ts'
 import { axisOf, findPairs } from '../page/heat/pairs.ts'
 import { findParts, footprintsOf } from '../page/heat/parts.ts'
-import {
-  colorAt,
-  divergingColorAt,
-  fraction,
-  legendCounts,
-  niceStep,
-  signedFraction,
-  ticks,
-} from '../page/heat/scale.ts'
+import { colorAt, fraction, legendCounts, niceStep, ticks } from '../page/heat/scale.ts'
 import { boxOf, fit, pan, zoom } from '../page/heat/viewport.ts'
 import { formatPointer, parsePointer, resolvePointer } from '../page/json-pointer.ts'
 import { formatWhere, parseWhere } from '../page/views/where/where-address.ts'
 
 const everything = { across: '/x', down: '/z' }
 
-function columnsOf(events: readonly unknown[], wanted?: readonly string[]) {
-  const columns = createColumns(wanted)
+function columnsOf(events: readonly unknown[]) {
+  const columns = createColumns()
   for (const event of events) columns.add(event)
   return columns
 }
@@ -78,16 +69,16 @@ t.test('numbers too large for a map are no coordinates and no parts: the view st
 
 t.test('events whose member names are data cost a bounded number of columns', async (t) => {
   const events = Array.from({ length: 5_000 }, (_, i) => ({ scores: { [`player-${i}`]: i } }))
-  const columns = columnsOf([...events, { position: { x: 1, z: 2 } }], ['/scores/player-4999'])
+  const columns = columnsOf([{ position: { x: 1, z: 2 } }, ...events])
   t.ok(columns.list().length < 50)
-  t.equal(columns.get('/scores/player-4999')?.values[4_999], 4_999, 'what was asked for is kept')
+  t.equal(columns.get('/position/z')?.values[0], 2, 'coordinates are kept')
 })
 
 t.test('an axis is named by the last token', async (t) => {
   t.strictSame(['/position/x', '/Y', '/at/2', '/lat'].map(axisOf), [0, 1, 2, undefined])
 })
 
-t.test('events are counted by cell, type, place and height', async (t) => {
+t.test('events are counted by cell, type and place', async (t) => {
   const heat = createHeatEvents()
   const add = (x: number, z: number, type: string | undefined, placeId: unknown, at: number) =>
     heat.add({ x, y: at / 1_000, z, type, placeId, eventId: `e-${at}` }, at)
@@ -106,9 +97,6 @@ t.test('events are counted by cell, type, place and height', async (t) => {
   t.strictSame([...count({ types: ['death', ''] }).counts], [0, 0, 0, 0, 0, 1])
   t.match(count({ types: ['death', ''] }), { inside: 1, located: 2, selected: 2 })
   t.match(count({ placeId: '7' }), { inside: 1, located: 2, selected: 3 }, 'with events that name no place')
-  t.match(count({ slice: { pointer: '/y', min: 2, max: 3 } }), { inside: 2, located: 2, selected: 6 })
-  t.strictSame(heat.heights(everything, '/y'), { min: 1, max: 5, counts: histogram([0, 10, 20, 30, 39]) })
-  t.equal(heat.heights(everything, '/none'), undefined)
   t.strictSame(heat.list({ ...everything, types: ['move'] }, { left: -1, top: 0, right: 10, bottom: 10 }, 2), [
     { eventId: 'e-4000', receivedAt: 4_000, type: 'move', across: -0.01, down: 0 },
     { eventId: 'e-2000', receivedAt: 2_000, type: 'move', across: 9.99, down: 9.99 },
@@ -126,41 +114,21 @@ t.test('events are counted by cell, type, place and height', async (t) => {
   t.strictSame(summary.types[0], { name: 'move', count: 3 })
 })
 
-/** 40 counts, 1 at these indexes. */
-const histogram = (filled: readonly number[]) => Array.from({ length: 40 }, (_, i) => (filled.includes(i) ? 1 : 0))
-
-t.test('shares of two builds differ clearly where chance alone rarely explains it', async (t) => {
-  const heatOf = (...cells: number[]) => {
-    const heat = createHeatEvents()
-    for (const [x, count] of cells.entries()) for (let i = 0; i < count; i++) heat.add({ x, z: 0 }, 0)
-    return heat.count(everything, { left: 0, top: 0, cell: 1, columns: cells.length, rows: 1 })
+t.test('a sample of the events has exactly as many, and is not in step with them', async (t) => {
+  const heat = createHeatEvents()
+  // two players in turns, whose events are one after another in the log
+  for (let i = 0; i < 10_000; i++) heat.add({ x: i % 2, z: 0 }, i)
+  const grid = { left: 0, top: 0, cell: 1, columns: 2, rows: 1 }
+  t.equal(heat.located(everything), 10_000)
+  for (const shownMax of [1, 100, 5_000, 9_999, 10_000, 20_000]) {
+    const { shown, located, inside } = heat.count(everything, grid, shownMax)
+    t.strictSame([shown, inside, located], [Math.min(shownMax, 10_000), Math.min(shownMax, 10_000), 10_000])
   }
-  const [a, b] = [heatOf(600, 350, 50, 0), heatOf(40, 56, 4, 0)]
-  const { values, isClear, max } = compareCounts(a, b)
-  t.strictSame(
-    [...values].map((value) => Math.round(1_000 * value)),
-    [200, -210, 10, 0],
-  )
-  t.strictSame([...isClear], [1, 1, 0, 0])
-  t.equal(max.toFixed(3), '0.210')
-  t.match(mostDifferentCells(a, b, 1), [{ left: 1, count: 350, countOfB: 56 }])
-  t.equal(compareCounts(a, heatOf(0, 0, 0, 0)).isClear[0], 0, 'a build without events differs by chance')
-})
-
-t.test('differences are blue and orange, which colour blindness does not confuse', async (t) => {
-  for (const isDark of [false, true]) {
-    const lightness = [-1, -0.5, 0, 0.5, 1].map((at) => lightnessOf(divergingColorAt(at, isDark)))
-    const [, , middle] = lightness as [number, number, number]
-    for (const end of [lightness[0], lightness[4]]) t.ok(Math.abs((end as number) - middle) > 25)
-    const [less, more] = [divergingColorAt(-1, isDark), divergingColorAt(1, isDark)]
-    t.ok(less[2] - less[0] > 100 && more[0] - more[2] > 100, 'they differ along blue and yellow')
-  }
-  t.strictSame(
-    [-2, -0.02, 0, 0.2, 2].map((value) => signedFraction(value, 2, 'linear')),
-    [-1, -0.01, 0, 0.1, 1],
-  )
-  t.equal(signedFraction(-0.2, 2, 'log').toFixed(2), '-0.52')
-  t.equal(signedFraction(0, 0, 'log'), 0)
+  const { counts } = heat.count(everything, grid, 5_000)
+  t.ok(Math.abs((counts[0] as number) - 2_500) < 150, `both players are in it: ${counts}`)
+  t.strictSame(heat.count(everything, grid, 5_000).counts, counts, 'the same again')
+  const half = heat.count(everything, { left: 0, top: 0, cell: 1, columns: 1, rows: 1 }, 5_000)
+  t.equal(half.inside, counts[0], 'whatever is in view')
 })
 
 t.test('the address of a heat map holds its choices, and drops those that are none', async (t) => {
@@ -174,14 +142,12 @@ t.test('the address of a heat map holds its choices, and drops those that are no
     types: ['death', ''],
     across: '/x',
     down: '/z',
-    scale: 'linear',
     view: { x: -1.5, y: 2, unitsPerPixel: 0.25 },
-    heights: { min: -3, max: 12.5 },
     cell: { left: 0.1, top: 0, right: 0.2, bottom: 0.1 },
   } as const
-  t.strictSame(parseWhere(new URLSearchParams(changeQuery('scale=log', formatWhere(chosen)))), chosen)
-  const odd = parseWhere(new URLSearchParams('at=1,2,0&height=5,1&cell=1,2,3&scale=odd&versus='))
-  t.match(odd, { view: undefined, heights: undefined, cell: undefined, scale: 'log', versus: undefined })
+  t.strictSame(parseWhere(new URLSearchParams(changeQuery('', formatWhere(chosen)))), chosen)
+  const odd = parseWhere(new URLSearchParams('at=1,2,0&cell=1,2,3&versus='))
+  t.match(odd, { view: undefined, cell: undefined, versus: undefined })
 })
 
 t.test('a cell has the bounds that its events are within', async (t) => {
@@ -236,14 +202,12 @@ t.test('a zoom keeps the point, a move keeps the scale, and all fits', async (t)
 t.test('steps and ticks are round', async (t) => {
   t.strictSame([0.002, 0.0021, 7, 10, 11, 49].map(niceStep), [0.002, 0.005, 10, 10, 20, 50])
   t.strictSame(ticks(-0.25, 0.31, 5), [-0.2, 0, 0.2])
-  t.strictSame(legendCounts(5_000, 'log'), [1, 10, 100, 1_000, 5_000])
-  t.strictSame(legendCounts(100, 'linear'), [1, 50, 100])
-  t.strictSame(legendCounts(1, 'log'), [1])
+  t.strictSame(legendCounts(5_000), [1, 10, 100, 1_000, 5_000])
+  t.strictSame(legendCounts(1), [1])
 })
 
 t.test('colours get evenly lighter on dark, darker on light', async (t) => {
-  const lightness = (isDark: boolean) =>
-    Array.from({ length: 11 }, (_, i) => lightnessOf(colorAt(fraction(1 + i, 11, 'linear'), isDark)))
+  const lightness = (isDark: boolean) => Array.from({ length: 11 }, (_, i) => lightnessOf(colorAt(i / 10, isDark)))
   for (const [values, sign] of [
     [lightness(true), 1],
     [lightness(false), -1],
@@ -251,10 +215,10 @@ t.test('colours get evenly lighter on dark, darker on light', async (t) => {
     const steps = values.slice(1).map((value, i) => sign * (value - (values[i] as number)))
     t.ok(Math.min(...steps) > 3 && Math.max(...steps) < 12, steps.map(Math.round).join())
   }
-  t.equal(fraction(1, 1_000, 'log'), 0)
-  t.equal(fraction(10, 1_000, 'log').toFixed(3), '0.333')
-  t.equal(fraction(1_000, 1_000, 'log'), 1)
-  t.equal(fraction(1, 1, 'log'), 1)
+  t.equal(fraction(1, 1_000), 0)
+  t.equal(fraction(10, 1_000).toFixed(3), '0.333')
+  t.equal(fraction(1_000, 1_000), 1)
+  t.equal(fraction(1, 1), 1)
 })
 
 /** L* of CIELAB. */

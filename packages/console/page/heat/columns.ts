@@ -1,4 +1,4 @@
-import { formatPointer, parsePointer, resolvePointer } from '../json-pointer.ts'
+import { formatPointer } from '../json-pointer.ts'
 
 /** The numbers of one member; NaN for an event without a coordinate in that member. */
 export interface Column {
@@ -41,12 +41,9 @@ interface Node {
   column?: Column | undefined
 }
 
-/** Creates columns; the pointers in `wanted` are kept in addition to the limits. */
-export function createColumns(wanted: readonly string[] = []): Columns {
+export function createColumns(): Columns {
   const columns = new Map<string, Column>()
-  const fixed = wanted.map((pointer) => ({ tokens: parsePointer(pointer) ?? [], column: create(pointer) }))
-  // wanted pointers are resolved separately
-  const members = createMembers((pointer) => (columns.has(pointer) ? undefined : create(pointer)))
+  const members = createMembers(create)
   let rows = 0
 
   function create(pointer: string): Column {
@@ -61,10 +58,6 @@ export function createColumns(wanted: readonly string[] = []): Columns {
     },
     add(event) {
       members.visit(event, (column, value) => set(column, rows, value))
-      for (const { tokens, column } of fixed) {
-        const value = resolvePointer(event, tokens)
-        if (typeof value === 'number') set(column, rows, value)
-      }
       rows++
     },
     get(pointer) {
@@ -77,7 +70,7 @@ export function createColumns(wanted: readonly string[] = []): Columns {
 }
 
 /** The members of all events as a tree, whose size is limited. */
-function createMembers(create: (pointer: string) => Column | undefined) {
+function createMembers(create: (pointer: string) => Column) {
   const root: Node = { tokens: [], children: new Map() }
   let nodes = 0
   let coordinateColumns = 0

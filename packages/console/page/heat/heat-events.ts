@@ -4,17 +4,19 @@ import { type Counts, countCells, type Grid } from './grid.ts'
 import { findPairs, type Pair } from './pairs.ts'
 import { createTexts } from './texts.ts'
 import type { Box } from './viewport.ts'
+import { hash } from './windows.ts'
 
 /** The numbers, times, types, places and ids of the events read so far. */
 export interface HeatEvents {
   readonly length: number
   add(event: unknown, receivedAt: number): void
   summary(): EventSummary
-  count(selection: Selection, grid: Grid): CountedEvents
+  /** The number of selected events that have both coordinates. */
+  located(selection: Selection): number
+  /** Counts at most `shownMax` of the located events by cell: a random choice of them, always the same. */
+  count(selection: Selection, grid: Grid, shownMax?: number): CountedEvents
   /** A box around the selected events, without a few outliers; undefined if none has coordinates. */
   extent(selection: Selection): Box | undefined
-  /** The distribution of the located events over a third member; ignores the selection's slice. */
-  heights(selection: Selection, pointer: string): Heights | undefined
   /** The selected events in a box, newest first. */
   list(selection: Selection, box: Box, limit: number): ListedEvent[]
 }
@@ -45,28 +47,15 @@ export interface Selection {
   types?: readonly string[] | undefined
   /** Omits events that name another place. Default: all places. */
   placeId?: string | undefined
-  /** Only events with a number from `min` to `max` in this member. */
-  slice?: Slice | undefined
-}
-
-export interface Slice {
-  pointer: string
-  min: number
-  max: number
 }
 
 export interface CountedEvents extends Counts {
   /** Number of events with the place and types. */
   selected: number
-  /** Number of these events that have both coordinates and are in the slice. */
+  /** Number of these events that have both coordinates. */
   located: number
-}
-
-/** A histogram over the values from `min` to `max`. */
-export interface Heights {
-  min: number
-  max: number
-  counts: number[]
+  /** Number of these events that the cells count. */
+  shown: number
 }
 
 export interface ListedEvent {
@@ -79,12 +68,11 @@ export interface ListedEvent {
 
 const namesMax = 1_000
 const restName = 'other types'
-const heightsLength = 40
 // enough for percentiles
 const sampleMax = 20_000
 
-export function createHeatEvents(wanted: readonly string[] = []): HeatEvents {
-  const columns = createColumns(wanted)
+export function createHeatEvents(): HeatEvents {
+  const columns = createColumns()
   const types = createNames()
   const places = createNames()
   const ids = createTexts()
@@ -98,14 +86,26 @@ export function createHeatEvents(wanted: readonly string[] = []): HeatEvents {
     return (i) => isType[types.indexes[i] as number] === 1 && isPlace[places.indexes[i] as number] === 1
   }
 
-  function pointsOf({ across, down, slice }: Selection): Points {
+  function pointsOf({ across, down }: Selection): Points {
     const valuesOf = (pointer: string) => columns.get(pointer)?.values ?? new Float64Array()
-    return {
-      xs: valuesOf(across),
-      ys: valuesOf(down),
-      length: columns.rows,
-      slice: slice && { ...slice, values: valuesOf(slice.pointer) },
+    return { xs: valuesOf(across), ys: valuesOf(down), length: columns.rows }
+  }
+
+  /** Marks the rows of the located events. */
+  function locate(selection: Selection) {
+    const isSelected = filterOf(selection)
+    const points = pointsOf(selection)
+    const marks = new Uint8Array(columns.rows)
+    let selected = 0
+    let located = 0
+    for (let i = 0; i < columns.rows; i++) {
+      if (!isSelected(i)) continue
+      selected++
+      if (!isLocated(points, i)) continue
+      located++
+      marks[i] = 1
     }
+    return { points, marks, selected, located }
   }
 
   return {
@@ -131,27 +131,16 @@ export function createHeatEvents(wanted: readonly string[] = []): HeatEvents {
       pointers: columns.list().map(({ pointer }) => pointer),
       example,
     }),
-    count(selection, grid) {
-      const isSelected = filterOf(selection)
-      const points = pointsOf(selection)
-      let selected = 0
-      let located = 0
-      for (let i = 0; i < columns.rows; i++) {
-        if (!isSelected(i)) continue
-        selected++
-        if (isLocated(points, i)) located++
-      }
-      const counts = countCells(grid, points, (i) => isLocated(points, i) && isSelected(i))
-      return { ...counts, selected, located }
+    located: (selection) => locate(selection).located,
+    count(selection, grid, shownMax = Number.POSITIVE_INFINITY) {
+      const { points, marks, selected, located } = locate(selection)
+      const shown = Math.min(located, shownMax)
+      if (shown < located) chooseMarks(marks, located, shown)
+      const counts = countCells(grid, points, (i) => marks[i] === 1)
+      return { ...counts, selected, located, shown }
     },
     extent(selection) {
       return extentOf(pointsOf(selection), filterOf(selection))
-    },
-    heights(selection, pointer) {
-      const points = pointsOf({ ...selection, slice: undefined })
-      const isSelected = filterOf(selection)
-      const values = columns.get(pointer)?.values
-      return values && histogramOf(values, points.length, (i) => isLocated(points, i) && isSelected(i))
     },
     list(selection, { left, top, right, bottom }, limit) {
       const isSelected = filterOf(selection)
@@ -178,39 +167,28 @@ interface Points {
   xs: Float64Array
   ys: Float64Array
   length: number
-  slice: (Slice & { values: Float64Array }) | undefined
 }
 
 /** False if a value is missing, that is NaN or undefined. */
-function isLocated({ xs, ys, slice }: Points, index: number): boolean {
-  if (!isNumber(xs[index]) || !isNumber(ys[index])) return false
-  if (!slice) return true
-  const height = slice.values[index] as number
-  return height >= slice.min && height <= slice.max
+function isLocated({ xs, ys }: Points, index: number): boolean {
+  return isNumber(xs[index]) && isNumber(ys[index])
+}
+
+/**
+ * Keeps `kept` of the marks, each with the same chance (Knuth, The Art of Computer Programming, 3.4.2, algorithm S). Every
+ * n-th one could be in step with the events.
+ */
+function chooseMarks(marks: Uint8Array, marked: number, kept: number): void {
+  let [needed, left] = [kept, marked]
+  for (const [row, mark] of marks.entries()) {
+    if (mark === 0) continue
+    if ((hash(row + 1) / 2 ** 32) * left < needed) needed--
+    else marks[row] = 0
+    left--
+  }
 }
 
 const isNumber = (value: number | undefined) => value !== undefined && !Number.isNaN(value)
-
-function histogramOf(values: Float64Array, length: number, isShown: (index: number) => boolean): Heights | undefined {
-  let min = Number.POSITIVE_INFINITY
-  let max = Number.NEGATIVE_INFINITY
-  const shown: number[] = []
-  for (let i = 0; i < length; i++) {
-    const value = values[i]
-    if (!isNumber(value) || !isShown(i)) continue
-    shown.push(value as number)
-    min = Math.min(min, value as number)
-    max = Math.max(max, value as number)
-  }
-  if (shown.length === 0) return undefined
-  const counts = new Array<number>(heightsLength).fill(0)
-  for (const value of shown) {
-    const share = max > min ? (value - min) / (max - min) : 0
-    const at = Math.min(heightsLength - 1, Math.floor(share * heightsLength))
-    counts[at] = (counts[at] as number) + 1
-  }
-  return { min, max, counts }
-}
 
 function extentOf(points: Points, isShown: (index: number) => boolean): Box | undefined {
   const shown: number[] = []

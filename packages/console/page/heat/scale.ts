@@ -1,6 +1,3 @@
-/** How counts map to colours. */
-export type ScaleKind = 'linear' | 'log'
-
 /** The smallest of 1, 2 or 5 × 10ⁿ that is at least `least`. */
 export function niceStep(least: number): number {
   const power = 10 ** Math.floor(Math.log10(least))
@@ -18,21 +15,17 @@ export function ticks(from: number, to: number, number: number): number[] {
   return Array.from({ length: last - first + 1 }, (_, i) => Number(((first + i) * step).toPrecision(12)))
 }
 
-/** The position of a count from 1 to `max` on the scale, from 0 to 1. */
-export function fraction(count: number, max: number, kind: ScaleKind): number {
-  if (max <= 1) return 1
-  return kind === 'log' ? Math.log(count) / Math.log(max) : (count - 1) / (max - 1)
+/** The position of a count from 1 to `max` on the logarithmic scale, from 0 to 1. */
+export function fraction(count: number, max: number): number {
+  return max <= 1 ? 1 : Math.log(count) / Math.log(max)
 }
 
-/** The counts shown in a legend: 1, the maximum, and round counts between them with enough space. */
-export function legendCounts(max: number, kind: ScaleKind): number[] {
+/** The counts shown in a legend: 1, the maximum, and powers of ten between them with enough space. */
+export function legendCounts(max: number): number[] {
   if (max <= 1) return [1]
-  const between =
-    kind === 'log'
-      ? Array.from({ length: Math.ceil(Math.log10(max)) }, (_, i) => 10 ** i)
-      : ticks(1, max, 4).filter(Number.isInteger)
+  const between = Array.from({ length: Math.ceil(Math.log10(max)) }, (_, i) => 10 ** i)
   const roomy = between.filter((count) => {
-    const at = fraction(count, max, kind)
+    const at = fraction(count, max)
     return at > 0.12 && at < 0.85
   })
   return [1, ...roomy, max]
@@ -60,30 +53,5 @@ export function colorAt(at: number, isDark: boolean): [number, number, number] {
   const share = place - low
   const [from, to] = [viridis[low], viridis[low + 1]] as [readonly number[], readonly number[]]
   const mix = (i: number) => Math.round((from[i] as number) * (1 - share) + (to[i] as number) * share)
-  return [mix(0), mix(1), mix(2)]
-}
-
-/** The position of a difference from −max to max on the scale, from −1 to 1. */
-export function signedFraction(value: number, max: number, kind: ScaleKind): number {
-  const share = max === 0 ? 0 : Math.min(1, Math.abs(value) / max)
-  // logarithmic over two powers of ten, through 0
-  return Math.sign(value) * (kind === 'log' ? Math.log10(1 + 99 * share) / 2 : share)
-}
-
-type Color = readonly [number, number, number]
-
-/**
- * Blue and orange are distinguishable with every kind of colour blindness, and differ in brightness from the middle.
- */
-const diverging = {
-  light: { less: [24, 88, 168], middle: [226, 228, 232], more: [170, 78, 0] },
-  dark: { less: [120, 182, 255], middle: [52, 58, 68], more: [255, 172, 84] },
-} as const satisfies Record<string, Record<string, Color>>
-
-/** The colour at −1 (blue) to 1 (orange). */
-export function divergingColorAt(at: number, isDark: boolean): [number, number, number] {
-  const { less, middle, more } = diverging[isDark ? 'dark' : 'light']
-  const end: Color = at < 0 ? less : more
-  const mix = (i: 0 | 1 | 2) => Math.round(middle[i] + (end[i] - middle[i]) * Math.abs(at))
   return [mix(0), mix(1), mix(2)]
 }

@@ -60,8 +60,8 @@ function scramble(order: number, bits: number): number {
   return number
 }
 
-/** The finalizer of MurmurHash3. */
-function hash(value: number): number {
+/** The finalizer of MurmurHash3: 32 bits. */
+export function hash(value: number): number {
   let mixed = value | 0
   mixed = Math.imul(mixed ^ (mixed >>> 16), 0x85ebca6b)
   mixed = Math.imul(mixed ^ (mixed >>> 13), 0xc2b2ae35)

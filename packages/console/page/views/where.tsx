@@ -22,7 +22,7 @@ async function loadBuilds(api: Api, signal: AbortSignal): Promise<BuildPage> {
   return api.json<BuildPage>('v1/builds', { query: { limit: buildsMax }, signal })
 }
 
-/** A sample of a build's events over its map, or the difference between two builds. */
+/** A sample of a build’s events over its map, or those of two builds side by side. */
 export function WhereView({ address }: { address: Address }) {
   const builds = useLoaded(loadBuilds, [])
   const where = useMemo(() => parseWhere(address.query), [address])
@@ -96,7 +96,7 @@ function BuildChoices({ build: { buildId }, where: { versus } }: { build: Frozen
     <>
       <BuildCombobox value={buildId} onChoose={(buildId) => replace({ buildId, cell: undefined })} />
       <BuildCombobox
-        label="Compare with"
+        label="Beside it"
         value={versus ?? ''}
         none="no other build"
         onChoose={(versus) => replace({ buildId, versus: versus || undefined })}

@@ -20,8 +20,6 @@ export interface SampleAsk {
   /** Milliseconds since 1970: `from <= receivedAt < to`. */
   from: number
   to: number
-  /** Pointers whose values are kept, in addition to those that look like coordinates. */
-  wanted: readonly string[]
 }
 
 /** When to stop reading until the page asks for more: at whichever limit comes first. */
@@ -103,7 +101,7 @@ export function createSamples(): Samples {
     let total = 0
     for (const { events } of kept.values()) total += events.length
     for (const [oldest, { events }] of kept) {
-      // never evict two samples that are being compared
+      // never evict two samples that are shown side by side
       if (total <= eventsMax || kept.size <= 2) return
       kept.delete(oldest)
       total -= events.length
@@ -141,8 +139,7 @@ export function createSamples(): Samples {
   }
 }
 
-const keyOf = ({ filter, from, to, wanted }: SampleAsk) =>
-  JSON.stringify([from, to, Object.entries(filter).sort(), [...wanted].sort()])
+const keyOf = ({ filter, from, to }: SampleAsk) => JSON.stringify([from, to, Object.entries(filter).sort()])
 
 /** A complete sample that contains all of these events; the page filters it by type and place. */
 function findComplete(samples: Iterable<Sample>, ask: SampleAsk): Sample | undefined {
@@ -168,7 +165,7 @@ function typesOf(samples: Iterable<Sample>, { ask }: Sample, summary: EventSumma
 function createTrial(ask: SampleAsk): Sample {
   const windows = createWindows({ ...ask, total: 0 })
   const open = ask.from < ask.to ? [{ from: ask.from, to: ask.to }] : []
-  return { ask, events: createHeatEvents(ask.wanted), windows, next: 1, open, isTrial: true, until: ask.to }
+  return { ask, events: createHeatEvents(), windows, next: 1, open, isTrial: true, until: ask.to }
 }
 
 /** The sample itself if it is complete, otherwise a new one with many windows. */
@@ -183,7 +180,7 @@ async function finishTrial(sample: Sample, context: CallContext<SampleProgress>)
   if (open.length === 0) return { ...sample, isTrial: false }
   return {
     ask,
-    events: createHeatEvents(ask.wanted),
+    events: createHeatEvents(),
     windows: createWindows({ ...ask, total: await estimateTotal(ask, context) }),
     next: 0,
     open: [],

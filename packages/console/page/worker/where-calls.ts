@@ -1,6 +1,6 @@
 import { drawParts, type PartColors } from '../heat/draw-parts.ts'
 import type { Grid } from '../heat/grid.ts'
-import type { CountedEvents, Heights, ListedEvent, Selection } from '../heat/heat-events.ts'
+import type { CountedEvents, ListedEvent, Selection } from '../heat/heat-events.ts'
 import { type Axis, type Footprints, findParts, footprintsOf, type Parts } from '../heat/parts.ts'
 import type { Box, Size, Viewport } from '../heat/viewport.ts'
 import type { CallContext } from './call-context.ts'
@@ -12,6 +12,13 @@ import { createSamples, type SampleAsk } from './samples.ts'
 interface SampleQuestion {
   ask: SampleAsk
   selection: Selection
+}
+
+/** A question about one or more samples. */
+interface CountQuestion {
+  asks: readonly SampleAsk[]
+  selection: Selection
+  grid: Grid
 }
 
 /** The parts of a map. */
@@ -42,18 +49,16 @@ export function createWhereCalls() {
   return {
     whereRead: samples.read,
 
-    whereCount: async ({ ask, selection, grid }: SampleQuestion & { grid: Grid }): Promise<CountedEvents | undefined> =>
-      samples.get(ask)?.count(selection, grid),
+    /** Counts as many events of each sample as the smallest one has. Undefined without one of the samples. */
+    whereCount: async ({ asks, selection, grid }: CountQuestion): Promise<readonly CountedEvents[] | undefined> => {
+      const events = asks.map(samples.get)
+      if (!events.every((each) => each !== undefined)) return undefined
+      const shownMax = Math.min(...events.map((each) => each.located(selection)))
+      return events.map((each) => each.count(selection, grid, shownMax))
+    },
 
     whereExtent: async ({ ask, selection }: SampleQuestion): Promise<Box | undefined> =>
       samples.get(ask)?.extent(selection),
-
-    whereHeights: async ({
-      ask,
-      selection,
-      pointer,
-    }: SampleQuestion & { pointer: string }): Promise<Heights | undefined> =>
-      samples.get(ask)?.heights(selection, pointer),
 
     /** The newest events of a cell. */
     whereList: async ({

@@ -64,7 +64,7 @@ function Picture({ call, size, viewport, path, pair, parts, at, label }: Picture
     drawHeat(context, picture)
     drawPath(context, { size, viewport, path, at, theme })
   })
-  return <canvas ref={canvas} role="img" aria-label={label} />
+  return <canvas ref={canvas} role="img" aria-label={label} style={{ width: size.width, height: size.height }} />
 }
 
 interface PathPicture {

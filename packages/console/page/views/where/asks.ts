@@ -14,7 +14,6 @@ export interface AskOptions {
   where: WhereAddress
   /** Whether events without a place count as events of the chosen place. */
   isPlaceless: boolean
-  wanted: readonly string[]
 }
 
 /**
@@ -26,7 +25,7 @@ export function useAsk(build: FrozenSince | undefined, options: AskOptions): Sam
   return useMemo(() => ask, [JSON.stringify(ask)])
 }
 
-function askOf({ buildId, frozenAt }: FrozenSince, { range, where, isPlaceless, wanted }: AskOptions): SampleAsk {
+function askOf({ buildId, frozenAt }: FrozenSince, { range, where, isPlaceless }: AskOptions): SampleAsk {
   const { placeId, playerId, sessionId, serverId, types } = where
   return {
     filter: {
@@ -39,7 +38,6 @@ function askOf({ buildId, frozenAt }: FrozenSince, { range, where, isPlaceless, 
     },
     from: Math.max(range.from, frozenAt ? Date.parse(frozenAt) : 0),
     to: range.to,
-    wanted,
   }
 }
 

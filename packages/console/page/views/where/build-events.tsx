@@ -2,14 +2,15 @@ import type { ComponentChildren } from 'preact'
 import { useEffect, useState } from 'preact/hooks'
 import type { MapStatus } from '../../api/bodies.ts'
 import { formatCountOf } from '../../format.ts'
-import { Combobox } from '../../parts/combobox.tsx'
+import type { Pair } from '../../heat/pairs.ts'
 import { Notice } from '../../parts/notice.tsx'
 import type { Range } from '../../range.ts'
+import { visibleText } from '../../visible-text.ts'
 import type { CallWorker } from '../../worker/call-worker.ts'
 import type { SampleProgress } from '../../worker/samples.ts'
 import { type FrozenSince, useAsk } from './asks.ts'
 import { EventsOverMap } from './events-over-map.tsx'
-import { IdFilters, NoCoordinates, PairFilter, type PointerChoice } from './filters.tsx'
+import { IdFilters, NoCoordinates, PairChoice } from './filters.tsx'
 import { type Reading, ReadingLine, useReading } from './reading.tsx'
 import { useCounted } from './use-counted.ts'
 import type { WhereAddress } from './where-address.ts'
@@ -17,7 +18,7 @@ import type { WhereAddress } from './where-address.ts'
 export interface BuildEventsProps {
   call: CallWorker
   build: FrozenSince
-  /** The build to compare it with. */
+  /** The build to show beside it. */
   versus: FrozenSince | undefined
   range: Range
   maps: readonly MapStatus[]
@@ -30,11 +31,8 @@ export interface BuildEventsProps {
 /** Reads samples of the events of one or two builds, and shows them as soon as there are any. */
 export function BuildEvents(props: BuildEventsProps) {
   const { call, build, versus, range, maps, where, choices, change } = props
-  const named = [where.across, where.down].filter((pointer) => pointer !== undefined)
-  // a pointer that is already kept needs no new read
-  const [wanted, setWanted] = useState<readonly string[]>(named)
   const [isPlaceless, setPlaceless] = useState(false)
-  const options = { range, where, wanted, isPlaceless }
+  const options = { range, where, isPlaceless }
   const ask = useAsk(build, options)
   const askB = useAsk(versus, options)
   const reading = useReading(call, ask, range.isLive)
@@ -49,11 +47,7 @@ export function BuildEvents(props: BuildEventsProps) {
     if (isNoneOfPlace) setPlaceless(true)
   }, [isNoneOfPlace])
 
-  function choosePair({ across, down }: PointerChoice): void {
-    const isKept = [across, down].every((pointer) => progress?.pointers.includes(pointer))
-    if (!isKept) setWanted([across, down])
-    change({ across, down, view: undefined, cell: undefined, heights: undefined })
-  }
+  const choosePair = ({ across, down }: Pair) => change({ across, down, view: undefined, cell: undefined })
 
   return (
     <>
@@ -62,7 +56,7 @@ export function BuildEvents(props: BuildEventsProps) {
         {progress && pair && (
           <>
             <PlaceChoice {...{ maps, placeId, places: progress.places }} onChoose={(placeId) => change({ placeId })} />
-            <PairFilter summary={progress} chosen={pair} onChoose={choosePair} />
+            <PairChoice pairs={progress.pairs} chosen={pair} onChoose={choosePair} />
           </>
         )}
       </div>
@@ -73,7 +67,7 @@ export function BuildEvents(props: BuildEventsProps) {
         <Notice kind="empty">This range has no such events: choose another time, build or filter.</Notice>
       )}
       {progress && progress.events > 0 && !pair && (
-        <NoCoordinates progress={progress} isReading={reading.status === 'reading'} onChoose={choosePair} />
+        <NoCoordinates progress={progress} isReading={reading.status === 'reading'} />
       )}
       {ask && progress && pair && (
         <EventsOverMap
@@ -90,9 +84,9 @@ function versusOf(versus: FrozenSince | undefined, ask: ReturnType<typeof useAsk
   return versus && ask && progress && { name: versus.buildId, ask, progress }
 }
 
-/** The pair in the address, or else the most frequent pair. */
-function pairOf({ across, down }: WhereAddress, progress: SampleProgress | undefined): PointerChoice | undefined {
-  return across && down ? { across, down } : progress?.pairs[0]
+/** The pair in the address, if events have it, or else the most frequent pair. */
+function pairOf({ across, down }: WhereAddress, { pairs = [] }: Partial<SampleProgress> = {}): Pair | undefined {
+  return pairs.find((pair) => pair.across === across && pair.down === down) ?? pairs[0]
 }
 
 /** The place named by the address, or else the first with a complete map; undefined for all. */
@@ -118,11 +112,16 @@ function PlaceChoice({
     formatCountOf(places.find(({ name }) => name === id)?.count ?? 0, 'event') +
     (maps.some((map) => map.placeId === id) ? '' : ', no map')
   return (
-    <Combobox
-      label="Place"
-      value={placeId ?? ''}
-      options={[{ value: '', label: 'All places' }, ...[...ids].map((id) => ({ value: id, detail: describe(id) }))]}
-      onChoose={onChoose}
-    />
+    <label>
+      Place
+      <select name="place" value={placeId ?? ''} onChange={({ currentTarget }) => onChoose(currentTarget.value)}>
+        <option value="">All places</option>
+        {[...ids].map((id) => (
+          <option key={id} value={id}>
+            {visibleText(id)} ({describe(id)})
+          </option>
+        ))}
+      </select>
+    </label>
   )
 }

@@ -1,9 +1,6 @@
-import { useState } from 'preact/hooks'
 import { formatCount, formatCountOf } from '../../format.ts'
 import type { EventSummary, Named } from '../../heat/heat-events.ts'
-import { lookedFor } from '../../heat/pairs.ts'
-import { parsePointer } from '../../json-pointer.ts'
-import { Combobox } from '../../parts/combobox.tsx'
+import { lookedFor, type Pair } from '../../heat/pairs.ts'
 import { Notice } from '../../parts/notice.tsx'
 import { Value } from '../../parts/value.tsx'
 import { visibleText } from '../../visible-text.ts'
@@ -45,111 +42,43 @@ export interface PointerChoice {
   down: string
 }
 
-/** The pairs that were found, or any two members. */
-export function PairFilter({
-  summary,
+/** The pairs of coordinates that were found, if there is more than one. */
+export function PairChoice({
+  pairs,
   chosen,
   onChoose,
 }: {
-  summary: EventSummary
-  chosen: PointerChoice
-  onChoose(pair: PointerChoice): void
+  pairs: readonly Pair[]
+  chosen: Pair
+  onChoose(pair: Pair): void
 }) {
-  const isFound = summary.pairs.some((pair) => keyOf(pair) === keyOf(chosen))
-  const [isOpen, setOpen] = useState(!isFound)
+  if (pairs.length < 2) return null
   return (
-    <>
-      <Combobox
-        label="Coordinates"
-        value={isOpen ? '' : keyOf(chosen)}
-        options={[
-          ...summary.pairs.map((pair) => ({
-            value: keyOf(pair),
-            label: `${pair.across} and ${pair.down}`,
-            detail: formatCount(pair.count),
-          })),
-          { value: '', label: 'Other members…' },
-        ]}
-        onChoose={(key) => {
-          const pair = summary.pairs.find((pair) => keyOf(pair) === key)
-          setOpen(!pair)
-          if (pair) onChoose({ across: pair.across, down: pair.down })
-        }}
-      />
-      {isOpen && <PointerForm pointers={summary.pointers} {...{ chosen, onChoose }} />}
-    </>
-  )
-}
-
-/** Whether a browser shows the whole text of an option, so that a user can type it. */
-const isVisible = (pointer: string) => visibleText(pointer) === pointer
-
-const keyOf = ({ across, down }: PointerChoice) => `${across} ${down}`
-
-/** A form for two JSON Pointers. */
-function PointerForm({
-  pointers,
-  chosen,
-  onChoose,
-}: {
-  pointers: readonly string[]
-  chosen: PointerChoice
-  onChoose(pair: PointerChoice): void
-}) {
-  const [problem, setProblem] = useState('')
-  function submit(event: SubmitEvent): void {
-    event.preventDefault()
-    const fields = new FormData(event.currentTarget as HTMLFormElement)
-    const across = String(fields.get('across')).trim()
-    const down = String(fields.get('down')).trim()
-    const isValid = [across, down].every((pointer) => pointer && parsePointer(pointer))
-    setProblem(isValid ? '' : 'A JSON Pointer begins with /, such as /position/x.')
-    if (isValid) onChoose({ across, down })
-  }
-  return (
-    <form class="pointers" onSubmit={submit}>
-      {(['across', 'down'] as const).map((name) => (
-        <label key={name}>
-          {name === 'across' ? 'Across' : 'Down'}
-          <input
-            name={name}
-            class="mono"
-            defaultValue={chosen[name]}
-            list="pointers"
-            size={14}
-            spellcheck={false}
-            required
-          />
-        </label>
-      ))}
-      <datalist id="pointers">
-        {pointers.filter(isVisible).map((pointer) => (
-          <option key={pointer} value={pointer} />
+    <label>
+      Coordinates
+      <select
+        name="coordinates"
+        value={pairs.indexOf(chosen)}
+        onChange={({ currentTarget }) => onChoose(pairs[Number(currentTarget.value)] as Pair)}
+      >
+        {pairs.map(({ across, down, count }, i) => (
+          <option key={`${across} ${down}`} value={i}>
+            {visibleText(`${across} and ${down}`)} ({formatCount(count)})
+          </option>
         ))}
-      </datalist>
-      <button type="submit">Use these</button>
-      {problem && <span role="alert">{problem}</span>}
-    </form>
+      </select>
+    </label>
   )
 }
 
 /** Lists the pointers that were tried, and the members of the first event. */
-export function NoCoordinates({
-  progress,
-  isReading,
-  onChoose,
-}: {
-  progress: EventSummary
-  isReading: boolean
-  onChoose(pair: PointerChoice): void
-}) {
+export function NoCoordinates({ progress, isReading }: { progress: EventSummary; isReading: boolean }) {
   return (
     <>
       <Notice kind="empty">
         {formatCountOf(progress.events, 'event')} read{isReading && ' so far'}, none with numeric coordinates. Looked
         for: {lookedFor}.
       </Notice>
-      <PointerForm pointers={progress.pointers} chosen={{ across: '', down: '' }} onChoose={onChoose} />
       <h2>Members of the first event</h2>
       <ul class="members">
         {progress.example.map(({ pointer, kind }) => (

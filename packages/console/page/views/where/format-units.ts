@@ -29,10 +29,3 @@ export function formatShare(count: number, all: number): string {
 export function formatPercent(share: number): string {
   return percent.format(share).replace('%', ' %')
 }
-
-const points = new Intl.NumberFormat('en-US', { maximumSignificantDigits: 2, signDisplay: 'exceptZero' })
-
-/** `+1.2`: a share as percentage points. */
-export function formatPoints(share: number): string {
-  return points.format(100 * share).replace('-', '−')
-}

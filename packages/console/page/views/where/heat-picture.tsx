@@ -1,38 +1,34 @@
 import { useEffect, useLayoutEffect, useMemo, useRef } from 'preact/hooks'
-import { compareCounts } from '../../heat/compare.ts'
 import type { CountedEvents, Selection } from '../../heat/heat-events.ts'
-import type { ScaleKind } from '../../heat/scale.ts'
 import type { Box, Size, Viewport } from '../../heat/viewport.ts'
+import { Value } from '../../parts/value.tsx'
 import type { CallWorker } from '../../worker/call-worker.ts'
 import type { FoundParts } from '../../worker/where-calls.ts'
 import { drawHeat, plotOf } from './draw-heat.ts'
-import { differenceImage, heatImage } from './heat-image.ts'
+import { heatImage } from './heat-image.ts'
 import { useLatest } from './use-latest.ts'
 import { partColors, useTheme } from './use-theme.ts'
-
-/** Counts of one sample, or of two in the same cells. */
-export interface ShownCounts {
-  a: CountedEvents
-  b: CountedEvents | undefined
-}
 
 export interface HeatPictureProps {
   call: CallWorker
   size: Size
   viewport: Viewport
-  counts: ShownCounts | undefined
-  scale: ScaleKind
+  counts: CountedEvents | undefined
+  /** The count with the last colour. */
+  max: number
   parts: FoundParts | undefined
   /** Cells to outline. */
   cells: readonly Box[]
   selection: Selection
+  /** The name of its build, if there are two pictures. */
+  name: string | undefined
   /** Description for screen readers. */
   label: string
 }
 
 /** The canvas. Parts and counts may be those of the previous viewport until the worker has computed new ones. */
 export function HeatPicture(props: HeatPictureProps) {
-  const { call, size, viewport, counts, scale, parts, cells, selection, label } = props
+  const { call, size, viewport, counts, max, parts, cells, selection, name, label } = props
   const canvas = useRef<HTMLCanvasElement>(null)
   const theme = useTheme()
   const pixelRatio = Math.min(3, devicePixelRatio)
@@ -44,14 +40,12 @@ export function HeatPicture(props: HeatPictureProps) {
   useEffect(() => () => partsPicture?.image?.close(), [partsPicture])
   const heat = useMemo(() => {
     if (!counts) return undefined
-    const { a, b } = counts
     const image = document.createElement('canvas')
-    image.width = a.columns
-    image.height = a.rows
-    const pixels = b ? differenceImage(compareCounts(a, b), scale, theme) : heatImage(a, scale, theme)
-    image.getContext('2d')?.putImageData(pixels, 0, 0)
-    return { image, grid: a }
-  }, [counts, scale, theme])
+    image.width = counts.columns
+    image.height = counts.rows
+    image.getContext('2d')?.putImageData(heatImage(counts, max, theme), 0, 0)
+    return { image, grid: counts }
+  }, [counts, max, theme])
 
   useLayoutEffect(() => {
     const context = canvas.current?.getContext('2d')
@@ -72,5 +66,14 @@ export function HeatPicture(props: HeatPictureProps) {
       theme,
     })
   })
-  return <canvas ref={canvas} role="img" aria-label={label} />
+  return (
+    <figure class="heat-picture">
+      <canvas ref={canvas} role="img" aria-label={label} style={{ width: size.width, height: size.height }} />
+      {name !== undefined && (
+        <figcaption>
+          <Value text={name} />
+        </figcaption>
+      )}
+    </figure>
+  )
 }

@@ -5,6 +5,8 @@ import { type Gestures, useGestures } from './use-gestures.ts'
 
 interface MapFrameProps extends Partial<Pick<Gestures, 'onPoint' | 'onClick'>> {
   frame: RefObject<HTMLDivElement | null>
+  /** Converts a point of the frame to a point of its picture. Default: there is one picture. */
+  toPicture?: ToPicture
   label: string
   /** Describes the keyboard controls. */
   keys: string
@@ -19,6 +21,8 @@ interface MapFrameProps extends Partial<Pick<Gestures, 'onPoint' | 'onClick'>> {
   /** Below the map. */
   readout?: ComponentChildren
 }
+
+export type ToPicture = (at: { x: number; y: number }) => { x: number; y: number }
 
 export type MapMove = (viewport: Viewport, plot: Size) => Viewport
 
@@ -47,9 +51,10 @@ export function moveByKey(event: KeyboardEvent, { onMove, onFit }: Pick<MapFrame
 /** A map that can be moved by dragging, wheel, pinch, buttons and keys. */
 export function MapFrame(props: MapFrameProps) {
   const { frame, label, keys, children, readout, onMove, onFit, onKey, onPoint = ignore, onClick = ignore } = props
+  const { toPicture = (at) => at } = props
   useGestures(frame, {
     onPan: (dx, dy) => onMove((viewport) => pan(viewport, dx, dy)),
-    onZoom: (factor, at) => onMove((viewport, plot) => zoom(viewport, factor, plot, toPlot(at))),
+    onZoom: (factor, at) => onMove((viewport, plot) => zoom(viewport, factor, plot, toPlot(toPicture(at)))),
     onPoint,
     onClick,
   })

@@ -1,11 +1,10 @@
 import type { QueryChanges } from '../../address.ts'
-import type { ScaleKind } from '../../heat/scale.ts'
 import type { Box, Viewport } from '../../heat/viewport.ts'
 
 /** The choices in the view's address, besides the time range. The view chooses those that are undefined. */
 export interface WhereAddress {
   buildId: string | undefined
-  /** The build to compare with. */
+  /** The build that is shown beside it. */
   versus: string | undefined
   /** '' for all places. */
   placeId: string | undefined
@@ -17,11 +16,8 @@ export interface WhereAddress {
   /** JSON Pointers of the coordinates. */
   across: string | undefined
   down: string | undefined
-  scale: ScaleKind
   /** The visible part of the map; undefined for the whole map. */
   view: Viewport | undefined
-  /** The minimum and maximum of the shown heights. */
-  heights: { min: number; max: number } | undefined
   /** The cell whose events are listed. */
   cell: Box | undefined
 }
@@ -29,7 +25,6 @@ export interface WhereAddress {
 export function parseWhere(query: URLSearchParams): WhereAddress {
   const get = (name: string) => query.get(name) ?? undefined
   const [x, y, unitsPerPixel] = numbersOf(query.get('at'), 3) ?? []
-  const [min, max] = numbersOf(query.get('height'), 2) ?? []
   const [left, top, right, bottom] = numbersOf(query.get('cell'), 4) ?? []
   return {
     buildId: get('build'),
@@ -41,12 +36,10 @@ export function parseWhere(query: URLSearchParams): WhereAddress {
     types: query.getAll('type'),
     across: get('across'),
     down: get('down'),
-    scale: get('scale') === 'linear' ? 'linear' : 'log',
     view:
       x !== undefined && y !== undefined && unitsPerPixel !== undefined && unitsPerPixel > 0
         ? { x, y, unitsPerPixel }
         : undefined,
-    heights: min !== undefined && max !== undefined && min <= max ? { min, max } : undefined,
     cell:
       left !== undefined && top !== undefined && right !== undefined && bottom !== undefined && left < right
         ? { left, top, right, bottom }
@@ -56,7 +49,7 @@ export function parseWhere(query: URLSearchParams): WhereAddress {
 
 /** The query members of choices: the inverse of `parseWhere`. */
 export function formatWhere(changes: Partial<WhereAddress>): QueryChanges {
-  const { view, heights, cell } = changes
+  const { view, cell } = changes
   const members: { [Name in keyof WhereAddress]: readonly [string, string | readonly string[] | undefined] } = {
     buildId: ['build', changes.buildId],
     versus: ['versus', changes.versus],
@@ -67,9 +60,7 @@ export function formatWhere(changes: Partial<WhereAddress>): QueryChanges {
     types: ['type', changes.types],
     across: ['across', changes.across],
     down: ['down', changes.down],
-    scale: ['scale', changes.scale === 'log' ? undefined : changes.scale],
     view: ['at', view && textOf([view.x, view.y, view.unitsPerPixel])],
-    heights: ['height', heights && textOf([heights.min, heights.max])],
     cell: ['cell', cell && textOf([cell.left, cell.top, cell.right, cell.bottom])],
   }
   const changed = Object.keys(changes) as (keyof WhereAddress)[]
