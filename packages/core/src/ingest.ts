@@ -63,7 +63,7 @@ export interface Ingest<E = IngestEvent> extends Maps, Consumers, ProjectStatsRe
    * The same events as `readEvents` in batches, each with its cursor, for a sink that commits both in one transaction.
    * A batch is yielded when it is full, at the end of the log, and when it has scanned for 30 seconds.
    *
-   * @throws {IngestError} as `readEvents`; continue after the last cursor then
+   * @throws {IngestError} the codes of `readEvents`; to resume, continue after the last cursor
    */
   readBatches(options?: ReadBatchesOptions): AsyncIterable<EventBatch>
   /** The cursor of the last event, from which only later events are read. A project without events has a cursor too. */
@@ -116,7 +116,7 @@ export interface EmbeddedIngest<E = IngestEvent> {
    * @throws {IngestError} `invalid-argument` for an invalid project id: not 1 to 64 of `A-Z a-z 0-9 . _ -`
    */
   project(projectId: string, options?: { signal?: AbortSignal | undefined }): Ingest<E>
-  /** Checks credentials for a project, with the option `authenticate` or else with `keys`. */
+  /** Checks credentials for a project, with the option `authenticate`, or else with the keys of the store. */
   authenticate: Authenticate
   keys: Keyring
   /** The ids of all projects with stored data, in the order of their bytes. */
@@ -208,7 +208,7 @@ export interface IngestOptions<Schemas extends EventSchemas = EventSchemas> {
   }
   rejected?: {
     /**
-     * Whether samples of rejected events include their text, which may hold personal data. Default: false; only issues.
+     * Whether samples of rejected events include their text, which may hold personal data. Default: false, only issues.
      */
     keepEvents?: boolean
   }

@@ -4,7 +4,7 @@ import { IngestError } from './error.ts'
 export interface Operations {
   /** @throws {IngestError} `store-closed` once the store is closing */
   checkOpen(): void
-  /** Runs an operation. @throws {IngestError} as `checkOpen` */
+  /** Runs an operation. @throws {IngestError} the code of `checkOpen` */
   run<T>(operation: () => Promise<T>): Promise<T>
   /** The same operations, each refused once the store is closing. */
   trackAll<T extends object>(operations: T): T
@@ -72,7 +72,7 @@ export function createKeyedMutex(): <T>(key: string, operation: () => Promise<T>
   }
 }
 
-/** Returns a function whose promises each resolve in a turn of the event loop that no other of them shares. */
+/** Returns a function whose promises each resolve in a different turn of the event loop. */
 export function createTurns(): () => Promise<void> {
   let last = Promise.resolve()
   return () => {

@@ -17,7 +17,8 @@ export interface ProjectStats {
   /** When the last stored batch was received. */
   lastAt: number | null
   /**
-   * Events per second over the last minute. If the newest 10,000 batches are younger than a minute, over their time.
+   * Events per second over the last minute. If the newest 10,000 batches are younger than a minute, over their time
+   * span.
    */
   eventsPerSecond: number
 }
@@ -59,7 +60,7 @@ export interface ProjectStatsReader {
   /** The totals of the project. The cost does not depend on how much is stored. */
   getStats(): Promise<ProjectStats>
   /**
-   * The builds that are frozen or have a published map: open ones, then the newest freeze first.
+   * The builds that are frozen or have a published map: open ones first, then frozen ones, the newest freeze first.
    *
    * @throws {IngestError} `invalid-cursor`, `invalid-argument`
    */

@@ -12,7 +12,7 @@ export type RetentionRule = readonly [projectId: string, maxAge: number | 'off']
 
 /** Options of `startRetention`. */
 export interface RetentionOptions {
-  /** Called for each project of which a round has erased events. */
+  /** Called for each project whose events a round has erased. */
   onErased?: (erased: ErasedTotals & { projectId: string }) => void
   /** Whether to keep events that a consumer has not read, as `retainEvents` does. Default: false. */
   keepUnread?: boolean
@@ -35,7 +35,7 @@ const roundMs = 3_600_000
 
 /**
  * Once an hour, erases events that are older than the rules allow, in small steps with pauses. Several processes may do
- * so on one store: what one has erased, the others skip.
+ * so on one store: each skips the events that another has erased.
  *
  * Returns a function that stops it and resolves after the last step; call it before the Ingest is closed.
  */

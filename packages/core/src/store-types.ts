@@ -7,7 +7,7 @@ export interface AppendBatch {
   mayTransfer?: boolean
   /** No id occurs twice; may be empty. `decodeEvents` turns them into objects with offsets into `body`. */
   events: BatchEvents
-  /** Stored as at least the time of the last event, and at most {@link aheadMsMax} ahead of the store's clock. */
+  /** The stored time is at least that of the last event, and at most {@link aheadMsMax} ahead of the store's clock. */
   receivedAt: number
   /** Called before the append resolves, if the store reports commits. */
   onCommit?: (commit: StoreCommit) => void
@@ -28,7 +28,7 @@ export interface BatchEvents {
   hashKey: Uint8Array
 }
 
-/** So that one wrong clock does not apply to all later events: see {@link AppendBatch.receivedAt}. */
+/** Bounds the effect of one wrong clock on all later events: see {@link AppendBatch.receivedAt}. */
 export const aheadMsMax = 1000
 
 export interface AppendResult {
@@ -45,7 +45,7 @@ export interface StoredEvent {
   cursor: Cursor
   /** Never decreases along the log. */
   receivedAt: number
-  /** As it was sent, byte for byte; empty for a tombstone. */
+  /** The bytes of the event exactly as it was sent; empty for a tombstone. */
   bytes: Uint8Array
   /** The id, for a tombstone only. */
   erased?: string
@@ -55,15 +55,15 @@ export interface ReadOptions {
   after?: Cursor | undefined
   /** Default: all. */
   limit?: number
-  /** Only events received then or later; earlier ones are not scanned. */
+  /** Only events received at this time or later; earlier ones are not scanned. */
   from?: number | undefined
-  /** Whether to read tombstones, too. Default: false. */
+  /** Whether to read tombstones too. Default: false. */
   erased?: boolean
   /** Reading rejects with its reason soon after it aborts, even while no event is found. */
   signal?: AbortSignal | undefined
 }
 
-/** `events` and `batches` include tombstones; `bytes` is what the events take, 0 once all are erased. */
+/** `events` and `batches` include tombstones; `bytes` is the size of the events, 0 once all are erased. */
 export interface Totals {
   events: number
   batches: number
@@ -73,7 +73,7 @@ export interface Totals {
   lastAt?: number
 }
 
-/** `since`: the time asked for, or that of the oldest batch if there are more than `batchesMax`. */
+/** `since`: the requested time, or that of the oldest counted batch if there are more than `batchesMax`. */
 export interface RecentEvents {
   events: number
   since: number
@@ -87,7 +87,7 @@ export interface EventsAfter {
   firstAt?: number
 }
 
-/** `events` without those erased before; `bytes`: by how much {@link Totals.bytes} fell. */
+/** `events`: those that this step erased; `bytes`: the decrease of {@link Totals.bytes}. */
 export interface ExpiryStep {
   events: number
   bytes: number
@@ -100,7 +100,10 @@ export interface ClockDoubt {
   mayBeAhead: boolean
 }
 
-/** Appends, updates and erasures that were committed together, and how long from the begin to the durable end. */
+/**
+ * Appends, updates and erasures that were committed together, and the duration from the begin of the commit until it
+ * was durable.
+ */
 export interface StoreCommit {
   requests: number
   durationMs: number
@@ -132,7 +135,7 @@ export interface Manifest {
   contentType: string
   /** The sum of the sizes of the chunks, in bytes. */
   size: number
-  /** Over the concatenated bytes of all chunks. */
+  /** The digest of the concatenated bytes of all chunks. */
   digest: Digest
   chunks: readonly ChunkRef[]
 }
@@ -174,7 +177,7 @@ export interface MapDecision<T> {
   result: T
 }
 
-/** `digests`: `decide` gets those that were stored before. `uploads`: stored if the new contents name them. */
+/** `digests`: `decide` receives those that are already stored. `uploads`: stored if the new contents name them. */
 export interface MapChunks {
   digests?: readonly Digest[]
   uploads?: readonly ChunkUpload[]
@@ -222,14 +225,14 @@ export interface BuildPosition {
   frozenAt?: number
 }
 
-/** `last`, the last build examined, is set if there are fewer builds than `limit` although more may follow. */
+/** `last`, the last build examined, is set if there are fewer than `limit` builds although more may follow. */
 export interface FoundBuilds {
   builds: BuildEntry[]
   last?: BuildPosition
 }
 
 export interface BuildEntry extends BuildPosition {
-  /** Complete or pending ones. */
+  /** Complete or pending maps. */
   maps: number
 }
 
@@ -275,7 +278,7 @@ export interface Entries {
 
 export type EntryKind = keyof Entries
 
-/** The position of a reader: the cursor of the last event that it has read, and when it was stored. */
+/** The position of a reader: the cursor of the last event that it has read, and when this position was stored. */
 export interface ConsumerRecord {
   name: string
   cursor: Cursor

@@ -33,23 +33,23 @@ import type {
 } from './store-types.ts'
 
 /**
- * What a store promises. It keeps events, maps, one value of each kind for a project, and activity. `storeChecks` of
+ * The contract of a store. It keeps events, maps, one value of each kind for a project, and activity. `storeChecks` of
  * `@ingest/checks` checks this contract; examples/sqlite-store.js keeps it in one file.
  *
- * - Each operation is atomic, and durable when it resolves; no reader sees it before. Of two at once, in any process,
- *   one comes first. Those marked *(steps)* are several such operations, which delay others little. There is no
- *   transaction to hold: `decide` functions are pure, and called again after a lost race. If one throws, the operation
- *   rejects with the same error and nothing is written.
+ * - Each operation is atomic, and durable when it resolves; no reader sees it earlier. Concurrent operations, in any
+ *   process, take effect one after another. Those marked *(steps)* consist of several such operations, so that they
+ *   delay others little. No transaction is held: `decide` functions are pure, and are called again after a lost race.
+ *   If one throws, the operation rejects with the same error and nothing is written.
  * - Arguments are valid: core has checked them. Names of projects, events, builds and places are at most 256 bytes of
  *   UTF-8 without control characters and lone surrogates (a place may be empty), and are compared and listed by these
  *   bytes. Times are milliseconds since 1970. An unknown project is an empty one.
  * - An operation that rejects has changed nothing and will not be completed later, unless the outcome of its code is
  *   unknown ({@link IngestError.isOutcomeUnknown}): then it may have been completed, and repeating it is safe. Steps
  *   before a rejected one stay done. The error of one operation does not affect others.
- * - It rejects with an {@link IngestError}: `store-closed` after `close`, also between two steps or rows; `disk-full`,
- *   `overloaded`, `store-locked` while another process blocks writes, `store-damaged` when it needs damaged bytes; with
- *   an unknown outcome `store-unavailable`, `store-failed` when the store can no longer be trusted, `internal-error`
- *   for a bug.
+ * - An operation rejects with an {@link IngestError}: `store-closed` after `close`, even between two steps or rows;
+ *   `disk-full`, `overloaded`, `store-locked` while another process blocks writes, `store-damaged` when the operation
+ *   needs damaged bytes; with an unknown outcome `store-unavailable`, `store-failed` when the store can no longer be
+ *   trusted, `internal-error` for a bug.
  * - Operations are own properties without `this`, and results plain objects, since checks and wrappers copy both. Those
  *   with a question mark are optional. Nobody changes what was passed in or returned; of bytes that are passed in, a store
  *   keeps none but those of `AppendBatch.body`.
@@ -69,21 +69,21 @@ export interface Store extends EventStore, MapStore, EntryStore, ActivityStore {
    * servers, this one included. A store without it is served by independent processes.
    */
   registerServer?(): () => number
-  /** Metrics of the store. Cheap enough for every scrape. */
+  /** Metrics of the store, cheap enough for every scrape. */
   measure?(): Promise<readonly StoreMetric[]>
-  /** Calls `onCommit` after each commit of this process. Returns a function that ends it. */
+  /** Calls `onCommit` after each commit of this process, until the returned function is called. */
   watchCommits?(onCommit: (commit: StoreCommit) => void): () => void
 }
 
-/** Events: a log for each project. A position is never used twice, and what is erased stays as a tombstone. */
+/** Events: a log for each project. A position is never used twice, and an erased event stays as a tombstone. */
 export interface EventStore {
   /** The key of the hashes in {@link BatchEvents}, 16 secret random bytes, if the store uses them. */
   readonly hashKey?: Uint8Array
   /**
    * Appends the events that are new to the project, in their order, and freezes the open builds that they reference:
-   * pending replacements of complete maps of these builds become void (`isPendingVoid`). Of appends of one id at once
-   * exactly one stores it. An event whose bytes are only the JSON string of its id is stored as a tombstone, by which
-   * copies of a store keep erased ids known.
+   * pending replacements of complete maps of these builds become void (`isPendingVoid`). Of concurrent appends of one
+   * id, exactly one stores it. An event whose bytes are only the JSON string of its id is stored as a tombstone, so
+   * that copies of a store keep erased ids known.
    */
   append(projectId: string, batch: AppendBatch): Promise<AppendResult>
   /** For each id, whether the project has an event or a tombstone with it. Reads no event. */
@@ -91,7 +91,7 @@ export interface EventStore {
   /** The event with this id, or its tombstone; undefined if it was never stored. */
   find(projectId: string, eventId: string): Promise<StoredEvent | undefined>
   /**
-   * The events, oldest first, each once, including those that are stored while it runs.
+   * The events, oldest first, each exactly once, including those that are stored while it reads.
    *
    * @throws {IngestError} `invalid-cursor` at the first step, for a cursor of another store, epoch or project, and if
    *   its event is not stored here, even if another event is at its position
@@ -110,24 +110,30 @@ export interface EventStore {
    * Counts the events after a cursor in the first `batchesMax` batches, 0 or more. Events erased by `expire` do not
    * count, other tombstones do. The cost does not depend on how much is stored.
    *
-   * @throws {IngestError} `invalid-cursor`, as `read`
+   * @throws {IngestError} `invalid-cursor`, like `read`
    */
   countAfter(projectId: string, after: Cursor, batchesMax: number): Promise<EventsAfter>
   /**
-   * Replaces events by tombstones *(steps)*: their bytes are deleted, and an append of the same id is a duplicate and no
-   * conflict. Order, positions, cursors, freezes and the numbers of events and batches stay. At most 1,000 ids, which
-   * may repeat; resolves, also without ids, once the tombstones that readers see are durable. Returns how many events it
-   * erased; of erasures of one id at once exactly one counts it.
+   * Replaces events by tombstones *(steps)*: their bytes are deleted, and an append of the same id is a duplicate
+   * without a conflict. Order, positions, cursors, freezes and the numbers of events and batches stay. At most 1,000
+   * ids, which may repeat; resolves, also without ids, once the tombstones that readers see are durable. Returns how
+   * many events it erased; of concurrent erasures of one id, exactly one counts it.
    */
   erase(projectId: string, eventIds: readonly string[]): Promise<number>
   /**
-   * Erases some of the oldest events that were received before a time, in one small transaction: call it until it is
-   * done. The store remembers how far it has come, so that no reader scans the tombstones before that.
+   * Erases some of the oldest events that were received before a time, in one small transaction: repeat it until it is
+   * done. The store remembers how far it has come, so that no reader scans the earlier tombstones.
    */
   expire(projectId: string, before: number): Promise<ExpiryStep>
-  /** Calls `onAppend` soon after any process has stored events; a hint. Returns what ends it. Without it core polls. */
+  /**
+   * Calls `onAppend` soon after any process has stored events; calls may be lost. Returns a function that ends it.
+   * Without `watch`, core polls.
+   */
   watch?(projectId: string, onAppend: () => void): () => void
-  /** Whether the time from `since` to `now` has really passed, by another source than this clock. */
+  /**
+   * Why the time from `since` to `now` may not have really passed, by a source other than this clock; undefined without
+   * doubt.
+   */
   findClockDoubt?(since: number, now: number): Promise<ClockDoubt | undefined>
 }
 
@@ -137,8 +143,8 @@ export interface MapStore {
   /** Complete or pending maps, by build and then by place; the cost grows with those that are listed. */
   maps(projectId: string, selection: MapSelection): Promise<MapEntry[]>
   /**
-   * Builds that are frozen or have maps: open ones, then the newest freeze first, ties by descending bytes of the id.
-   * The cost grows with `limit` and, for a search, with the builds examined, at most {@link buildsSearchedMax}.
+   * Builds that are frozen or have maps: open ones first, then the newest freeze first, ties by descending bytes of the
+   * id. The cost grows with `limit` and, for a search, with the builds examined, at most {@link buildsSearchedMax}.
    */
   builds(projectId: string, selection: BuildSelection): Promise<FoundBuilds>
   /**
@@ -174,7 +180,7 @@ export interface EntryStore {
   projects(kind?: EntryKind): Promise<string[]>
 }
 
-/** Activity: rows that processes write and core merges. Rows alone make no project. */
+/** Activity: rows that processes write and core merges. Rows alone do not create a project. */
 export interface ActivityStore {
   /** At most {@link activityRowsMax} rows *(steps)*; replaces the row of the same project, span, time and writer. */
   putActivity(rows: readonly ActivityToPut[]): Promise<void>

@@ -9,7 +9,7 @@ export interface SweepOptions {
   onError(error: unknown): void
 }
 
-/** Pending manifests expire after this time without an upload. */
+/** Pending manifests expire after this time without an upload, in milliseconds. */
 const idleMs = 7 * 24 * 3_600_000
 const sweepEveryMs = 3_600_000
 /** The delay of the first sweep, so that short commands end before it. */

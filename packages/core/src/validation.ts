@@ -58,7 +58,7 @@ export function nameIssue(value: unknown, path: string, bytesMax: number): Issue
   return { code: 'invalid_format', path, message: 'Expected no control characters and no lone surrogates.' }
 }
 
-/** As {@link textIssue}, but any safe integer is valid too. */
+/** Like {@link textIssue}, but any safe integer is valid too. */
 export function textOrIntegerIssue(
   value: unknown,
   path: string,

@@ -9,13 +9,13 @@ import { addCounts, type Counts, countBatch, createCounts, sampleTextBytesMax } 
 import { encodeRow } from './row-body.ts'
 
 /**
- * Counts the outcomes of batches by minute and hour, and puts them into the store when a minute has ended. What a process
- * holds is bounded: beyond, projects are counted without names, causes and samples, and then not at all.
+ * Counts the outcomes of batches by minute and hour, and puts them into the store when a minute has ended. Its memory
+ * is bounded: when it runs short, projects are counted without names, causes and samples, and then not at all.
  */
 export interface ActivityCounter extends BatchCounter {
-  /** What the store may not have yet, or has with fewer events. */
+  /** The rows that the store may not have yet, or only with fewer events. */
   unputRows(projectId: string, span: ActivitySpan): ActivityRow[]
-  /** Puts rows from now on, also if nothing is counted. */
+  /** Puts rows periodically from now on, even if nothing is counted. */
   start(): void
   /** Puts all rows; resolves once the store has them, or one put has failed. */
   close(): Promise<void>
@@ -34,11 +34,14 @@ export interface ActivityCounterOptions {
   bounds?: ActivityBounds
 }
 
-/** How much of all projects is in memory. */
+/** The limits of memory for all projects together. */
 export interface ActivityBounds {
-  /** Of the open counts: beyond, only totals are counted, and beyond twice as much, projects that are new in a minute are not. */
+  /**
+   * The most bytes of open counts. Beyond, only totals are counted; beyond twice as much, projects that are new in a
+   * minute are not counted.
+   */
   countsBytesMax: number
-  /** Of the rows to put: beyond, the oldest are dropped. */
+  /** The most bytes of rows to put. Beyond, the oldest rows are dropped. */
   rowsBytesMax: number
 }
 
@@ -46,22 +49,25 @@ const defaultBounds: ActivityBounds = { countsBytesMax: 33_554_432, rowsBytesMax
 
 /** The most bytes of one put. */
 const putBytesMax = 1_048_576
-/** How many projects end their minute in one turn of the event loop. */
+/** The number of projects whose minute ends in one turn of the event loop. */
 const projectsPerTurn = 16
-/** A batch that was received in the minute before may be counted in the current one. */
+/** A batch that was received in the previous minute may be counted in the current one. */
 const lateMs = minuteMs
-/** A timer may fire early by a millisecond. */
+/** A timer may fire a millisecond early. */
 const timerSlackMs = 100
 
-/** What is counted for a project. */
+/** The open counts of a project. */
 interface OpenSpans {
-  /** Of its rows. Another one after each time that it was forgotten, so that it replaces no rows of before. */
+  /**
+   * The writer of its rows. A project that was forgotten gets a new writer, so that it does not replace its earlier
+   * rows.
+   */
   writer: string
   minuteAt: number
   /** Undefined once its row is to be put. */
   minute: Counts | undefined
   hourAt: number
-  /** What was counted before the minute began. */
+  /** The counts of the hour before the current minute. */
   hour: Counts
 }
 
@@ -70,7 +76,7 @@ export function createActivityCounter(options: ActivityCounterOptions): Activity
   const rows = createRowQueue(bounds.rowsBytesMax, () => reportLoss('the store is too slow'))
   const projects = new Map<string, OpenSpans>()
   let countsBytes = 0
-  /** The current minute, which begins at this time. */
+  /** When the current minute began. */
   let minuteAt = Number.NEGATIVE_INFINITY
   let putting: Promise<void> | undefined
   let hasFailed = false
@@ -83,7 +89,7 @@ export function createActivityCounter(options: ActivityCounterOptions): Activity
     hasLost = true
   }
 
-  /** Takes note of the time; returns whether another minute has begun. */
+  /** Updates the current minute; returns whether a new one has begun. */
   function advance(time: number): boolean {
     const at = Math.floor(time / minuteMs) * minuteMs
     if (at === minuteAt || (at < minuteAt && time >= minuteAt - lateMs)) return false
@@ -115,7 +121,9 @@ export function createActivityCounter(options: ActivityCounterOptions): Activity
     return { writer, minuteAt, minute: undefined, hourAt: Math.floor(minuteAt / hourMs) * hourMs, hour }
   }
 
-  /** Queues the rows of a minute and of its hour. Forgets the project with its hour, and where memory is short. */
+  /**
+   * Queues the rows of a minute and of its hour. Forgets the project at the end of its hour, or when memory is short.
+   */
   function endMinute(projectId: string, open: OpenSpans): void {
     const { writer, minuteAt: at, minute, hourAt, hour } = open
     const hasClockGoneBack = minuteAt <= at
@@ -144,11 +152,11 @@ export function createActivityCounter(options: ActivityCounterOptions): Activity
 
   async function putRows(): Promise<void> {
     await endMinutes()
-    // rows that are queued meanwhile wait for the next put
+    // rows queued meanwhile wait for the next put
     for (let left = rows.size(); left > 0 && rows.size() > 0; ) left -= await rows.put(store)
   }
 
-  /** One at a time; what fails is tried again with the next minute. */
+  /** Runs one put at a time; a failed put is tried again with the next minute. */
   function put(): Promise<void> {
     const at = minuteAt
     putting ??= putRows()
@@ -190,7 +198,7 @@ export function createActivityCounter(options: ActivityCounterOptions): Activity
   return {
     copyTexts(body, slices) {
       if (!keepEvents) return []
-      // in memory of their own: a small part of a shared pool would keep all of the pool
+      // copied, as a small part of a shared memory pool would retain the whole pool
       return slices.map(({ start, end }) =>
         end - start <= sampleTextBytesMax ? new Uint8Array(body.subarray(start, end)) : undefined,
       )
@@ -244,7 +252,7 @@ function sumOf(hour: Counts, minute: Counts): Counts {
   return sum
 }
 
-/** The rows to put, oldest first. One with the key of another replaces it. */
+/** The rows to put, oldest first. A new row replaces one with the same key. */
 function createRowQueue(bytesMax: number, onDrop: () => void) {
   const queue = new Map<string, ActivityToPut>()
   let bytes = 0
@@ -258,7 +266,7 @@ function createRowQueue(bytesMax: number, onDrop: () => void) {
 
   return {
     size: () => queue.size,
-    /** Whether the rows fill a put. */
+    /** Whether the rows fill one put. */
     isFull: () => queue.size >= activityRowsMax || bytes >= putBytesMax,
 
     add(row: ActivityToPut): void {
@@ -276,7 +284,7 @@ function createRowQueue(bytesMax: number, onDrop: () => void) {
     of: (projectId: string, span: ActivitySpan): ActivityRow[] =>
       Array.from(queue.values()).filter((row) => row.projectId === projectId && row.span === span),
 
-    /** Puts the first rows, and resolves with their number; they stay in the queue until the store has them. */
+    /** Puts the first rows; resolves with their number. They stay in the queue until the store has them. */
     async put(store: Pick<ActivityStore, 'putActivity'>): Promise<number> {
       const slice: ActivityToPut[] = []
       let sliceBytes = 0
@@ -288,7 +296,7 @@ function createRowQueue(bytesMax: number, onDrop: () => void) {
       await store.putActivity(slice)
       for (const row of slice) {
         const key = keyOf(row)
-        // not one that has replaced it meanwhile
+        // the row may have been replaced meanwhile
         if (queue.get(key) === row) remove(key)
       }
       return slice.length

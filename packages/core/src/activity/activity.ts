@@ -11,7 +11,7 @@ export interface ActivityStep {
 
 /** The events of one type or one build. */
 export interface ActivityGroup {
-  /** Null for events without one, and for those beyond the most frequent of a row. */
+  /** Null for events without a name, and for names beyond the most frequent ones of a row. */
   name: string | null
   accepted: number
   rejected: number
@@ -22,12 +22,12 @@ export interface ActivityGroup {
   counts: number[]
 }
 
-/** What all processes counted for a project in a range of time. */
+/** The events that all processes counted for a project in a range of time. */
 export interface Activity {
   /** The range, widened to whole steps: milliseconds since 1970. */
   from: number
   to: number
-  /** 60 up to 6 hours, 600 up to a day, 3,600 beyond. */
+  /** 60 for ranges of up to 6 hours, 600 up to a day, 3,600 beyond. */
   stepSeconds: number
   /** The servers that counted something, by name. */
   servers: number
@@ -48,7 +48,7 @@ export interface ActivityRangeOptions {
 }
 
 export interface ActivityOptions extends ActivityRangeOptions {
-  /** Adds `groups`. */
+  /** The names to group by, which adds `groups`. */
   by?: 'type' | 'build'
 }
 
@@ -56,11 +56,11 @@ export interface ActivityOptions extends ActivityRangeOptions {
 export interface RejectionSample {
   /** In milliseconds since 1970. */
   receivedAt: number
-  /** Null without a valid one. */
+  /** Null if the event has no valid id. */
   eventId: string | null
-  /** With long paths and messages cut. */
+  /** Long paths and messages are truncated. */
   issues: Issue[]
-  /** Its exact text, where rejected events are kept. */
+  /** The exact text of the event, if rejected events are kept. */
   event?: string
 }
 
@@ -70,10 +70,10 @@ export interface RejectionGroup {
   /** The JSON Pointer of the issue, with `*` in place of array indexes. */
   path: string
   message: string
-  /** Null without a valid one; so is `type`. */
+  /** Null without a valid build; `type` likewise. */
   buildId: string | null
   type: string | null
-  /** Null where it is unknown, as for embedded calls without one. */
+  /** Null if unknown, as for embedded calls without a key. */
   keyId: string | null
   /** The server that rejected them. */
   server: string
@@ -87,7 +87,10 @@ export interface RejectionGroup {
   samples: RejectionSample[]
 }
 
-/** What all processes rejected for a project in a range of time. `total` is the sum of the groups' counts and `other`. */
+/**
+ * The events that all processes rejected for a project in a range of time. `total` is the sum of the groups' counts and
+ * `other`.
+ */
 export interface Rejections extends Pick<Activity, 'from' | 'to' | 'stepSeconds'> {
   total: number
   /** Every step of the range, oldest first. */
@@ -98,18 +101,18 @@ export interface Rejections extends Pick<Activity, 'from' | 'to' | 'stepSeconds'
   other: number
 }
 
-/** Reads what was counted for one project, by all processes that share the store. */
+/** Reads the counts of one project from all processes that share the store. */
 export interface ActivityReader {
   /**
-   * Outcomes by time, and by type or build if asked for.
+   * Outcomes by time, and on request by type or build.
    *
-   * @throws {IngestError} `invalid-argument` for an invalid range, and one of more than 31 days
+   * @throws {IngestError} `invalid-argument` for an invalid range or one of more than 31 days
    */
   getActivity(options?: ActivityOptions): Promise<Activity>
   /**
    * Rejected events by cause.
    *
-   * @throws {IngestError} as `getActivity`
+   * @throws {IngestError} the codes of `getActivity`
    */
   listRejected(options?: ActivityRangeOptions): Promise<Rejections>
 }
@@ -128,7 +131,7 @@ export interface StepRange {
 
 /** @throws {IngestError} `invalid-argument` */
 export function parseActivityRange({ from, to }: ActivityRangeOptions, now: () => number): StepRange {
-  // the range has what is received now
+  // includes events received now
   const latest = to ?? now() + 1
   const earliest = from ?? latest - hourMs
   for (const [name, time] of Object.entries({ from: earliest, to: latest })) {
@@ -145,10 +148,10 @@ export function parseActivityRange({ from, to }: ActivityRangeOptions, now: () =
   return { from: Math.floor(start / stepMs) * stepMs, to: Math.ceil(end / stepMs) * stepMs, stepMs }
 }
 
-/** The first and the last whole hour of RFC 3339; nothing was counted before or after. */
+/** The first and the last whole hour of RFC 3339; no counts exist outside of them. */
 const [timeMin, timeMax] = [Date.parse('0000-01-01T00:00:00Z'), Date.parse('9999-12-31T23:00:00Z')]
 
-/** A range up to now is a little longer when it arrives, as `to` is later. */
+/** Tolerates that a range up to now has grown a little by the time it arrives, as `to` is later. */
 function stepMsOf(rangeMs: number): number {
   if (rangeMs <= 6 * hourMs + minuteMs) return minuteMs
   return rangeMs <= 24 * hourMs + 10 * minuteMs ? 10 * minuteMs : hourMs

@@ -14,23 +14,23 @@ export interface NameCounts {
 /** Rejected events of one cause. */
 export type RejectionCounts = Omit<RejectionGroup, 'server' | 'counts'>
 
-/** What was counted for a project in one span of time. Bounded, whatever is sent. */
+/** The counts of a project in one span of time. Bounded, whatever clients send. */
 export interface Counts {
   accepted: number
   duplicates: number
   rejected: number
   types: Map<string | null, NameCounts>
   builds: Map<string | null, NameCounts>
-  /** By the JSON of what they have in common. */
+  /** By the JSON of the members that the events have in common. */
   rejections: Map<string, RejectionCounts>
-  /** About what it takes in memory. */
+  /** An estimate of the memory they take. */
   bytes: number
 }
 
-/** The most names and causes of one span in memory: beyond, all but the most frequent are counted together. */
+/** The most names and causes of one span in memory. Beyond, all but the most frequent are counted together. */
 const namesMax = 256
 const causesMax = 64
-/** How many a row has. */
+/** The number of names that a row keeps. */
 export const namesKept = { types: 50, builds: 20 } as const
 export const causesKept = 20
 export const samplesMax = 3
@@ -38,10 +38,10 @@ export const samplesMax = 3
 const issueTextMax = 300
 /** The largest text of a rejected event that is kept. */
 export const sampleTextBytesMax = 16_384
-/** Beyond, a span gets no further samples: those of its names are at most two thirds of it. */
+/** Beyond this size, a span gets no further samples. Its names take at most two thirds of it. */
 const countsBytesMax = 393_216
 
-/** About what an empty span, a name, a cause, a sample and an issue take, without their texts. */
+/** Estimates of the bytes that an empty span, a name, a cause, a sample and an issue take, without their texts. */
 const countsBytes = 1_000
 const nameBytes = 100
 const causeBytes = 400
@@ -60,7 +60,7 @@ export function createCounts(): Counts {
   }
 }
 
-/** Adds a batch: with `inDetail` by name and cause, else its totals alone, as of events without a name. */
+/** Adds a batch: with `inDetail` by name and cause, otherwise only to the totals, like events without a name. */
 export function countBatch(counts: Counts, batch: CountedBatch, { inDetail }: { inDetail: boolean }): void {
   const { accepted, duplicates, events, rejections, texts } = batch
   counts.accepted += accepted
@@ -84,7 +84,7 @@ export function countBatch(counts: Counts, batch: CountedBatch, { inDetail }: { 
 type Named = keyof typeof namesKept
 const columns: Readonly<Record<Named, number>> = { types: column.type, builds: column.build }
 
-/** The stored events by the number of their name plus one; 0 is without one. */
+/** The stored events by the number of their name plus one; index 0 counts those without a name. */
 const countByNumber = new Uint32Array(batchEventsMax + 1)
 
 function countStored(counts: Counts, named: Named, { events, stored }: CountedBatch, names: readonly string[]): void {
@@ -124,7 +124,7 @@ function bytesOfName(name: string | null): number {
   return nameBytes + 2 * (name?.length ?? 0)
 }
 
-/** The names with the most events, most first, and the sum of the others. */
+/** The names with the most events, in descending order, and the sum of the others. */
 export function mostNames<T extends NameCounts>(
   names: ReadonlyMap<string | null, T>,
   most: number,
@@ -176,7 +176,7 @@ function addEvents(
 const unknownIssue: Issue = { code: 'not_allowed', path: '', message: '' }
 const arrayIndex = /\/(?:0|[1-9]\d*)(?=\/|$)/g
 
-/** Copies of the texts: parts of others would keep these in memory. */
+/** Copies the texts, as slices would retain the whole strings. */
 function causeFrom(cause: string): Pick<RejectionCounts, 'code' | 'path' | 'buildId' | 'type' | 'keyId'> {
   const [code, path, buildId, type, keyId] = JSON.parse(cause)
   return { code, path, buildId, type, keyId }
@@ -219,7 +219,7 @@ function keepMostCauses(counts: Counts): void {
   }
 }
 
-/** The causes with the most events first. */
+/** The causes, those with the most events first. */
 export function mostCauses<T extends { count: number }>(causes: ReadonlyMap<string, T>): { key: string; cause: T }[] {
   return [...causes].map(([key, cause]) => ({ key, cause })).sort((a, b) => b.cause.count - a.cause.count)
 }

@@ -20,9 +20,9 @@ import { decodeRow, type RowBody } from './row-body.ts'
 
 /** The most groups of a response. */
 const groupsMax = 100
-/** While reading: beyond, all but the most frequent are counted together. */
+/** The most groups in memory while reading. Beyond, all but the most frequent are counted together. */
 const groupsReadMax = 1_000
-/** Rows of this many bytes are decoded in one turn of the event loop. */
+/** The bytes of rows that are decoded in one turn of the event loop. */
 const turnBytes = 262_144
 
 export interface ReadActivityContext {
@@ -91,12 +91,12 @@ function stepsOf<T>({ from, to, stepMs }: StepRange, make: (at: number) => T): T
 
 interface ReadRow {
   at: number
-  /** The index of its step. */
+  /** The index of the step of the row. */
   step: number
   body: RowBody
 }
 
-/** The rows of all processes, with what this one has not put yet. */
+/** The rows of all processes, including those that this one has not put yet. */
 async function* readRows(
   { store, counter }: ReadActivityContext,
   projectId: string,
@@ -127,7 +127,7 @@ function keyOf({ at, writer }: ActivityRow): string {
   return `${at}/${writer}`
 }
 
-/** The groups by name, of which a bounded number is in memory. */
+/** The groups by name; a bounded number of them is in memory. */
 function createNameGroups(stepCount: number) {
   let groups = new Map<string | null, ActivityGroup>()
 
@@ -163,7 +163,7 @@ function createNameGroups(stepCount: number) {
   }
 }
 
-/** One group without a name. */
+/** Joins groups into one without a name. */
 function joinGroups(groups: readonly ActivityGroup[]): ActivityGroup {
   const sum = (of: (group: ActivityGroup) => number) => groups.reduce((total, group) => total + of(group), 0)
   return {
@@ -176,7 +176,7 @@ function joinGroups(groups: readonly ActivityGroup[]): ActivityGroup {
   }
 }
 
-/** The groups by cause, of which a bounded number is in memory. */
+/** The groups by cause; a bounded number of them is in memory. */
 function createRejectionGroups(stepCount: number) {
   const groups = new Map<string, RejectionGroup>()
 

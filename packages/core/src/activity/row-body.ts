@@ -17,7 +17,7 @@ export interface RowBody {
   accepted: number
   duplicates: number
   rejected: number
-  /** The most frequent, with null for the others. */
+  /** The most frequent types, with null for the others. */
   types: NameRow[]
   builds: NameRow[]
   /** The most frequent causes. */
@@ -26,7 +26,7 @@ export interface RowBody {
 
 type NameRow = [name: string | null, accepted: number, rejected: number]
 
-/** The most bytes of each list; what does not fit is counted with the others. Samples take what is left. */
+/** The most bytes of each list; items that do not fit are counted with the others. Samples use the remaining bytes. */
 const listBytesMax = { types: 20_480, builds: 8_192, rejections: 28_672 }
 
 export function encodeRow(server: string, counts: Counts): string {
@@ -66,7 +66,7 @@ function nameRows(counts: Counts, named: keyof typeof namesKept): NameRow[] {
   return others.accepted + others.rejected > 0 ? [...fit, [null, others.accepted, others.rejected]] : fit
 }
 
-/** The first items, as many as fit. */
+/** As many of the first items as fit. */
 function fitting<T>(items: readonly T[], bytesMax: number): T[] {
   let bytes = 0
   const end = items.findIndex((item) => {
@@ -76,12 +76,15 @@ function fitting<T>(items: readonly T[], bytesMax: number): T[] {
   return items.slice(0, end === -1 ? items.length : end)
 }
 
-/** With a comma. */
+/** The bytes of the JSON of a value and a comma. */
 function bytesOf(value: unknown): number {
   return Buffer.byteLength(JSON.stringify(value)) + 1
 }
 
-/** One sample of each cause, then the second of each. One that is too large is left out with its text, or altogether. */
+/**
+ * Adds the first sample of each cause, then the second of each. A sample that is too large loses its text, or is left
+ * out.
+ */
 function addSamples(body: RowBody, counts: Counts): void {
   let left = activityBodyBytesMax - bytesOf(body)
   const causes = mostCauses(counts.rejections)

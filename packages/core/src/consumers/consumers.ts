@@ -43,7 +43,7 @@ export interface Consumers {
    * The consumer of this name; undefined if it does not exist.
    *
    * @throws {IngestError} `invalid-argument` for a name that is not 1 to 64 of `A-Z a-z 0-9 . _ -`, the first a letter
-   *   or digit; the operations below throw it too
+   *   or digit; as the operations below do
    */
   getConsumer(name: string): Promise<Consumer | undefined>
   /**
@@ -184,7 +184,7 @@ export interface ProjectConsumer extends Consumer {
   projectId: string
 }
 
-/** The consumers of all projects, up to a limit. */
+/** A bounded number of the consumers of all projects. */
 export interface AllConsumers {
   /**
    * At most 1,000, taken from the projects in turn. With more than 100, fewer than 1,000 batches are counted for each.
@@ -246,7 +246,7 @@ export async function findUnread(
   return { names, firstAt: oldest }
 }
 
-/** Undefined if the store refuses the cursor. */
+/** Resolves to undefined if the store refuses the cursor. */
 async function orRefused<T>(reading: Promise<T>): Promise<T | undefined> {
   try {
     return await reading

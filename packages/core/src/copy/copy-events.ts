@@ -17,29 +17,29 @@ export interface CopyStores {
 /** The events of one project, as its copy began. */
 export interface EventCopy {
   projectId: string
-  /** How many events the source has: those that it stores later are left to another run. */
+  /** The number of events of the source. Events that it stores later are left to another run. */
   events: number
-  /** How many the target has stored in this run. */
+  /** The number of events that the target has stored in this run. */
   copied: number
-  /** When the newest event was received that precedes those of the copy in the order of the target. */
+  /** When the newest event was received that precedes the copied events in the order of the target. */
   newestAt: number
 }
 
 export interface EventCopyOptions {
   hasOneOrder: boolean
-  /** Later times of receipt are copied as this one. */
+  /** Times of receipt later than this are copied as this time. */
   latestAt: number
   /** Called with the number of events that the target has confirmed. */
   onEvents: (count: number) => void
 }
 
-/** A target may store an event with a time that is later by this much, if others were stored before it: milliseconds. */
+/** How much later a target may set the time of an event if it has stored others before: milliseconds. */
 const laterMsMax = 60_000
 
 /**
- * Appends events of the source, in the order of their receipt; those that the target has are duplicates. More is read
- * meanwhile. A target with one order appends many batches in one commit, others one batch after another, which alone
- * keeps their order.
+ * Appends events of the source, in the order of their receipt; events that the target already has are duplicates. Reads
+ * the next events meanwhile. A target with one order appends many batches in one commit; other targets append one batch
+ * after another, as only this keeps their order.
  *
  * @throws {IngestError} `precondition-failed` for an id under which the target has another event, and for events that
  *   the target would store with a much later time
@@ -70,7 +70,7 @@ export async function copyEvents(
     const { projectId } = copy
     const { stored, conflicts } = await target.append(projectId, batch)
     if (conflicts > 0) throw hasOtherEvent(projectId)
-    // they may be events in the target: what was erased since an earlier run
+    // the target may still have these as events: they were erased since an earlier run
     const erased = group.flatMap(({ erased }, i) => (erased !== undefined && !stored[i] ? [erased] : []))
     if (erased.length > 0) await target.erase(projectId, erased)
     copy.copied += stored.filter(Boolean).length
@@ -80,11 +80,11 @@ export async function copyEvents(
   async function appendAll(together: readonly Group[]): Promise<void> {
     const batches: AppendBatch[] = []
     for (const group of together) batches.push(await prepare(group))
-    // in one turn: a store with one order stores them in the order of these calls
+    // called in one turn, so that a store with one order stores the batches in the order of these calls
     await settleAll(together.map((group, i) => append(group, batches[i] as AppendBatch)))
   }
 
-  /** The builds that froze at this time: the event that froze them may be erased. */
+  /** The builds that froze at this time, as the event that froze them may be erased. */
   async function frozenAt(projectId: string, time: number): Promise<string[]> {
     const builds = freezes.get(projectId) ?? (await listFreezes(source, projectId, latestAt))
     freezes.set(projectId, builds)
@@ -95,7 +95,7 @@ export async function copyEvents(
     await inFlight
     signal.throwIfAborted()
     inFlight = appendAll(together)
-    // thrown by the next await
+    // the error is thrown by the next await
     inFlight.catch(() => {})
   }
   await inFlight
@@ -118,12 +118,12 @@ interface Group {
   group: StoredEvent[]
 }
 
-/** What is left of a project, of which `group` is next. */
+/** The remaining events of a project; `group` is next. */
 interface Head extends Group {
   groups: AsyncIterator<StoredEvent[]>
 }
 
-/** The events of the source, those after `latestAt` with that time. */
+/** The events of the source; those received after `latestAt` get that time. */
 async function* readSource(source: Store, { projectId, events }: EventCopy, latestAt: number) {
   if (events === 0) return
   for await (const event of source.read(projectId, { limit: events, erased: true })) {
@@ -153,7 +153,7 @@ async function* mergeByTime(source: Store, copies: readonly EventCopy[], latestA
   }
 }
 
-/** Moves a head of a heap below those that come before it. */
+/** Moves a head down the heap, below those that come before it. */
 function moveDown(heads: Head[], from: number): void {
   const timeAt = (at: number) => receivedAtOf((heads[at] as Head).group)
   for (let at = from; ; ) {
@@ -173,7 +173,7 @@ function receivedAtOf(group: readonly StoredEvent[]): number {
   return (group[0] as StoredEvent).receivedAt
 }
 
-/** What is appended together: so much fits into one commit of a directory. */
+/** The most groups that are appended together: as many as fit into one commit of an LMDB store. */
 const togetherGroupsMax = 4096
 const togetherBytesMax = 2 ** 20
 

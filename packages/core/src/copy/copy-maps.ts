@@ -8,12 +8,12 @@ import type { CopyStores } from './copy-events.ts'
 const pageSize = 100
 /** How often a map is copied again because the source has replaced it meanwhile. */
 const attemptsMax = 5
-/** Chunks in flight; one has at most 1 MiB. */
+/** The most chunks in flight; one has at most 1 MiB. */
 const concurrency = 4
 
 /**
- * Copies the complete maps of a project that the target lacks, with their times. Run it after the events, whose builds
- * are frozen in the target then. Returns how many maps the source has.
+ * Copies the complete maps of a project that the target lacks, with their times. Runs after the events are copied, so
+ * that their builds are frozen in the target. Returns the number of maps of the source.
  *
  * @throws {IngestError} `precondition-failed` for a map that is newer in the target, `source-changed`
  */
@@ -38,7 +38,7 @@ async function* completeMaps(store: Store, projectId: string): AsyncGenerator<Ma
   }
 }
 
-/** Returns false if it is to be done again, as the map has changed meanwhile. */
+/** Returns false if the map has changed meanwhile and must be copied again. */
 async function copyMap(stores: CopyStores, key: MapKey): Promise<boolean> {
   const [{ complete }, found] = await Promise.all([stores.source.map(key), stores.target.map(key)])
   if (!complete || isDeepStrictEqual(found.complete, complete)) return true
@@ -49,7 +49,7 @@ async function copyMap(stores: CopyStores, key: MapKey): Promise<boolean> {
   )
 }
 
-/** Stores the chunks, which a pending map names meanwhile. Returns false if the source or the target has changed. */
+/** Stores the chunks; a pending map names them meanwhile. Returns false if the source or the target has changed. */
 async function uploadChunks({ source, target, signal }: CopyStores, key: MapKey, map: CompleteMap): Promise<boolean> {
   const digests = digestsOf(map.manifest)
   const missing = await target.updateMap(key, { digests }, ({ complete }, present) => ({

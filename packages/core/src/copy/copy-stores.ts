@@ -9,7 +9,7 @@ import { copyMaps } from './copy-maps.ts'
 /** A project that was copied. */
 export interface CopiedProject {
   projectId: string
-  /** Events of the source as the run began. */
+  /** Events of the source when the run began. */
   events: number
   /** Events that this run stored; the target had the others. */
   copied: number
@@ -23,7 +23,10 @@ export interface CopyOptions {
   projectIds?: readonly string[]
   /** Whether the target has the events of all projects in one order of receipt, as an LMDB store does. */
   hasOneOrder: boolean
-  /** Later times of receipt, and of freezes, are copied as this one, in milliseconds since 1970. Default: none are. */
+  /**
+   * Times of receipt and of freezes later than this are copied as this time, in milliseconds since 1970. Default: no
+   * limit.
+   */
   latestAt?: number
   onProgress?: (progress: CopyProgress) => void
   /** Aborts the copy between two steps. */
@@ -37,18 +40,18 @@ export interface CopyProgress {
 }
 
 /**
- * Copies projects from one open store to another: their events, erased ones too, with bytes, order and times, the freezes
- * that follow from them, complete maps, and keys. What the target has is not copied again, so that another run continues
- * one that was interrupted, or follows the source. Keys are written last, so that no server accepts events for a project
- * that is not complete.
+ * Copies projects from one open store to another: their events, erased ones too, with bytes, order and times, the
+ * freezes that follow from them, complete maps, and keys. Data that the target already has is not copied again, so
+ * another run continues an interrupted one, or copies what was added to the source. Keys are written last, so that no
+ * server accepts events for an incomplete project.
  *
- * Not copied: unfinished uploads of maps, positions of consumers, activity. Events that the target has are compared by
- * their ids and bytes, not by their order and times, and may be more than those of the source: exports of both prove that
- * they are equal. A store with one order may give events a time of receipt up to a minute later if the source stored them
- * during an earlier run.
+ * Not copied: unfinished uploads of maps, positions of consumers, activity. Events of the target are compared by id and
+ * bytes, not by order and time, and the target may have events that the source lacks: compare exports of both to prove
+ * that they are equal. A store with one order may give events a time of receipt up to a minute later if the source
+ * stored them during an earlier run.
  *
- * @throws {IngestError} `precondition-failed` for an id under which the target has another event, a newer map or a key of
- *   its own, or for times that the target would change; `source-changed`
+ * @throws {IngestError} `precondition-failed` for an id under which the target has another event, a newer map, or a key
+ *   that was created in the target, or for times that the target would change; `source-changed`
  */
 export async function copyStores(source: Store, target: Store, options: CopyOptions): Promise<CopiedProject[]> {
   const { hasOneOrder, latestAt = Number.POSITIVE_INFINITY, onProgress = () => {} } = options
@@ -84,7 +87,7 @@ async function newestOf(store: Store, projectIds: readonly string[]): Promise<nu
   return newest
 }
 
-/** @throws {IngestError} `precondition-failed` for a time that no store takes */
+/** Checks the time of the newest event. @throws {IngestError} `precondition-failed` for a time that no store accepts */
 function checkTime(newest: number): void {
   if (newest <= Date.now() + aheadMsMax) return
   throw new IngestError(
@@ -93,7 +96,7 @@ function checkTime(newest: number): void {
   )
 }
 
-/** @throws {IngestError} `precondition-failed` for a key that was created in the target: copying would lose it */
+/** @throws {IngestError} `precondition-failed` if the target has a key of its own, which copying would lose */
 async function checkKeys({ source, target }: CopyStores, projectId: string): Promise<void> {
   const [project, found] = await Promise.all([source.entry('project', projectId), target.entry('project', projectId)])
   const own = found?.keys.find(({ keyId }) => !project?.keys.some((each) => each.keyId === keyId))
@@ -102,7 +105,7 @@ async function checkKeys({ source, target }: CopyStores, projectId: string): Pro
   throw new IngestError('precondition-failed', message)
 }
 
-/** Returns how many keys there are. */
+/** Returns the number of keys. */
 async function copyKeys({ source, target }: CopyStores, projectId: string): Promise<number> {
   const project = await source.entry('project', projectId)
   if (!project) return 0

@@ -9,7 +9,7 @@ const bodyStart = Buffer.from('{"events":[')
 const comma = Buffer.from(',')
 const bodyEnd = Buffer.from(']}')
 
-/** Groups consecutive events that were received at the same time, as many as fit into one batch. */
+/** Groups consecutive events with the same time of receipt, as many as fit into one batch. */
 export async function* groupEvents(events: AsyncIterable<StoredEvent>): AsyncGenerator<StoredEvent[]> {
   let group: StoredEvent[] = []
   let bytes = 0
@@ -29,8 +29,8 @@ export async function* groupEvents(events: AsyncIterable<StoredEvent>): AsyncGen
 }
 
 /**
- * The batch of a group of events. Only their ids and builds are read: what was stored is not validated again, as the rules
- * may have become stricter since. An erased event becomes a tombstone, with one of the builds that erased events froze.
+ * The batch of a group of events. Only their ids and builds are read: stored events are not validated again, as the
+ * rules may have become stricter. An erased event becomes a tombstone, with one of the builds that erased events froze.
  */
 export function toBatch(
   group: readonly StoredEvent[],

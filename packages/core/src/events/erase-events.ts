@@ -64,7 +64,7 @@ export async function eraseEvents(
   // events stored during the call in the same millisecond are erased too
   const { lastAt = Number.NEGATIVE_INFINITY } = await store.totals(projectId)
   const totals: ErasedTotals = { events: 0, bytes: 0 }
-  // only ids: each event may be as large as a batch
+  // holds only ids, as each event may be as large as a batch
   let ids: string[] = []
   let bytes = 0
 
@@ -86,7 +86,7 @@ export async function eraseEvents(
     bytes += event.bytes.length
     if (ids.length === eraseIdsMax) await eraseFound()
   }
-  // also with no ids: this makes earlier erasures durable, whose events the read has skipped
+  // runs even without ids: this makes earlier erasures durable, whose events the read has skipped
   await eraseFound()
   return totals
 }
@@ -118,7 +118,7 @@ export async function retainEvents(
     totals.events += events
     totals.bytes += bytes
     onProgress({ ...totals })
-    // a step that erased nothing has delayed no append
+    // a step that erased nothing has not delayed any append
     if (events > 0) await pauseSince(startedAt, signal)
     if (isDone) return totals
   }

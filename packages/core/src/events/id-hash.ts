@@ -17,7 +17,7 @@ export function hashId(key: Uint8Array, eventId: string): [high: number, low: nu
 /** A UTF-16 code unit takes at most 3 bytes of UTF-8. */
 const bytesPerUnitMax = 3
 
-/** As {@link hashId}, without WebAssembly: some 50 times slower. */
+/** Like {@link hashId}, but without WebAssembly: some 50 times slower. */
 export function sipHash(key: Uint8Array, eventId: string): [high: number, low: number] {
   const bytes = Buffer.from(eventId)
   const words = new DataView(key.buffer, key.byteOffset, 16)

@@ -1,16 +1,17 @@
-// The well-known fields of an event and their limits in bytes of UTF-8: event.ts checks them, JSON Schema and docs follow
-// them, and assembly/build.js compiles the scanner from them. It imports nothing, as build.js loads it by itself.
+// The well-known fields of an event and their limits in bytes of UTF-8: event.ts checks them, JSON Schema and docs are
+// derived from them, and assembly/build.js compiles the scanner from them. This module imports nothing, as build.js
+// loads it alone.
 
 export const eventIdBytesMax = 256
 
-/** The rule of a well-known member, which may also be missing or null. */
+/** The rule of a well-known member. The member may also be missing or null. */
 export interface KnownField {
   name: string
-  /** `name`: no control characters and no lone surrogates either. */
+  /** `name`: neither control characters nor lone surrogates. */
   text: 'any' | 'name' | 'timestamp'
   bytesMin: number
   bytesMax: number
-  /** The least integer that is valid instead of a string; undefined where no integer is. */
+  /** The least integer that is valid instead of a string; undefined if no integer is valid. */
   integerMin?: number
 }
 

@@ -8,7 +8,7 @@ import { checkReadEventsOptions, type ReadEventsOptions } from './read-events.ts
 
 /** Stored events, and the cursor to commit together with them. */
 export interface EventBatch {
-  /** Oldest first. Empty if only the cursor moves: past events that are filtered out, or at the end of the log. */
+  /** Oldest first. Empty if only the cursor moves, past events that are filtered out or to the end of the log. */
   events: StoredEvent[]
   /** Pass it as `after`, with the same filter, to continue. */
   cursor: Cursor
@@ -25,7 +25,9 @@ export interface ReadBatchesOptions extends EventFilter {
   to?: number
   /** Maximum number of events of a batch, 1 to 100,000. Default: 1,000. */
   eventsMax?: number
-  /** Maximum bytes of the events of a batch, 1 to 67,108,864; a larger event is a batch of its own. Default: 8 MiB. */
+  /**
+   * Maximum bytes of the events of a batch, 1 to 67,108,864; a larger event forms a batch by itself. Default: 8 MiB.
+   */
   bytesMax?: number
   /**
    * How long a batch that has events but is not full waits for more at the end of the log, in milliseconds, at most an
@@ -52,9 +54,9 @@ export interface EventReader {
 }
 
 export interface ReadBatchesEffects {
-  /** Counts milliseconds. */
+  /** A monotonic clock, in milliseconds. */
   now: () => number
-  /** Rejects with the reason of the signal. */
+  /** Rejects with the signal's reason when it aborts. */
   sleep: (ms: number, signal: AbortSignal | undefined) => Promise<unknown>
 }
 
@@ -82,7 +84,7 @@ async function* readEach(
 ): AsyncGenerator<EventBatch, void> {
   checkReadBatchesOptions(options)
   const { eventsMax = 1_000, bytesMax = 8 * 2 ** 20, maxWaitMs = 0, follow = false, after, ...selection } = options
-  // taken before the first read: if that finds nothing, no matching event is before this cursor
+  // read before the events: if the first read finds nothing, no matching event precedes this cursor
   const start = after ?? (await ingest.lastCursor(selection))
   let position = after
   let isCaughtUp = false

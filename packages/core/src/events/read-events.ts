@@ -84,13 +84,15 @@ export interface ReadContext {
   store: EventStore
   readArrivals: ReadArrivals
   notifier: EventNotifier
-  /** Milliseconds since 1970. */
+  /** The clock, in milliseconds since 1970. */
   now(): number
 }
 
-/** How often a long poll reads the store again, if the store does not report events of other processes. */
+/**
+ * How often a long poll reads the store again if the store does not report events of other processes, in milliseconds.
+ */
 const pollMs = 500
-/** The same for a store with `watch`, whose hints may be lost. */
+/** The same for a store with `watch`, whose notifications may be lost. */
 const watchedPollMs = 300_000
 
 /**
@@ -112,7 +114,7 @@ export async function* readEvents(
   let { after } = options
   let yielded = 0
   let hasWaited = false
-  // before the first read, so that no event is missed between a read and a wait
+  // subscribes before the first read, so that no event is missed between a read and a wait
   const subscription = waitMs > 0 ? notifier.subscribe(projectId) : undefined
   try {
     for (;;) {
@@ -176,7 +178,7 @@ export type FollowOptions = Omit<ReadEventsOptions, 'limit' | 'to' | 'waitMs'>
 const followWaitMs = 600_000
 
 /**
- * The project's events, oldest first, and then new ones as they are stored. It does not end by itself: leave the loop,
+ * The project's events, oldest first, and then new ones as they are stored. It never ends on its own: leave the loop,
  * or abort the signal, which makes it reject with the signal's reason. To follow only new events:
  *
  * ```ts
@@ -185,7 +187,7 @@ const followWaitMs = 600_000
  * for await (const { cursor, bytes } of followEvents(project, { after })) …
  * ```
  *
- * @throws {IngestError} the codes of `readEvents`; continue after the last cursor then
+ * @throws {IngestError} the codes of `readEvents`; to resume, continue after the last cursor
  */
 export function followEvents(
   ingest: { readEvents(options?: ReadEventsOptions): AsyncIterable<StoredEvent> },

@@ -37,13 +37,13 @@ export interface CountedBatch {
   events: BatchEvents
   stored: readonly boolean[]
   rejections: readonly Rejection[]
-  /** The text of each rejected event that is kept; empty if none are. */
+  /** The text of each rejected event that is kept; empty if none are kept. */
   texts: readonly (Uint8Array | undefined)[]
   keyId: string | null
 }
 
 export interface BatchCounter {
-  /** Copies the bytes of rejected events that are kept: the body may be transferred to another thread. */
+  /** Copies the bytes of rejected events that are kept, because the body may be transferred to another thread. */
   copyTexts(body: Uint8Array, slices: readonly Slice[]): readonly (Uint8Array | undefined)[]
   count(projectId: string, batch: CountedBatch): void
 }
@@ -88,9 +88,9 @@ export async function submitBatch(
   if (keyId !== null && typeof keyId !== 'string') throw new IngestError('invalid-argument', 'keyId must be a string.')
   const { store, now, counter } = context
   const decided = decide(context, projectId, input, admit)
-  // await only a promise: the append then starts in this turn, and a later close waits for it
+  // awaits only a promise, so that the append starts in this turn and a later close waits for it
   const { body, count, unidentified, invalid, valid } = decided instanceof Promise ? await decided : decided
-  // before the append: a valid event must not make an invalid one of the same batch a duplicate
+  // comes before the append: a valid event must not make an invalid one of the same batch a duplicate
   const isKnown =
     invalid.length > 0
       ? await store.known(
@@ -128,11 +128,11 @@ export async function submitBatch(
 /** A batch, decided by its content alone, before the store is read. */
 interface DecidedBatch {
   body: Buffer
-  /** Number of its events, repeats included. */
+  /** The number of its events, including repeats. */
   count: number
   unidentified: Rejection[]
   invalid: InvalidEvent[]
-  /** No id twice. */
+  /** No id occurs twice. */
   valid: BatchEvents
 }
 

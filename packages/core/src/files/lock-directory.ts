@@ -50,7 +50,7 @@ export function lockDirectory(directory: string, name = 'lock'): DirectoryLock {
   const namespace = pidNamespace()
   const own = `${path}.${process.pid}${namespace}`
   const text = `${process.pid} ${startTime(process.pid)} ${namespace}\n`
-  // left by a killed process with this id: a write to it would change the lock that it is linked to
+  // left by a killed process with the same id; writing to it would change the lock that it is linked to
   if ((lstatSync(own, { throwIfNoEntry: false })?.nlink ?? 1) > 1) rmSync(own)
   const fd = openIn(directory, own)
   try {
@@ -87,12 +87,12 @@ export function hasPath(fd: number, path: string): boolean {
     const open = fstatSync(fd, { bigint: true })
     return named.ino === open.ino && named.dev === open.dev
   } catch (error) {
-    // otherwise the file, or the file system, is gone
+    // any other error means that the file, or the file system, is gone
     return isPermissionDenied(error)
   }
 }
 
-/** Keeps the lock of a directory that can no longer be written: it is stale when this process has ended. */
+/** Keeps the lock of a directory that can no longer be written; it becomes stale when this process ends. */
 function tryRemove(path: string): void {
   try {
     rmSync(path, { force: true })
@@ -112,7 +112,7 @@ function tryWrite(fd: number, text: string): void {
   try {
     writeSync(fd, text, 0)
   } catch {
-    // a full disk: the next one may succeed
+    // the disk is full; the next write may succeed
   }
 }
 

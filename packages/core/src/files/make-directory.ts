@@ -52,7 +52,7 @@ export function isDangling(path: string): boolean {
 
 /** Makes the entries of a directory durable; blocks until they are. */
 export function syncDirectoryNow(path: string): void {
-  // Windows cannot sync a directory, and does not need it
+  // Windows cannot sync a directory, and does not need to
   if (process.platform === 'win32') return
   const directory = openSync(path, 'r')
   try {

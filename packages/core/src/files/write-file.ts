@@ -20,8 +20,8 @@ export async function syncDirectory(path: string): Promise<void> {
 }
 
 /**
- * Writes a file atomically: a failure leaves the old file. It survives a power loss once this resolves; a power loss
- * before leaves the old or the complete new file. The bytes go to a temporary file beside it. A pipe or a device is
+ * Writes a file atomically: a failure leaves the old file. It survives a power loss once this resolves; an earlier
+ * power loss leaves the old or the complete new file. The bytes go to a temporary file beside it. A pipe or a device is
  * written directly.
  *
  * @throws {IngestError} `disk-full`; `permission-denied`; `invalid-argument` for another unwritable path; and

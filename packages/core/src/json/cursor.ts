@@ -23,7 +23,7 @@ export interface EventCursors {
    * @param position a safe integer that grows along the log of the project; 0 is before its first event
    * @param record an unsigned 32-bit checksum of the event at this position; 0 at position 0. It covers more than the
    *   bytes of the event, such as its time or all before it: a copy that is restored without a new epoch may store the
-   *   same event at the same position behind others
+   *   same event at the same position after different ones
    */
   encode(position: number, record: number): string
   /**

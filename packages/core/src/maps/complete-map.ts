@@ -15,9 +15,9 @@ const sliceChunksMax = 64
 
 /** Verifies the manifests of each project one at a time. */
 export interface MapVerifier {
-  /** Verifies and completes a pending manifest whose chunks are all stored, as {@link completeMap}. */
+  /** Verifies and completes a pending manifest whose chunks are all stored, like {@link completeMap}. */
   complete(key: MapKey, manifest: Manifest, options: VerificationOptions): Promise<PublishedMap | undefined>
-  /** As {@link verifyManifest}. */
+  /** Like {@link verifyManifest}. */
   verify(projectId: string, manifest: Manifest, options: VerificationOptions): Promise<Issue[] | undefined>
   /** Whether a verification of the project runs or waits. */
   isBusy(projectId: string): boolean
@@ -25,9 +25,9 @@ export interface MapVerifier {
 
 export function createMapVerifier(store: MapStore, now: () => number): MapVerifier {
   const inTurn = createKeyedMutex()
-  /** How many run or wait. */
+  /** The number of verifications of each project that run or wait. */
   const countByProject = new Map<string, number>()
-  /** A turn in which no other verification of any project hashes. */
+  /** Resolves in a turn of the event loop in which no other verification of any project hashes. */
   const nextTurn = createTurns()
 
   async function run<T>(
@@ -37,7 +37,7 @@ export function createMapVerifier(store: MapStore, now: () => number): MapVerifi
     work: (options: VerifyOptions) => Promise<T>,
   ): Promise<T> {
     signal.throwIfAborted()
-    // awaited only if there is one, so that the project is busy when this returns
+    // awaited only if there is one, so that the project counts as busy when this returns
     if (admit) await admit(bytes)
     signal.throwIfAborted()
     addCount(projectId, 1)
@@ -50,7 +50,7 @@ export function createMapVerifier(store: MapStore, now: () => number): MapVerifi
       signal.throwIfAborted()
       return work({ signal, nextTurn })
     })
-    // a caller that leaves does not wait for its turn
+    // a caller that leaves does not wait for its verification
     return Promise.race([verified, left]).finally(() => {
       signal.removeEventListener('abort', leave)
       addCount(projectId, -1)
@@ -90,7 +90,7 @@ export async function completeMap(
   { now, ...options }: VerifyOptions & { now: () => number },
 ): Promise<PublishedMap | undefined> {
   const { pending } = await store.map(key)
-  // another call may have completed it in its turn
+  // another call may have completed it meanwhile
   if (!pending || !isSameCut(pending.manifest, manifest)) return undefined
   const issues = await verifyManifest(store, key.projectId, manifest, options)
   if (issues === undefined) return undefined

@@ -20,8 +20,8 @@ export function pendingBytesOf({ pending }: MapContents, frozenAt: number | unde
 }
 
 /**
- * Checks new contents of a slot of a project with these totals. Contents that do not raise a total are never refused
- * for it.
+ * Checks new contents of a slot of a project with these totals. A total never causes a refusal of contents that do not
+ * raise it.
  *
  * @throws {IngestError} `map-quota-exceeded`
  */

@@ -15,7 +15,7 @@ import { listMaps, mapContent, mapStatus } from './read-map.ts'
 export interface MapRules {
   /**
    * Whether the first map for a place is accepted when its build is already frozen: game servers can be faster than the
-   * build pipeline. Default: `accept`, for one map of a place.
+   * build pipeline. Default: `accept`, for one map per place.
    */
   latePublish?: LatePublish
   /**

@@ -49,7 +49,7 @@ export async function publishMap(
   return published
 }
 
-/** The result of publishing now, without writing anything. */
+/** The result that publishing would have now; writes nothing. */
 export async function tryPublication(
   context: PublishContext,
   key: MapKey,

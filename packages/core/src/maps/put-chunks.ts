@@ -119,7 +119,7 @@ async function completeReady(
     if (bytes >= completionBytesMax || verifier.isBusy(projectId) || signal?.aborted) break
     if (!pending || pending.missing.length > 0) continue
     const admitted = tryAdmit(pending.manifest.size, admit)
-    // not awaited if synchronous, so that concurrent calls are charged once
+    // not awaited if it is synchronous, so that concurrent calls are charged once
     if (!(typeof admitted === 'boolean' ? admitted : await admitted)) continue
     bytes += pending.manifest.size
     const published = await verifier.complete(key, pending.manifest, signal ? { signal } : {}).catch((error) => {

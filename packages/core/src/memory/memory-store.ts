@@ -14,7 +14,7 @@ interface KeptProject {
 
 /**
  * A store in memory, for tests and evaluation; closing it discards everything. No operation awaits between a read and a
- * write, so all are atomic.
+ * write, so every operation is atomic.
  */
 export function openMemoryStore(): Store {
   const identity: StoreIdentity = { id: randomBytes(8), epoch: randomBytes(8) }

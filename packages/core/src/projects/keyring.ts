@@ -174,7 +174,7 @@ function decideRotation(
   return { entry: { ...found, keys }, result: { ...made, record, old: ending } }
 }
 
-/** Decided on the current project, so that a revocation after the use is kept. */
+/** Decides on the current project, so that a revocation after the use is kept. */
 function decideUses(project: Project | undefined, uses: readonly KeyUse[]): EntryDecision<'project', void> {
   if (!project) return { result: undefined }
   const usedAt = new Map(uses.map(({ keyId, at }) => [keyId, at]))

@@ -37,7 +37,7 @@ function checkAll(checks: readonly KindCheck[], value: unknown, run: Run): boole
   spend(run, 1 + checks.length)
   let isValid = true
   for (let i = 0; i < checks.length; i++) {
-    // they are of this kind
+    // these checks are for values of this kind
     if ((checks[i] as Check)(value, run)) continue
     if (run.quiet > 0) return false
     isValid = false
@@ -190,7 +190,7 @@ export function members({ declared, patterns, others, names }: MemberRules): Kin
   }
 }
 
-/** Without evaluated members: a name has none. */
+/** Ignores evaluated members, as a name has none. */
 function isNameValid(check: Check, name: string, run: Run): boolean {
   const { evaluated } = run
   run.evaluated = undefined

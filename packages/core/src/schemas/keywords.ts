@@ -111,7 +111,7 @@ function isNumber(value: unknown): value is number {
   return Number.isFinite(value)
 }
 
-/** With a tolerance: 0.3 is a multiple of 0.1, although doubles have no such numbers. */
+/** Allows a tolerance: 0.3 is a multiple of 0.1, although doubles cannot represent either number exactly. */
 function isMultiple(value: number, divisor: number): boolean {
   if (Number.isInteger(value) && (1 / divisor) % 1 === 0) return true
   const rest = Math.abs(value % divisor)
@@ -135,7 +135,9 @@ function compileEnum(values: unknown, { at, refuse }: KeywordContext): KindCheck
   return oneOfValues(values as unknown[], 'Must be equal to one of the allowed values.')
 }
 
-/** For a schema, not for an event. A small integer: a larger one would make V8 use slower numbers in all runs. */
+/**
+ * The steps of checking a schema itself, not an event. A larger integer would make V8 use slower numbers in all runs.
+ */
 const stepsUnlimited = 2 ** 30 - 1
 
 function oneOfValues(values: readonly unknown[], message: string): KindCheck {
