@@ -13,14 +13,3 @@ export function parsePointer(pointer: string): string[] | undefined {
 export function formatPointer(tokens: readonly string[]): string {
   return tokens.map((token) => `/${token.replaceAll('~', '~0').replaceAll('/', '~1')}`).join('')
 }
-
-/** The value at a JSON Pointer; undefined if it is missing. */
-export function resolvePointer(value: unknown, tokens: readonly string[]): unknown {
-  let at = value
-  for (const token of tokens) {
-    if (typeof at !== 'object' || at === null) return undefined
-    if (Array.isArray(at) ? !/^(0|[1-9]\d*)$/.test(token) : !Object.hasOwn(at, token)) return undefined
-    at = (at as Record<string, unknown>)[token]
-  }
-  return at
-}

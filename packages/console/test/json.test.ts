@@ -1,6 +1,6 @@
 import t from 'tap'
 import { indentJson, joinTokens, summarizeMembers } from '../page/json-text.ts'
-import { parseMap, readPointer } from '../page/worker/map-calls.ts'
+import { parseMap } from '../page/worker/map-calls.ts'
 
 const indent = (text: string) => joinTokens(indentJson(text))
 
@@ -99,22 +99,4 @@ t.test('only JSON in UTF-8 is parsed, with a byte order mark or without', async 
   const encode = (text: string) => new TextEncoder().encode(text)
   t.strictSame(parseMap(encode('\ufeff{"a":["é🎮"]}')), { a: ['é🎮'] })
   for (const bytes of [encode('{"a":1,}'), encode(''), Uint8Array.of(0x22, 0xff, 0x22)]) t.throws(() => parseMap(bytes))
-})
-
-t.test('a JSON Pointer leads to the beginning of a value', async (t) => {
-  const document = JSON.parse('{"a":[{},{"b/c~d":{"__proto__":[1,2]}}],"":{"0":true},"e\\u0066":null}')
-  const values = {
-    '/a/1': '{"b/c~d":{"__proto__":[1,2]}}',
-    '/a/1/b~1c~0d/__proto__/1': '2',
-    '/': '{"0":true}',
-    '//0': 'true',
-    '/ef': 'null',
-  }
-  for (const [pointer, text] of Object.entries(values)) {
-    t.strictSame(readPointer(document, pointer), { text, length: text.length }, pointer)
-  }
-  for (const pointer of ['a', '/b', '/a/2', '/a/01', '/a/-', '/a/1/b', '/ef/x', '//1', '/~2']) {
-    t.equal(readPointer(document, pointer), undefined, pointer)
-  }
-  t.match(readPointer(['x'.repeat(50_000)], '/0'), { text: /^"x{19999}$/, length: 50_002 })
 })

@@ -50,18 +50,6 @@ export function findParts(map: unknown, onPart: (members: Members, path: string)
   return list.end(rest.length > 0)
 }
 
-/** Members that only describe the position and size of a part. */
-export const geometryNames: ReadonlySet<string> = new Set([
-  ...['size', 'Size', 'dimensions', 'extents', 'Extents', 'width', 'height', 'depth', 'length'],
-  ...['position', 'Position', 'pos', 'center', 'x', 'y', 'z', 'X', 'Y', 'Z'],
-])
-
-/** Whether an object has a position and a size. */
-export function isPart(members: Members): boolean {
-  const size = sizeOf(members)
-  return size !== undefined && positionOf(members, size) !== undefined
-}
-
 function createPartList() {
   let centers = new Float32Array(3 * 1_024)
   let sizes = new Float32Array(3 * 1_024)
@@ -148,24 +136,6 @@ export interface Footprints {
   corners: Float32Array
   /** A box around all but outlying parts; undefined without parts. */
   box: Box | undefined
-}
-
-/** The parts with these indexes. */
-export function selectParts({ centers, sizes, rotations }: Parts, indexes: readonly number[]): Parts {
-  const pick = (from: Float32Array, width: number) => {
-    const picked = new Float32Array(indexes.length * width)
-    for (const [to, index] of indexes.entries()) {
-      picked.set(from.subarray(index * width, (index + 1) * width), to * width)
-    }
-    return picked
-  }
-  return {
-    length: indexes.length,
-    centers: pick(centers, 3),
-    sizes: pick(sizes, 3),
-    rotations: pick(rotations, 1),
-    isCut: false,
-  }
 }
 
 /** The outlines of the largest parts, largest first, with these axes across and down. */

@@ -2,7 +2,6 @@ import { useEffect, useRef } from 'preact/hooks'
 import type { Address } from '../address.ts'
 import { BuildMaps } from './maps/build-maps.tsx'
 import { Builds } from './maps/builds.tsx'
-import { CompareMaps } from './maps/compare-maps.tsx'
 import { MapOfPlace } from './maps/map-of-place.tsx'
 import './maps/maps.css'
 
@@ -13,16 +12,15 @@ import './maps/maps.css'
 export function MapsView({ address }: { address: Address }) {
   const [, buildId] = address.path
   const placeId = address.query.get('place')
-  const withBuildId = address.query.get('with')
+  const withBuildId = address.query.get('with') ?? ''
   const isFirst = useRef(true)
   useEffect(() => {
     // the followed link no longer exists: move the focus
     if (!isFirst.current) document.querySelector<HTMLElement>('main h1')?.focus()
     isFirst.current = false
-  }, [buildId, placeId, withBuildId])
+  }, [buildId, placeId])
   if (buildId === undefined) return <Builds search={address.query.get('search') ?? ''} />
   if (placeId === null) return <BuildMaps key={buildId} buildId={buildId} />
-  if (withBuildId !== null) return <CompareMaps {...{ buildId, placeId, withBuildId }} />
   // the worker of a map ends with this component
-  return <MapOfPlace key={JSON.stringify([buildId, placeId])} buildId={buildId} placeId={placeId} />
+  return <MapOfPlace key={JSON.stringify([buildId, placeId])} {...{ buildId, placeId, withBuildId }} />
 }

@@ -1,11 +1,10 @@
 import type { CallContext } from './call-context.ts'
-import { createCompareCalls } from './compare-calls.ts'
 import { createMapCalls } from './map-calls.ts'
 import { createWhereCalls } from './where-calls.ts'
 
 /** All calls of the worker. Opened maps and read events stay in memory until it ends. */
 export function createCalls() {
-  return { ...createMapCalls(), ...createCompareCalls(), ...createWhereCalls() }
+  return { ...createMapCalls(), ...createWhereCalls() }
 }
 
 export type Calls = ReturnType<typeof createCalls>

@@ -1,5 +1,5 @@
 import { RequestError } from '../api/request-error.ts'
-import { parsePointer, resolvePointer } from '../json-pointer.ts'
+import { countAdded, keysOfParts, type PartKeys } from '../heat/compare-parts.ts'
 import type { CallContext } from './call-context.ts'
 import { type LoadProgress, readBody } from './read-body.ts'
 
@@ -23,28 +23,48 @@ export type OpenedMap = { preview: Preview } | { problem: string }
 
 const previewCharsMax = 20_000
 
-/** Calls for the open map: one at a time, which `openMap` sets. */
-export function createMapCalls() {
-  let document: unknown
+/** The number of parts of two maps, and of those that only one of them has. */
+export interface MapComparison {
+  before: number
+  after: number
+  added: number
+  removed: number
+  /** Whether a map has more parts than were counted. */
+  isCut: boolean
+}
 
+/** Calls that load a whole map. */
+export function createMapCalls() {
   return {
-    /** Fetches a JSON map and parses it. The preview keeps its exact spelling. */
+    /** Fetches a JSON map. The preview keeps its exact spelling. */
     async openMap(map: MapVersion, context: CallContext<LoadProgress>): Promise<OpenedMap> {
-      // free the previous map while the next one is loaded
-      document = undefined
       const bytes = await fetchMapBytes(map, context)
       try {
         const text = decodeMap(bytes)
-        document = JSON.parse(text)
-        return { preview: previewOf(text) }
+        JSON.parse(text)
+        return { preview: { text: text.slice(0, previewCharsMax), length: text.length } }
       } catch (error) {
         return { problem: error instanceof Error ? error.message : String(error) }
       }
     },
 
-    /** A preview of the value at a JSON Pointer; undefined if the pointer matches no value. */
-    readPointer: async (pointer: string, _context: CallContext): Promise<Preview | undefined> =>
-      readPointer(document, pointer),
+    /** Counts the parts of two maps; undefined if one is not JSON. */
+    async compareMaps(
+      maps: { before: MapVersion; after: MapVersion },
+      context: CallContext<LoadProgress>,
+    ): Promise<MapComparison | undefined> {
+      // one after another, so that only one document is in memory at a time
+      const before = await loadKeys(maps.before, context)
+      const after = before && (await loadKeys(maps.after, context))
+      if (!before || !after) return undefined
+      return {
+        before: before.length,
+        after: after.length,
+        added: countAdded(before, after),
+        removed: countAdded(after, before),
+        isCut: before.isCut || after.isCut,
+      }
+    },
 
     /** The bytes of a map, to be saved as a file. */
     async downloadMap(map: MapVersion, context: CallContext<LoadProgress>): Promise<Blob> {
@@ -80,14 +100,13 @@ function decodeMap(bytes: Uint8Array): string {
   return new TextDecoder('utf-8', { fatal: true }).decode(bytes)
 }
 
-export function readPointer(document: unknown, pointer: string): Preview | undefined {
-  const tokens = parsePointer(pointer)
-  const value = tokens && resolvePointer(document, tokens)
-  return value === undefined ? undefined : previewOf(JSON.stringify(value))
-}
-
-function previewOf(text: string): Preview {
-  return { text: text.slice(0, previewCharsMax), length: text.length }
+async function loadKeys(map: MapVersion, context: CallContext<LoadProgress>): Promise<PartKeys | undefined> {
+  const bytes = await fetchMapBytes(map, context)
+  try {
+    return keysOfParts(parseMap(bytes))
+  } catch {
+    return undefined
+  }
 }
 
 const heldBytesMax = 8 << 20

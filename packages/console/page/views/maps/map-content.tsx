@@ -38,7 +38,7 @@ function JsonContent({ map, callWorker }: { map: MapStatus; callWorker: CallWork
     <Content loaded={opened}>
       {(result) =>
         'preview' in result ? (
-          <JsonPreview whole={result.preview} callWorker={callWorker} />
+          <JsonPreview preview={result.preview} />
         ) : (
           <Notice kind="failed">
             The map is not valid JSON, although its content type is: <Value text={result.problem} />
@@ -49,36 +49,14 @@ function JsonContent({ map, callWorker }: { map: MapStatus; callWorker: CallWork
   )
 }
 
-/** A preview of the document, or of the value at a JSON Pointer. */
-function JsonPreview({ whole, callWorker }: { whole: Preview; callWorker: CallWorker }) {
-  const [shown, setShown] = useState(whole)
-  const [problem, setProblem] = useState('')
-  async function go(event: SubmitEvent): Promise<void> {
-    event.preventDefault()
-    const pointer = String(new FormData(event.currentTarget as HTMLFormElement).get('pointer')).trim()
-    try {
-      const value = pointer === '' ? whole : await callWorker('readPointer', pointer)
-      setProblem(value ? '' : 'There is nothing at this path.')
-      if (value) setShown(value)
-    } catch {
-      setProblem('The value cannot be shown: download the map.')
-    }
-  }
+/** The beginning of the document. */
+function JsonPreview({ preview: { text, length } }: { preview: Preview }) {
   return (
     <>
-      <form class="controls" onSubmit={go}>
-        <label>
-          Go to a path (JSON Pointer)
-          <input name="pointer" class="mono" autocomplete="off" spellcheck={false} placeholder="/parts/4711/position" />
-        </label>
-        <button type="submit">Go</button>
-        <span role="status">{problem}</span>
-      </form>
-      <JsonText text={shown.text} />
-      {shown.text.length < shown.length && (
+      <JsonText text={text} />
+      {text.length < length && (
         <p class="hint">
-          The first {formatCount(shown.text.length)} of {formatCount(shown.length)} characters: go to a path, or
-          download the map.
+          The first {formatCount(text.length)} of {formatCount(length)} characters: download the map to see all.
         </p>
       )}
     </>

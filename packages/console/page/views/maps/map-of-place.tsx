@@ -1,7 +1,5 @@
 import { formatAddress } from '../../address.ts'
-import type { Api, Query } from '../../api/api.ts'
 import type { MapContents, MapStatus } from '../../api/bodies.ts'
-import { RequestError } from '../../api/request-error.ts'
 import { useLoaded } from '../../api/use-api.ts'
 import { formatBytes, formatCount, formatCountOf } from '../../format.ts'
 import { Content } from '../../parts/notice.tsx'
@@ -12,6 +10,7 @@ import { useWorker } from '../../worker/use-worker.ts'
 import { Breadcrumbs } from './breadcrumbs.tsx'
 import { CompareWith } from './compare-with.tsx'
 import { Download } from './download.tsx'
+import { loadStatus } from './load-status.ts'
 import { MapContent } from './map-content.tsx'
 import { ChunkBar, Digest, MapState } from './map-status.tsx'
 import { PublishHint } from './publish-hint.tsx'
@@ -19,8 +18,15 @@ import { PublishHint } from './publish-hint.tsx'
 const uploadPollMs = 5_000
 const openPollMs = 30_000
 
+interface MapOfPlaceProps {
+  buildId: string
+  placeId: string
+  /** The build whose map it is compared with; '' for none. */
+  withBuildId: string
+}
+
 /** One map: its status, which is polled, and its content. */
-export function MapOfPlace({ buildId, placeId }: { buildId: string; placeId: string }) {
+export function MapOfPlace({ buildId, placeId, withBuildId }: MapOfPlaceProps) {
   const callWorker = useWorker()
   const status = useLoaded((api, signal) => loadStatus(api, { buildId, placeId }, signal), [buildId, placeId], pollMsOf)
   return (
@@ -32,7 +38,7 @@ export function MapOfPlace({ buildId, placeId }: { buildId: string; placeId: str
       <Content loaded={status}>
         {(map) =>
           map ? (
-            <Status map={map} callWorker={callWorker} />
+            <Status {...{ map, withBuildId, callWorker }} />
           ) : (
             <div class="notice empty">
               <p>No map is published for this place and build.</p>
@@ -45,23 +51,13 @@ export function MapOfPlace({ buildId, placeId }: { buildId: string; placeId: str
   )
 }
 
-/** The status of a map; null if nothing is published. */
-export async function loadStatus(api: Api, query: Query, signal: AbortSignal): Promise<MapStatus | null> {
-  try {
-    return await api.json<MapStatus>('v1/maps', { query, signal })
-  } catch (error) {
-    if (error instanceof RequestError && error.problem.code === 'map-not-found') return null
-    throw error
-  }
-}
-
 /** A frozen, complete map does not change: it is not polled. */
 function pollMsOf(map: MapStatus | null): number | undefined {
   if (!map || map.state === 'incomplete' || map.pending) return uploadPollMs
   return map.frozen ? undefined : openPollMs
 }
 
-function Status({ map, callWorker }: { map: MapStatus; callWorker: CallWorker }) {
+function Status({ map, withBuildId, callWorker }: { map: MapStatus; withBuildId: string; callWorker: CallWorker }) {
   const { buildId, placeId, pending } = map
   const isComplete = map.state === 'complete'
   return (
@@ -78,7 +74,7 @@ function Status({ map, callWorker }: { map: MapStatus; callWorker: CallWorker })
         <a href={formatAddress(['where'], { build: buildId, place: placeId })}>Where it happens</a>
         {isComplete && <Download key={map.digest} map={map} callWorker={callWorker} />}
       </div>
-      {isComplete && <CompareWith buildId={buildId} placeId={placeId} withBuildId="" />}
+      {isComplete && <CompareWith {...{ map, withBuildId, callWorker }} />}
       <Facts map={map} />
       {!isComplete && <ChunkBar contents={map} />}
       {pending && <Pending pending={pending} />}
