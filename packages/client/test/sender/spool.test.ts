@@ -1,4 +1,4 @@
-import {
+import fs, {
   existsSync,
   mkdirSync,
   readdirSync,
@@ -9,6 +9,7 @@ import {
   truncateSync,
   writeFileSync,
 } from 'node:fs'
+import { syncBuiltinESMExports } from 'node:module'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { eventBytesMax } from '../../src/batch/fill-batch.ts'
@@ -101,6 +102,35 @@ t.test('a segment is full at 1 MiB, and deleted once it is settled', async (t) =
   t.strictSame(segmentsIn(directory), [segmentName(3)], 'the current segment stays')
   spool.close()
   t.strictSame(segmentsIn(directory), [])
+})
+
+t.test('a close syncs every segment, also full ones that are being synced, and their names', async (t) => {
+  const { directory, spool } = openAt(t)
+  const synced: number[] = []
+  const noting = (sync: (fd: number) => void) => (fd: number) => {
+    sync(fd)
+    synced.push(fs.fstatSync(fd).ino)
+  }
+  const { fdatasync, fdatasyncSync, fsyncSync } = fs
+  const endings: (() => void)[] = []
+  const replaced = {
+    fdatasync: (_: number, onEnd: () => void) => void endings.push(onEnd),
+    fdatasyncSync: noting(fdatasyncSync),
+    fsyncSync: noting(fsyncSync),
+  }
+  Object.assign(fs, replaced)
+  syncBuiltinESMExports()
+  try {
+    for (let n = 0; n < 5; n++) spool.append(line(n, 'x'.repeat(segmentBytesMax / 2)))
+    spool.close()
+  } finally {
+    Object.assign(fs, { fdatasync, fdatasyncSync, fsyncSync })
+    syncBuiltinESMExports()
+  }
+  t.equal(endings.length, 2, 'two segments are full')
+  const segments = segmentsIn(directory).map((name) => statSync(join(directory, name)).ino)
+  t.strictSame(synced, [...segments, statSync(directory).ino], 'the names last')
+  for (const end of endings) end()
 })
 
 /** A closed spool of that many events, and the bytes of its only segment. */
