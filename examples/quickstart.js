@@ -74,9 +74,7 @@ async function invite({ url, stopped }, target, directory) {
     console.error(`the demo traffic ended: ${reasonOf(error)}`)
   })
   console.log(`\nConsole: ${url}/console/  project ${projectId}  key ${readKey}`)
-  console.log(
-    'It shows demo traffic from an arena, about 15 events a second. Its view Try it takes the key of the line below.',
-  )
+  console.log('It shows demo traffic from an arena, about 15 events a second.')
   console.log(`\nYour turn. Send this, then send it again:\n\n${curlLine(url, target.key)}\n`)
   console.log(`The events are kept in ${shown(directory)}. Ctrl-C stops the server.`)
   try {

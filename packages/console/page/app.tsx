@@ -1,6 +1,6 @@
 import { useEffect, useMemo, useRef, useState } from 'preact/hooks'
 import { type Address, addProject, formatAddress, parseAddress, replaceAddress } from './address.ts'
-import { explainRefusedKey, loadSessions, type Session, saveSessions } from './api/session.ts'
+import { loadSessions, refusedKey, type Session, saveSessions } from './api/session.ts'
 import { ProjectMenu } from './parts/project-menu.tsx'
 import { isSignIn, SignIn } from './parts/sign-in.tsx'
 import { SignedIn } from './signed-in.tsx'
@@ -56,7 +56,7 @@ export function App() {
       key={address.projectId ?? ''}
       projectId={address.projectId}
       others={projectIds}
-      reason={refused !== undefined && refused === address.projectId ? explainRefusedKey('read') : undefined}
+      reason={refused !== undefined && refused === address.projectId ? refusedKey : undefined}
       onSignIn={signIn}
     />
   )

@@ -1,12 +1,3 @@
-/** The kind of a JSON token, which decides its colour. */
-export type JsonTokenKind = 'name' | 'string' | 'number' | 'literal' | 'punctuation'
-
-/** A token in its exact spelling. Punctuation includes the whitespace around it. */
-export interface JsonToken {
-  kind: JsonTokenKind
-  text: string
-}
-
 /** Deeper levels stay on one line: indenting every depth would take space quadratic in the depth. */
 const indentedLevelsMax = 64
 /** A list of scalars up to this length stays on one line. */
@@ -19,8 +10,8 @@ const flatList = /^\[(?:[^[\]{}"]|"[^"\\]*(?:\\.[^"\\]*)*")*\]/
  * Indents a JSON text by two spaces per level. Only whitespace between tokens changes: numbers, escapes and the order
  * of members stay as they were sent. Never throws: text that is not JSON is split at its punctuation.
  */
-export function indentJson(text: string): JsonToken[] {
-  const tokens: JsonToken[] = []
+export function indentJson(text: string): string {
+  let indented = ''
   let before = ''
   let depth = 0
   let shortListEnd = 0
@@ -28,21 +19,11 @@ export function indentJson(text: string): JsonToken[] {
     const isInline = index < shortListEnd || depth > indentedLevelsMax
     if (spelling === '[' && !isInline) shortListEnd = index + shortListLength(text, index)
     const levels = isCloser(spelling) ? Math.max(0, depth - 1) : depth
-    add('punctuation', spaceBetween(before, spelling, isInline ? undefined : `\n${'  '.repeat(levels)}`))
-    // a string is a name if a colon follows
-    const last = tokens.at(-1)
-    if (spelling === ':' && last?.kind === 'string') last.kind = 'name'
-    add(kindOf(spelling), spelling)
+    indented += spaceBetween(before, spelling, isInline ? undefined : `\n${'  '.repeat(levels)}`) + spelling
     depth = levels + (isOpener(spelling) ? 1 : 0)
     before = spelling
   }
-  return tokens
-
-  function add(kind: JsonTokenKind, text: string): void {
-    const last = tokens.at(-1)
-    if (kind === 'punctuation' && last?.kind === kind) last.text += text
-    else if (text !== '') tokens.push({ kind, text })
-  }
+  return indented
 }
 
 /** `lineBreak` is undefined if everything stays on one line. */
@@ -51,12 +32,6 @@ function spaceBetween(before: string, next: string, lineBreak: string | undefine
   if (before === ',') return isCloser(next) ? '' : (lineBreak ?? ' ')
   if (isOpener(before) !== isCloser(next)) return lineBreak ?? ''
   return ''
-}
-
-function kindOf(spelling: string): JsonTokenKind {
-  if (spelling.startsWith('"')) return 'string'
-  if (/^[{}[\],:]/.test(spelling)) return 'punctuation'
-  return /^(true|false|null)$/.test(spelling) ? 'literal' : 'number'
 }
 
 function isOpener(spelling: string): boolean {
@@ -70,11 +45,6 @@ function isCloser(spelling: string): boolean {
 /** The length of the list at `index`; 0 if it is too long for one line or contains lists or objects. */
 function shortListLength(text: string, index: number): number {
   return flatList.exec(text.slice(index, index + shortListCharsMax))?.[0].length ?? 0
-}
-
-/** The whole indented text, for copying. */
-export function joinTokens(tokens: readonly JsonToken[]): string {
-  return tokens.map(({ text }) => text).join('')
 }
 
 /**

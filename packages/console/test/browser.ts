@@ -135,10 +135,10 @@ export async function waitForText(page: Page, text: string): Promise<void> {
   await page.waitForSelector(`::-p-text(${text})`, { visible: true })
 }
 
-/** Chooses from a combobox by the text of the option, or a part of it that no other has. */
-export async function chooseOption(page: Page, label: string, text: string): Promise<void> {
-  await page.locator(`::-p-aria(${label}[role="combobox"])`).click()
-  await page.locator(`[role=listbox]:not([hidden] *) ::-p-text(${text})`).click()
+/** Enters a build id into the field with this label; '' for none. */
+export async function chooseBuild(page: Page, label: string, buildId: string): Promise<void> {
+  await page.locator(`::-p-aria(${label}[role="combobox"])`).fill(buildId)
+  await page.keyboard.press('Enter')
 }
 
 /** Ends the pause before the next attempt, unless it is over already. */

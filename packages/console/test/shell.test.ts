@@ -17,7 +17,7 @@ import { projectId, startConsole } from './served-console.ts'
 
 const browserTest = openBrowser(t)
 
-const views = ['live', 'rejected', 'maps', 'where', 'playback', 'find', 'try', 'now']
+const views = ['live', 'rejected', 'maps', 'where', 'playback', 'find', 'now']
 
 const unauthorized = [/status of 401/]
 

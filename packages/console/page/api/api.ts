@@ -7,10 +7,6 @@ export type Query = Readonly<Record<string, string | number | undefined>>
 export interface RequestOptions {
   query?: Query
   signal?: AbortSignal | undefined
-  /** Default: GET. */
-  method?: string
-  /** Sent unchanged, as `application/json`. */
-  body?: string
   /**
    * Timeout of the response, in milliseconds: of its start with `fetch`, of the whole with the other methods. Default:
    * 30 seconds.
@@ -105,22 +101,16 @@ async function readAs<Body>(parse: (text: string) => Body, response: Response): 
   }
 }
 
-/** Sends one request of a session; resolves with any response, rejects without a response. */
-export async function send({ projectId, key }: Session, path: string, options: RequestOptions): Promise<Response> {
-  const { query = {}, signal, method = 'GET', body, timeoutMs = timeoutDefaultMs } = options
+/** Resolves with any response, rejects without a response. */
+async function send({ projectId, key }: Session, path: string, options: RequestOptions): Promise<Response> {
+  const { query = {}, signal, timeoutMs = timeoutDefaultMs } = options
   const url = new URL(path, root)
   for (const [name, value] of Object.entries(query)) if (value !== undefined) url.searchParams.set(name, String(value))
   const timeout = new AbortController()
   const timer = setTimeout(() => timeout.abort(), timeoutMs)
   try {
     return await fetch(url, {
-      method,
-      headers: {
-        'X-Project-Id': projectId,
-        'X-Ingestion-Key': key,
-        ...(body !== undefined && { 'Content-Type': 'application/json' }),
-      },
-      ...(body !== undefined && { body }),
+      headers: { 'X-Project-Id': projectId, 'X-Ingestion-Key': key },
       signal: signal ? AbortSignal.any([signal, timeout.signal]) : timeout.signal,
       // never send the key to another origin
       mode: 'same-origin',

@@ -3,13 +3,12 @@ import { useMemo } from 'preact/hooks'
 import type { EventLine } from '../api/event-lines.ts'
 import type { EventFilter } from '../event-filter.ts'
 import { formatBytes } from '../format.ts'
-import { indentJson, joinTokens } from '../json-text.ts'
+import { indentJson } from '../json-text.ts'
 import { CopyButton } from './copy-button.tsx'
 import './event-detail.css'
 import { EventMembers } from './event-members.tsx'
-import { JsonText } from './json-text.tsx'
 import { Time } from './time.tsx'
-import { Value } from './value.tsx'
+import { Preformatted, Value } from './value.tsx'
 
 /**
  * A stored or erased event: when it was received, its cursor, links that add its members to `filter`, its exact bytes,
@@ -55,16 +54,14 @@ export function EventDetail({ line, filter }: { line: EventLine; filter?: EventF
 
 /** The exact text of an event, next to the indented text. */
 export function EventText({ text }: { text: string }) {
-  const indented = useMemo(() => joinTokens(indentJson(text)), [text])
+  const indented = useMemo(() => indentJson(text), [text])
   return (
     <div class="event-texts">
       <Titled title="Exact bytes" copied={text}>
-        <pre>
-          <Value text={text} isMultiline />
-        </pre>
+        <Preformatted text={text} />
       </Titled>
       <Titled title="Formatted text" copied={indented}>
-        <JsonText text={text} />
+        <Preformatted text={indented} />
       </Titled>
     </div>
   )

@@ -2,7 +2,7 @@ import { useEffect, useState } from 'preact/hooks'
 import { formatAddress } from '../address.ts'
 import { createApi } from '../api/api.ts'
 import { RequestError } from '../api/request-error.ts'
-import { explainRefusedKey, keyHint, keyPattern, type Session } from '../api/session.ts'
+import { keyHint, keyPattern, refusedKey, type Session } from '../api/session.ts'
 import { quoteForShell } from '../shell-quote.ts'
 import { visibleText } from '../visible-text.ts'
 import { Notice } from './notice.tsx'
@@ -122,7 +122,7 @@ function checkSession({ projectId, key }: Session): string | undefined {
 }
 
 function explainRefusal({ kind, message }: RequestError): string {
-  if (kind === 'unauthorized') return explainRefusedKey('read')
+  if (kind === 'unauthorized') return refusedKey
   if (kind === 'unsupported') return 'There is no Ingest API at this address.'
   return message
 }

@@ -24,7 +24,17 @@ export function Value(props: ValueProps) {
   )
 }
 
-/** The same, in an element that isolates it. */
+/** A text of several lines from users, such as JSON, in the way of `Value`. It can be focused, to scroll by keyboard. */
+export function Preformatted({ text }: { text: string }) {
+  return (
+    // biome-ignore lint/a11y/noNoninteractiveTabindex: scrolled by keyboard
+    <pre tabIndex={0} onCopy={copyExactly}>
+      <VisibleText text={text} isMultiline />
+    </pre>
+  )
+}
+
+/** A text with its hidden characters shown as escapes, for an element that isolates it. */
 export function VisibleText({ text, isMultiline = false }: ValueProps) {
   const parts = useMemo(() => splitHidden(text, isMultiline), [text, isMultiline])
   if (parts.length > 2 * escapesMax) return <>{parts.map(({ text }) => text).join('')}</>
@@ -32,7 +42,7 @@ export function VisibleText({ text, isMultiline = false }: ValueProps) {
 }
 
 /** Copies the selection, if it is inside of the element, with hidden characters instead of their escapes. */
-export function copyExactly(event: TargetedClipboardEvent<HTMLElement>): void {
+function copyExactly(event: TargetedClipboardEvent<HTMLElement>): void {
   const selection = getSelection()
   if (!selection?.rangeCount || !event.clipboardData) return
   const range = selection.getRangeAt(0)

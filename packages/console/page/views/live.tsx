@@ -1,14 +1,15 @@
 import { useMemo, useRef, useState } from 'preact/hooks'
-import { type Address, formatAddress, replaceQuery } from '../address.ts'
+import { type Address, replaceQuery } from '../address.ts'
 import type { EventLine } from '../api/event-lines.ts'
 import { findEvent } from '../api/find-event.ts'
 import { useLoaded } from '../api/use-api.ts'
 import { type EventFilter, parseEventFilter } from '../event-filter.ts'
+import { NoEvents } from '../parts/no-events.tsx'
 import { Content, Failure, Notice } from '../parts/notice.tsx'
 import { EventList } from './live/event-list.tsx'
 import { Filters } from './live/filters.tsx'
 import { createSeenValues, eventsWith, type HeldEvent, type SeenValues } from './live/held-events.ts'
-import { HistoryLine } from './live/history-line.tsx'
+import { ListedLine } from './live/listed-line.tsx'
 import './live/live.css'
 import { OpenedEvent } from './live/opened-event.tsx'
 import { StreamState } from './live/stream-state.tsx'
@@ -81,13 +82,9 @@ function Stream({ filter, seen, query, linked }: StreamProps) {
       />
       {isFailed && <Failure error={error} what="return events" />}
       {version === 0 && !error && <Notice kind="loading">Loading…</Notice>}
-      <HistoryLine {...{ following, text, shownCount: events.length }} />
+      <ListedLine {...{ following, text, shownCount: events.length }} />
       {held.events.length > 0 && <EventList events={events} opened={opened?.cursor} onOpen={open} />}
-      {status === 'following' && held.events.length === 0 && !following.history && (
-        <Notice kind="empty">
-          No events yet. They appear here as they are stored: <a href={formatAddress(['try'])}>send one</a>.
-        </Notice>
-      )}
+      {status === 'following' && held.events.length === 0 && !following.history && <NoEvents />}
       {id !== null && <OpenedEvent key={id} {...{ id, filter, event: opened }} onClose={close} />}
     </>
   )

@@ -5,6 +5,7 @@ import type { Activity, Stats } from '../api/bodies.ts'
 import type { RequestError } from '../api/request-error.ts'
 import { useConnection, useLoaded } from '../api/use-api.ts'
 import { formatCount, formatRate, formatSpan } from '../format.ts'
+import { NoEvents } from '../parts/no-events.tsx'
 import { Failure, Notice } from '../parts/notice.tsx'
 import { RangePicker } from '../parts/range-picker.tsx'
 import { useReleases } from '../parts/releases.tsx'
@@ -90,15 +91,6 @@ function useRetryWhenReady(isReady: boolean): void {
 /** Whether neither the page's banner nor the health notice reports the error. */
 function isUnexplained({ kind }: RequestError, isReady: boolean): boolean {
   return kind !== 'offline' && (kind !== 'unavailable' || isReady)
-}
-
-function NoEvents() {
-  return (
-    <Notice kind="empty">
-      No event is stored in this project yet. <a href={formatAddress(['try'])}>Send one</a>: it appears here within
-      seconds.
-    </Notice>
-  )
 }
 
 function Figures({ stats: { events, eventsPerSecond, lastAt }, isCurrent }: { stats: Stats; isCurrent: boolean }) {

@@ -15,5 +15,4 @@ export const views: Readonly<Record<string, { title: string; load(): Promise<Vie
   where: { title: 'Where it happens', load: async () => (await import('./where.tsx')).WhereView },
   playback: { title: 'Playback', load: async () => (await import('./playback.tsx')).PlaybackView },
   find: { title: 'Find', load: async () => (await import('./find.tsx')).FindView },
-  try: { title: 'Try it', load: async () => (await import('./try.tsx')).TryView },
 }

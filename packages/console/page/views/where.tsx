@@ -4,7 +4,7 @@ import { type Address, replaceQuery } from '../address.ts'
 import type { Api } from '../api/api.ts'
 import type { Build, BuildPage, MapPage } from '../api/bodies.ts'
 import { useLoaded } from '../api/use-api.ts'
-import { BuildCombobox } from '../parts/build-combobox.tsx'
+import { BuildField } from '../parts/build-field.tsx'
 import { Content, Notice } from '../parts/notice.tsx'
 import { RangePicker } from '../parts/range-picker.tsx'
 import type { Range } from '../range.ts'
@@ -94,8 +94,8 @@ function replace(changes: Partial<WhereAddress>): void {
 function BuildChoices({ build: { buildId }, where: { versus } }: { build: FrozenSince; where: WhereAddress }) {
   return (
     <>
-      <BuildCombobox value={buildId} onChoose={(buildId) => replace({ buildId, cell: undefined })} />
-      <BuildCombobox
+      <BuildField value={buildId} onChoose={(buildId) => replace({ buildId, cell: undefined })} />
+      <BuildField
         label="Beside it"
         value={versus ?? ''}
         none="no other build"

@@ -1,5 +1,5 @@
 import t from 'tap'
-import { checkAccessibility, chooseOption, openBrowser, waitForText } from '../browser.ts'
+import { checkAccessibility, chooseBuild, openBrowser, waitForText } from '../browser.ts'
 import { startConsole } from '../served-console.ts'
 
 const browserTest = openBrowser(t)
@@ -24,7 +24,7 @@ browserTest('a map says how many parts it has more and less than that of another
     await publish(build, 'plain', map)
   const { page } = await openPage({ url: `${url}#/maps/1.42?place=arena`, key, colorScheme: 'dark', allow: [noMap] })
   await waitForText(page, '"door"')
-  await chooseOption(page, 'Changes since build', '1.41')
+  await chooseBuild(page, 'Changes since build', '1.41')
   await waitForText(page, '4 parts in 1.41, 3 now: 1 added, 2 removed, by id, name or path.')
   t.match(await page.evaluate('location.hash'), /\/maps\/1\.42\?place=arena&with=1\.41$/)
   await checkAccessibility(page, 'map-changes')
@@ -38,6 +38,6 @@ browserTest('a map says how many parts it has more and less than that of another
     await page.goto(`${url}#/maps/1.42?place=${place}&with=1.41`)
     await waitForText(page, sentence)
   }
-  await chooseOption(page, 'Changes since build', 'no build')
+  await chooseBuild(page, 'Changes since build', '')
   await page.waitForFunction(() => !location.hash.includes('with='))
 })

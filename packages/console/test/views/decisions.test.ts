@@ -4,17 +4,10 @@ import { createIngest, openMemoryStore } from '@ingest/core'
 import t from 'tap'
 import type { RejectionGroup } from '../../page/api/bodies.ts'
 import { rowAfterKey, scrollToRow, visibleRows } from '../../page/parts/visible-rows.ts'
+import { curlCommand, sampleBatch } from '../../page/sample-batch.ts'
 import { fileNameOf, isJsonType } from '../../page/views/maps/file-name.ts'
 import { formatShare, trendOf } from '../../page/views/now/trend.ts'
 import { filterGroups, mergeCauses, samplesOf, toNdjson } from '../../page/views/rejected/causes.ts'
-import {
-  type BatchResponse,
-  curlCommand,
-  eventIdsOf,
-  findBatchProblem,
-  sampleBatch,
-} from '../../page/views/try/batch.ts'
-import { explainResponse, outcomesOf } from '../../page/views/try/explain-response.ts'
 
 t.test('what arrived steadily and no longer does has stopped, what began has a silent start', async (t) => {
   t.equal(trendOf([3, 2, 4, 3, 0, 0, 0]), 'stopped')
@@ -92,32 +85,40 @@ t.test('an address selects groups by their origin', async (t) => {
   t.strictSame([select(''), select('type=shot'), select('type=shot&key=k-2'), select('key=')], [2, 2, 1, 0])
 })
 
-t.test('the sample is accepted, and freezes no build', async (t) => {
+const shell = '/bin/sh'
+const skip = !existsSync(shell) && `${shell} is missing`
+
+t.test('the command sends a valid batch with a new id, of no build', { skip }, async (t) => {
   const ingest = createIngest({ store: openMemoryStore() })
   t.teardown(() => ingest.close())
-  const sample = sampleBatch('demo')
-  t.equal(findBatchProblem(sample), undefined)
-  t.match(await ingest.project('demo').submitBatch(Buffer.from(sample)), {
-    accepted: 2,
-    duplicates: 0,
-    rejected: { length: 0 },
-  })
-  t.match(await ingest.project('demo').submitBatch(Buffer.from(sampleBatch('demo'))), { accepted: 2 }, 'with new ids')
+  for (const events of [1, 2]) {
+    const [batch = '', ...args] = argumentsOf(curlCommand('demo', sampleBatch('demo'))).reverse()
+    t.strictSame(args.reverse(), [
+      'http://localhost/v1/events/batch',
+      '-H',
+      'X-Project-Id: demo',
+      '-H',
+      'X-Ingestion-Key: ik_1',
+      '-H',
+      'Content-Type: application/json',
+      '--data-raw',
+    ])
+    t.match(await ingest.project('demo').submitBatch(Buffer.from(batch)), { accepted: 1 })
+    t.equal((await ingest.project('demo').getStats()).events, events)
+  }
   t.match(await ingest.project('demo').listBuilds(), { builds: { length: 0 } })
 })
 
-t.test('a text that is no batch is found', async (t) => {
-  t.match(findBatchProblem('{"events":[}'), /^Not JSON: /)
-  t.match(findBatchProblem(''), /^Not JSON: /)
-  for (const text of ['[]', 'null', '1', '{"events":{}}']) t.match(findBatchProblem(text), /array "events"/, text)
+t.test('a shell passes every batch on as it is', { skip }, async (t) => {
+  for (const batch of [
+    `{"note":"it's $HOME \`id\` $(id) " \\\\ !! * 'quoted' ''"}`,
+    '{\n  "a": "🎮"\n}\n',
+    '@/etc/passwd',
+    '-X',
+    '',
+  ])
+    t.equal(argumentsOf(curlCommand('demo', batch)).at(-1), batch)
 })
-
-t.test('the ids of a batch', async (t) => {
-  t.strictSame(eventIdsOf('{"events":[{"eventId":"a"},{"eventId":1},null,3]}'), ['a', null, null, null])
-})
-
-const shell = '/bin/sh'
-const skip = !existsSync(shell) && `${shell} is missing`
 
 /** The arguments that a shell passes to curl. */
 function argumentsOf(command: string): string[] {
@@ -125,70 +126,6 @@ function argumentsOf(command: string): string[] {
   const output = execFileSync(shell, ['-c', script], { encoding: 'utf8', env: { INGEST_KEY: 'ik_1' } })
   return output.split('\0').slice(0, -1)
 }
-
-t.test('a shell passes every body on as it is, and the key of its environment', { skip }, async (t) => {
-  const bodies = [
-    '{"events":[]}',
-    `{"note":"it's $HOME \`id\` $(id) \\" \\\\ !! * 'quoted' ''"}`,
-    '{\n  "a": "🎮"\n}\n',
-    '@/etc/passwd',
-    '-X',
-    '',
-  ]
-  const url = 'http://localhost:8787/v1/events/batch'
-  const headers = ['X-Project-Id: demo', 'X-Ingestion-Key: ik_1', 'Content-Type: application/json']
-  for (const body of bodies) {
-    const expected = [url, ...headers.flatMap((header) => ['-H', header]), '--data-raw', body]
-    t.strictSame(argumentsOf(curlCommand(url, 'demo', body)), expected)
-  }
-})
-
-t.test('a body that is too long for an argument reaches the standard input of curl', { skip }, async (t) => {
-  const body = `{"note":"${"it's $HOME ".repeat(20_000)}"}`
-  const command = curlCommand('http://localhost:8787/v1/events/batch', 'demo', body)
-  const script = `curl() { shift $(($# - 1)); printf '%s ' "$1"; cat; }\n${command}`
-  const maxBuffer = 2 * body.length
-  t.equal(execFileSync(shell, { input: script, encoding: 'utf8', maxBuffer, env: process.env }), `@- ${body}`)
-})
-
-function response(status: number, body: object | string, retryAfter?: number): BatchResponse {
-  const text = typeof body === 'string' ? body : JSON.stringify(body)
-  return { status, statusText: '', body: text, requestId: 'r', retryAfter, durationMs: 1 }
-}
-const explain = (...args: Parameters<typeof response>) => explainResponse(response(...args), 'demo').join(' ')
-
-t.test('each status says what happened and what a sender does', async (t) => {
-  t.match(explain(202, { accepted: 2, duplicates: 0, rejected: [] }), /^2 events accepted: stored durably\.$/)
-  t.match(explain(202, { accepted: 0, duplicates: 1, rejected: [{}] }), /^1 duplicate: .* 1 event rejected: /)
-  t.match(explain(202, { accepted: 0, duplicates: 0, rejected: [] }), /empty/)
-  t.match(explain(400, { detail: 'No array.' }), /^No array\. Nothing was stored\. Senders drop/)
-  t.match(explain(401, {}), /events:write.*--project demo --scope events:write/)
-  t.match(explain(413, { detail: 'Too large.' }), /^Too large\. Nothing was stored/)
-  t.match(explain(429, { detail: 'Slow.' }, 3), /^Slow\. .* again after 3 seconds/)
-  t.match(explain(503, { detail: 'Draining.' }, 1), /^Draining\. .* again after 1 second/)
-  t.match(explain(500, { detail: 'Bug.' }), /^Bug\. .* with backoff: a retry is safe/)
-  t.match(explain(502, '<html>'), /not from an Ingest server/)
-  t.match(explain(202, 'x'), /not from an Ingest server/)
-})
-
-const sent = JSON.stringify({ events: [{ eventId: 'a' }, { eventId: 'b' }, {}] })
-const issues = [{ code: 'required', path: '/eventId', message: 'Missing.' }]
-const outcomes = (body: object) => outcomesOf(sent, response(202, body))?.map(({ outcome }) => outcome)
-
-t.test('each event has its outcome, as far as the response says it', async (t) => {
-  const rejected = [{ index: 2, eventId: null, issues }]
-  t.strictSame(outcomes({ accepted: 2, duplicates: 0, rejected }), ['accepted', 'accepted', 'rejected'])
-  t.strictSame(outcomes({ accepted: 0, duplicates: 2, rejected }), ['duplicate', 'duplicate', 'rejected'])
-  const unclear = 'accepted or duplicate'
-  t.strictSame(outcomes({ accepted: 1, duplicates: 1, rejected }), [unclear, unclear, 'rejected'])
-  t.strictSame(outcomesOf(sent, response(202, { accepted: 2, duplicates: 0, rejected }))?.[2], {
-    index: 2,
-    eventId: null,
-    outcome: 'rejected',
-    issues,
-  })
-  t.equal(outcomesOf(sent, response(400, {})), undefined)
-})
 
 const nameOf = (contentType: string, buildId = '2026.11.20', placeId = '1') =>
   fileNameOf({ buildId, placeId, contentType })

@@ -2,7 +2,7 @@ import type { Page } from 'puppeteer-core'
 import t from 'tap'
 import { fit, type Viewport } from '../../page/heat/viewport.ts'
 import { margins, plotOf } from '../../page/views/where/draw-heat.ts'
-import { checkAccessibility, chooseOption, openBrowser, serverGone, tryNow, waitForText } from '../browser.ts'
+import { checkAccessibility, chooseBuild, openBrowser, serverGone, tryNow, waitForText } from '../browser.ts'
 import { projectId, startConsole } from '../served-console.ts'
 import { town, townEvents } from './town.ts'
 
@@ -160,7 +160,7 @@ browserTest('two builds are shown beside each other with equally many events', a
   await submit(project, 160, { buildId: other, ...at(98, 58, 33) })
   const { page } = await openPage({ url: `${url}#/where?build=${buildId}&range=1h`, key })
   await waitForLabel(page, '400 of 400 events')
-  await chooseOption(page, 'Beside it', other)
+  await chooseBuild(page, 'Beside it', other)
   await waitForText(page, 'Both pictures show 200 events, in the same area and colours.')
   const labels = await page.$$eval('canvas', (canvases) => canvases.map(({ ariaLabel }) => ariaLabel))
   t.match(labels, [
@@ -206,7 +206,7 @@ browserTest('two builds are shown beside each other with equally many events', a
   t.match(await linked.$eval('.cell-list a', ({ href }) => href), /#\/p\/game-1\/find\?id=e-\d+$/)
   t.equal(await linked.evaluate('document.documentElement.scrollWidth'), 380)
   await checkAccessibility(linked, 'where-cell')
-  await chooseOption(linked, 'Beside it', 'no other build')
+  await chooseBuild(linked, 'Beside it', '')
   await waitForText(linked, '400 of 400 events have both')
 })
 

@@ -27,8 +27,6 @@ export interface Following {
   follower: Follower
   /** Undefined until the first response. */
   history: History | undefined
-  isSearching: boolean
-  searchFurther(): void
   /** Changes with each response. */
   version: number
   /** `stopped`: by a permanent error. */
@@ -40,15 +38,13 @@ interface State {
   version: number
   error?: RequestError | undefined
   historyError?: RequestError | undefined
-  isSearching: boolean
 }
 
-/** Follows the matching events of the project, and searches for earlier ones, while the view is open and visible. */
+/** Follows the matching events of the project, after one search for earlier ones, while the view is open and visible. */
 export function useFollow({ filter, seen, beginAt, isPaused, isPast }: FollowInputs): Following {
   const api = useApi()
   const connection = useContext(ConnectionContext)
-  const [run, setRun] = useState(0)
-  const [state, setState] = useState<State>({ version: 0, isSearching: false })
+  const [state, setState] = useState<State>({ version: 0 })
   const change = (changes: Partial<State>) =>
     setState((before) => ({ ...before, ...changes, version: before.version + 1 }))
   const { held, follower, read } = useMemo(() => createFollowing(api, { filter, seen, beginAt }), [api])
@@ -76,27 +72,23 @@ export function useFollow({ filter, seen, beginAt, isPaused, isPast }: FollowInp
   }, [connection, follower, isPast])
 
   useEffect(() => {
-    if (!history || (run === 0 && held.events.length >= firstLimit)) return
+    if (!history || held.events.length >= firstLimit) return
     const ending = new AbortController()
     const { signal } = ending
     async function step(): Promise<0 | undefined> {
       const next = held.isFull ? undefined : await history?.step(signal)
-      change({ historyError: undefined, isSearching: next !== undefined })
+      change({ historyError: undefined })
       return next
     }
-    change({ isSearching: true })
-    const onError = (historyError: RequestError) => change({ historyError, isSearching: historyError.isRetried })
-    void repeat(step, { connection, signal, onError })
+    void repeat(step, { connection, signal, onError: (historyError) => change({ historyError }) })
     return () => ending.abort()
-  }, [connection, history, run])
+  }, [connection, history])
 
-  const { version, error, historyError, isSearching } = state
+  const { version, error, historyError } = state
   return {
     held,
     follower,
     history,
-    isSearching,
-    searchFurther: () => setRun((count) => count + 1),
     version,
     status: statusOf(version, error),
     error: error ?? historyError,

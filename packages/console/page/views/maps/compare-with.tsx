@@ -2,7 +2,7 @@ import { replaceQuery } from '../../address.ts'
 import type { MapStatus } from '../../api/bodies.ts'
 import { useLoaded } from '../../api/use-api.ts'
 import { formatBytes, formatCount, formatCountOf } from '../../format.ts'
-import { BuildCombobox } from '../../parts/build-combobox.tsx'
+import { BuildField } from '../../parts/build-field.tsx'
 import { Content } from '../../parts/notice.tsx'
 import { visibleText } from '../../visible-text.ts'
 import type { CallWorker } from '../../worker/call-worker.ts'
@@ -21,7 +21,7 @@ interface CompareWithProps {
 export function CompareWith({ map, withBuildId, callWorker }: CompareWithProps) {
   return (
     <div class="controls">
-      <BuildCombobox
+      <BuildField
         label="Changes since build"
         value={withBuildId}
         none="no build"

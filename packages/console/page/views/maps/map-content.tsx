@@ -1,10 +1,10 @@
-import { useState } from 'preact/hooks'
+import { useMemo, useState } from 'preact/hooks'
 import type { MapStatus } from '../../api/bodies.ts'
 import { useLoaded } from '../../api/use-api.ts'
 import { formatBytes, formatCount } from '../../format.ts'
-import { JsonText } from '../../parts/json-text.tsx'
+import { indentJson } from '../../json-text.ts'
 import { Content, Notice } from '../../parts/notice.tsx'
-import { Value } from '../../parts/value.tsx'
+import { Preformatted, Value } from '../../parts/value.tsx'
 import type { CallWorker } from '../../worker/call-worker.ts'
 import { type Preview, parsedBytesMax } from '../../worker/map-calls.ts'
 import type { LoadProgress } from '../../worker/read-body.ts'
@@ -51,9 +51,10 @@ function JsonContent({ map, callWorker }: { map: MapStatus; callWorker: CallWork
 
 /** The beginning of the document. */
 function JsonPreview({ preview: { text, length } }: { preview: Preview }) {
+  const indented = useMemo(() => indentJson(text), [text])
   return (
     <>
-      <JsonText text={text} />
+      <Preformatted text={indented} />
       {text.length < length && (
         <p class="hint">
           The first {formatCount(text.length)} of {formatCount(length)} characters: download the map to see all.

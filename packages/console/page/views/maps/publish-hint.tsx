@@ -1,4 +1,4 @@
-import { Value } from '../../parts/value.tsx'
+import { Preformatted } from '../../parts/value.tsx'
 import { quoteForShell } from '../../shell-quote.ts'
 
 /** Explains how to publish a map. */
@@ -7,9 +7,7 @@ export function PublishHint({ buildId = '2026.11.20', placeId = '920587237' }: {
   return (
     <>
       <p>Publish a map, with a key that has the scope maps:write:</p>
-      <pre>
-        <Value text={command} isMultiline />
-      </pre>
+      <Preformatted text={command} />
     </>
   )
 }
