@@ -137,8 +137,11 @@ export async function waitForText(page: Page, text: string): Promise<void> {
 
 /** Enters a build id into the field with this label; '' for none. */
 export async function chooseBuild(page: Page, label: string, buildId: string): Promise<void> {
-  await page.locator(`::-p-aria(${label}[role="combobox"])`).fill(buildId)
-  await page.keyboard.press('Enter')
+  // three clicks select its text
+  await page.locator(`::-p-aria(${label}[role="combobox"])`).click({ count: 3 })
+  if (buildId === '') await page.keyboard.press('Backspace')
+  else await page.keyboard.type(buildId)
+  await page.keyboard.press('Tab')
 }
 
 /** Ends the pause before the next attempt, unless it is over already. */

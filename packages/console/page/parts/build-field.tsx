@@ -19,8 +19,10 @@ const offeredMax = 100
 /** Chooses a build of the project by its id; offers the newest ones whose id contains what is typed. */
 export function BuildField({ label = 'Build', value, none, onChoose }: BuildFieldProps) {
   const id = useId()
+  const [isOffering, setOffering] = useState(false)
+  /** Undefined until the user types. */
   const [typed, setTyped] = useState<string>()
-  const search = typed?.trim()
+  const search = isOffering ? (typed ?? '').trim() : undefined
   const { data } = useLoaded(
     async (api, signal) =>
       search === undefined
@@ -33,7 +35,7 @@ export function BuildField({ label = 'Build', value, none, onChoose }: BuildFiel
       {label}
       <input
         list={id}
-        value={value}
+        value={typed ?? value}
         placeholder={none}
         required={none === undefined}
         maxLength={128}
@@ -41,15 +43,16 @@ export function BuildField({ label = 'Build', value, none, onChoose }: BuildFiel
         autocapitalize="off"
         spellcheck={false}
         onFocus={({ currentTarget }) => {
-          setTyped('')
+          setOffering(true)
           currentTarget.select()
         }}
         onInput={({ currentTarget }) => setTyped(currentTarget.value)}
         onChange={({ currentTarget }) => {
           const buildId = currentTarget.value.trim()
-          if (buildId === '' && none === undefined) currentTarget.value = value
-          else if (buildId !== value) onChoose(buildId)
+          setTyped(undefined)
+          if (buildId !== value && (buildId !== '' || none !== undefined)) onChoose(buildId)
         }}
+        onBlur={() => setOffering(false)}
       />
       <datalist id={id}>
         {data?.builds.map(({ buildId, frozenAt, maps }) => (

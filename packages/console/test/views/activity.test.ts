@@ -208,7 +208,9 @@ browserTest('rejected events by cause: who sent them, since when, and what', asy
   await page.locator('::-p-aria(Show the event)').click()
   await page.waitForSelector('.samples [aria-label="Exact bytes"]')
   t.same(await texts('.samples [aria-label="Exact bytes"] pre'), [exact])
-  t.match(await texts('.samples .json'), [/^\{\n {2}"projectId": "game-1",[\s\S]*"x": 1.50\n\}$/])
+  t.match(await texts('.samples section[aria-label="Formatted text"] pre'), [
+    /^\{\n {2}"projectId": "game-1",[\s\S]*"x": 1.50\n\}$/,
+  ])
   await checkAccessibility(page, 'rejected-open')
   await page.setViewport({ width: 380, height: 800 })
   await page.waitForFunction(() => document.documentElement.scrollWidth === 380)

@@ -4,7 +4,7 @@ import { join } from 'node:path'
 import type { Ingest } from '@ingest/core'
 import type { Page } from 'puppeteer-core'
 import t from 'tap'
-import { checkAccessibility, openBrowser, waitForText } from '../browser.ts'
+import { checkAccessibility, chooseBuild, openBrowser, waitForText } from '../browser.ts'
 import { projectId, startConsole } from '../served-console.ts'
 
 const browserTest = openBrowser(t)
@@ -94,7 +94,7 @@ browserTest('a map that is uploaded shows what is missing, and opens when it is 
   await waitForText(page, 'and 53 more')
   await checkAccessibility(page, 'map-incomplete')
   await upload(project, 'harbour', chunks)
-  await page.waitForSelector('pre.json')
+  await page.waitForSelector('pre')
   t.notOk(await page.$('progress'))
 })
 
@@ -111,7 +111,7 @@ browserTest(
     await waitForText(page, '"old"')
     await checkAccessibility(page)
     await upload(project, '1', ['{"old":', 'false}'])
-    await page.waitForFunction(() => document.querySelector('pre.json')?.textContent?.includes('false'))
+    await page.waitForFunction(() => document.querySelector('pre')?.textContent?.includes('false'))
     t.notOk(await page.$('.pending'))
     await freeze(project, buildId)
     await waitForText(page, 'frozen since')
@@ -128,7 +128,7 @@ browserTest('the beginning of a JSON map is shown, and ends with its worker', as
   const address = `${url}#/maps/${buildId}?place=__proto__`
   const { page } = await openPage({ url: address, key, width: 380, colorScheme: 'dark' })
   await waitForText(page, 'The first 20,000 of')
-  t.match(await page.$eval('pre.json', (pre) => pre.textContent), /^{\n {2}"seed": 7\.10,\n/)
+  t.match(await page.$eval('pre', (pre) => pre.textContent), /^{\n {2}"seed": 7\.10,\n/)
   await checkAccessibility(page, 'map')
   const overflow = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth)
   t.ok(overflow <= 0, 'the page does not scroll sideways at 380 px')
@@ -198,11 +198,9 @@ browserTest('a build is chosen by its id, offered while it is typed', async (t, 
   await waitForOffered(10)
   t.match(await page.evaluate('location.hash'), /build=build-1103/, 'nothing is chosen yet')
 
-  await page.locator(field).fill('')
-  await page.keyboard.press('Enter')
+  await chooseBuild(page, 'Build', '')
   t.equal(await value(), 'build-1103', 'a build must be chosen')
-  await page.locator(field).fill('build-1042')
-  await page.keyboard.press('Enter')
+  await chooseBuild(page, 'Build', 'build-1042')
   await page.waitForFunction(() => location.hash.includes('build=build-1042'))
   await waitForText(page, 'All 1 event of the range.')
 })
