@@ -231,6 +231,7 @@ export const publishingChecks: readonly IngestCheck[] = [
     await submit(event('earlier'))
     await publish({ map: 'before' })
     await submit(event('earlier', { buildId: 'b' }), event('rejected', { buildId: 'b', type: 5 }))
+    await submit(event('repeated'), event('repeated', { buildId: 'b' }))
     const first = await publish({ map: 'first' })
     assert.deepEqual(
       [first.outcome, first.frozen],
