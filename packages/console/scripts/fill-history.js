@@ -4,16 +4,20 @@ import { openLmdbStore } from '@ingest/lmdb'
 
 // Fills a store with a history of days, as if two servers had received it, and prints keys for it:
 //
-//   node packages/console/scripts/fill-history.js DIRECTORY [--events 4000000] [--days 3] [--project demo]
+//   node packages/console/scripts/fill-history.js DIRECTORY [--events 4000000] [--days 3] [--builds 40]
+//     [--end 2026-11-20T18:00:00Z] [--project demo]
 //   npx ingest serve --store DIRECTORY --console
 //
-// 40 builds of which each replaces the one before, players with sessions, places with maps, and deaths at places that
-// depend on the build. With 1.42.1, one sender begins to send purchases without a valid player, and vehicle.exit stops.
+// Builds of which each replaces the one before, players whose sessions play one build in one place, places with maps,
+// and two spots where players die. 1.42.1 adds two traps, which kill beside the deaths at these spots; with it, one
+// sender begins to send purchases without a valid player, and vehicle.exit stops. The same end makes the same events.
 
 const { values, positionals } = parseArgs({
   options: {
     events: { type: 'string', default: '4000000' },
     days: { type: 'string', default: '3' },
+    builds: { type: 'string', default: '40' },
+    end: { type: 'string', default: new Date().toISOString() },
     project: { type: 'string', default: 'demo' },
   },
   allowPositionals: true,
@@ -25,7 +29,7 @@ const eventsMax = Number(values.events)
 const minuteMs = 60_000
 const batchEvents = 100
 
-const endAt = Math.floor(Date.now() / minuteMs) * minuteMs
+const endAt = Math.floor(Date.parse(values.end) / minuteMs) * minuteMs
 const startAt = endAt - Number(values.days) * 86_400_000
 const minutes = (endAt - startAt) / minuteMs
 let time = startAt
@@ -55,24 +59,32 @@ const oneOf = (values) => /** @type {T} */ (values[randomInteger(values.length)]
 /** About normally distributed. @param {number} centre @param {number} width */
 const around = (centre, width) => centre + (random() + random() + random() - 1.5) * width
 
-const builds = [
-  ...Array.from({ length: 36 }, (_, i) => `1.${i + 7}.0`),
-  ...['1.42.1', '1.42.2', '1.43.0', '1.43.1'],
-].map((buildId, i, { length }) => ({ buildId, releasedAt: startAt + (i * (endAt - startAt)) / length }))
+const lastBuilds = ['1.42.1', '1.42.2', '1.43.0', '1.43.1']
+const firstMinor = 43 - Number(values.builds) + lastBuilds.length
+const earlierBuilds = Array.from({ length: 43 - firstMinor }, (_, i) => `1.${firstMinor + i}.0`)
+const builds = [...earlierBuilds, ...lastBuilds].map((buildId, i, { length }) => {
+  return { buildId, releasedAt: startAt + (i * (endAt - startAt)) / length }
+})
 const brokenAt = builds.findIndex(({ buildId }) => buildId === '1.42.1')
 
 const places = ['town', 'harbour', 'mines']
-/** Where players die, x and z: the last two only from the broken build on. @type {readonly [number, number][]} */
+/** Where players die, x and z. @type {readonly [number, number][]} */
 const hotSpots = [
   [-180, -120],
   [120, 60],
+]
+/** Where they also die from the broken build on. @type {readonly [number, number][]} */
+const traps = [
   [260, -200],
   [-60, 180],
 ]
-const types = ['round.start', 'player.join', 'shot.fired', 'shot.fired', 'shot.fired', 'player.move', 'player.move']
-types.push('item.pickup', 'player.death', 'player.death', 'vehicle.enter', 'vehicle.exit', 'shop.purchase', 'round.end')
+const types = ['round.start', 'player.join', 'shot.fired', 'shot.fired', 'shot.fired', 'player.move', 'item.pickup']
+types.push('vehicle.enter', 'vehicle.exit', 'shop.purchase', 'round.end', ...Array(4).fill('player.death'))
 
-const players = Array.from({ length: 2_000 }, (_, i) => ({ id: i, session: 0, x: 0, z: 0, placeId: 'town' }))
+// as many events a player in a short history as in a long one, so that sessions end
+const players = Array.from({ length: Math.ceil(eventsMax / 2_000) }, (_, i) => {
+  return { id: i, session: 0, build: 0, placeId: 'town', x: 0, z: 0 }
+})
 
 /** Before the first event of the build. @param {string} buildId @param {number} index */
 async function publishMaps(buildId, index) {
@@ -98,17 +110,21 @@ function chooseBuild(released) {
 let sent = 0
 /** @param {number} released @param {number} server */
 function makeEvent(released, server) {
-  const build = chooseBuild(released)
   const player = /** @type {(typeof players)[number]} */ (players[Math.floor(random() ** 2 * players.length)])
-  if (random() < 0.01) {
+  if (player.session === 0 || random() < 0.03) {
     player.session++
+    player.build = chooseBuild(released)
     player.placeId = oneOf(places)
   }
+  const { build } = player
   const isBroken = build >= brokenAt
+  const spot = oneOf([...hotSpots, ...traps])
   let type = oneOf(types)
   if (type === 'vehicle.exit' && released >= brokenAt) type = 'vehicle.enter'
+  // where a build has no trap, nobody dies
+  if (type === 'player.death' && traps.includes(spot) && !isBroken) type = 'player.move'
   if (type === 'player.death') {
-    const [x, z] = oneOf(isBroken ? hotSpots : hotSpots.slice(0, 2))
+    const [x, z] = spot
     player.x = around(x, 60)
     player.z = around(z, 60)
   } else {
