@@ -1,6 +1,6 @@
 import { useState } from 'preact/hooks'
+import { curlCommand, sampleBatch } from '../api/sample-batch.ts'
 import { useApi } from '../api/use-api.ts'
-import { curlCommand, sampleBatch } from '../sample-batch.ts'
 import { CopyButton } from './copy-button.tsx'
 import { Preformatted } from './value.tsx'
 

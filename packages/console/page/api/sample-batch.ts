@@ -1,5 +1,5 @@
-import { apiUrl } from './api/api.ts'
-import { quoteForShell } from './shell-quote.ts'
+import { quoteForShell } from '../shell-quote.ts'
+import { apiUrl } from './api.ts'
 
 /** A valid batch of one event with a new id. It names no build, because that would be frozen. */
 export function sampleBatch(projectId: string): string {
