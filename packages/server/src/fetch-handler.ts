@@ -29,7 +29,7 @@ export function toFetchHandler(ingest: EmbeddedIngest, options: HandlerOptions =
       query: search.slice(1),
       headers: parseFetchHeaders(request.headers),
       readBody: (gzip, limit) => readFetchBody(request, gzip, limit),
-      signal: client.signal,
+      signal: () => client.signal,
     })
     return new Response(toFetchBody(request.method, body, client.leave), { status, headers })
   }

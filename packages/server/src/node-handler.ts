@@ -76,8 +76,9 @@ function respond(router: Router, req: IncomingMessage, res: ServerResponse, awai
       if (awaitsContinue) res.writeContinue()
       return readBody(req, gzip, limit)
     },
-    get signal() {
-      // most batches end without a signal
+    // a function, as each object with a getter gets a hidden class of its own, which keeps the request alive until a
+    // full garbage collection
+    signal() {
       signal ??= clientSignal(req, res)
       return signal
     },

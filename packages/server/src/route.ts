@@ -116,7 +116,7 @@ export async function runRoute(
     checkRepeated(request.headers)
     if (budget === 'reads') await limiter.admit(projectId, { readRequests: 1, readBytes: readBytesMin })
     // a batch is stored in one step that cannot be cancelled
-    const ingest = services.ingest.project(projectId, budget === 'batches' ? {} : { signal: request.signal })
+    const ingest = services.ingest.project(projectId, budget === 'batches' ? {} : { signal: request.signal() })
     const onCancel: RouteContext['onCancel'] = (cancel) => cancellation.watch(request, cancel)
     const upload = holdUpload(services, projectId, held)
     const beginBatch = (bytes: number) => services.turnBudgets.requests(projectId, Math.floor(bytes / requestBytes))

@@ -442,7 +442,7 @@ t.test('the bytes of unfinished uploads are bounded', async (t) => {
 
 function request({ method = 'POST', path = '/v1/events/batch', body = Buffer.alloc(0) }) {
   const headers = parseRawHeaders(headersOf('any').flat())
-  return { method, path, query: '', headers, readBody: async () => body, signal: new AbortController().signal }
+  return { method, path, query: '', headers, readBody: async () => body, signal: () => new AbortController().signal }
 }
 
 t.test('the default log writes errors to the console, and nothing else', async (t) => {

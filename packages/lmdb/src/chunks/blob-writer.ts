@@ -56,6 +56,6 @@ export function runBlobWriter(
 }
 
 /** The size of a write request, in bytes. */
-export function sizeOf({ rows }: BlobRequest & { type: 'write' }): number {
+export function sizeOf({ rows }: Pick<BlobRequest & { type: 'write' }, 'rows'>): number {
   return rows.reduce((sum, { bytes }) => sum + bytes.length, 0)
 }

@@ -57,7 +57,6 @@ export function openChunkBlobs(options: ChunkBlobsOptions): ChunkBlobs {
   const { environment, blobs, directory, tables, writer, readSnapshot, guards, timeoutMs } = options
   let thread: Promise<RequestClient<BlobRequest>> | undefined
   const memory = createSharedMemory()
-  let lastId = 0
   let isClosed = false
   let collectAgain = false
   let collecting: Promise<void> | undefined
@@ -88,7 +87,7 @@ export function openChunkBlobs(options: ChunkBlobsOptions): ChunkBlobs {
         for (;;) {
           const blobKeys = readSnapshot(() => tables.garbage(batchKeysMax))
           if (blobKeys.length === 0) break
-          await (await blobWriter()).request({ type: 'remove', id: ++lastId, blobKeys }, 0)
+          await (await blobWriter()).request({ type: 'remove', blobKeys }, 0)
           await writer.run({ type: 'collectGarbage', blobKeys })
         }
       }
@@ -121,7 +120,7 @@ export function openChunkBlobs(options: ChunkBlobsOptions): ChunkBlobs {
         blobKey: Buffer.concat([chunkKey(project, digest), randomBytes(uploadBytes)]),
         bytes: memory.copy(bytes),
       }))
-      const request = { type: 'write', id: ++lastId, rows } as const
+      const request = { type: 'write', rows } as const
       await send(request, sizeOf(request))
       for (const { bytes } of rows) memory.release(bytes)
       return new Map(

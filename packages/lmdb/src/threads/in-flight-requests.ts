@@ -26,7 +26,8 @@ interface InFlightRequest {
 export interface InFlightRequests {
   /** @throws {IngestError} `overloaded` when `bytes` more would exceed the limit of bytes in flight */
   checkLimit(bytes: number): void
-  add(id: number, request: InFlightRequest): void
+  /** Returns the id of the request, which is free again once it is settled. */
+  add(request: InFlightRequest): number
   settle(handled: Handled): void
   /** Rejects a request that did not reach the thread. */
   reject(id: number, error: unknown): void
@@ -60,7 +61,10 @@ export interface InFlightOptions {
 
 export function createInFlightRequests(options: InFlightOptions): InFlightRequests {
   const { onFatal, state, timeoutMs, onBusy, onIdle } = options
-  const requests = new Map<number, InFlightRequest>()
+  // by id. In a Map whose entries come and go, the dead tables in V8's old space would keep each later table alive, with
+  // all that its requests refer to, until a full garbage collection
+  const requests: (InFlightRequest | undefined)[] = []
+  const freeIds: number[] = []
   let bytesInFlight = 0
   let failure: IngestError | undefined
   let onSettled = () => {}
@@ -70,7 +74,7 @@ export function createInFlightRequests(options: InFlightOptions): InFlightReques
 
   function rejectLocked(error: IngestError): void {
     // they stay in flight, and count towards the limit, until the thread has settled them
-    for (const { reject } of requests.values()) reject(error)
+    for (const request of requests) request?.reject(error)
     onSettled()
   }
 
@@ -78,8 +82,8 @@ export function createInFlightRequests(options: InFlightOptions): InFlightReques
     if (failure) return
     failure = error
     withdrawQueuedRequests(state)
-    for (const { reject } of requests.values()) reject(error)
-    requests.clear()
+    for (const request of requests.splice(0)) request?.reject(error)
+    freeIds.length = 0
     becomeIdle()
     try {
       onFatal(error)
@@ -99,10 +103,16 @@ export function createInFlightRequests(options: InFlightOptions): InFlightReques
   }
 
   function take(id: number): InFlightRequest | undefined {
-    const request = requests.get(id)
-    requests.delete(id)
-    bytesInFlight -= request?.bytes ?? 0
+    const request = requests[id]
+    if (!request) return undefined
+    requests[id] = undefined
+    freeIds.push(id)
+    bytesInFlight -= request.bytes
     return request
+  }
+
+  function count(): number {
+    return requests.length - freeIds.length
   }
 
   function settleOne(outcome: Outcome, commit: StoreCommit | undefined): void {
@@ -128,39 +138,41 @@ export function createInFlightRequests(options: InFlightOptions): InFlightReques
       })
     },
 
-    add(id, request) {
-      if (requests.size === 0) {
+    add(request) {
+      if (count() === 0) {
         onBusy()
         watchdog.start()
       }
-      requests.set(id, request)
+      const id = freeIds.pop() ?? requests.length
+      requests[id] = request
       bytesInFlight += request.bytes
+      return id
     },
 
     reject(id, error) {
       take(id)?.reject(error)
-      if (requests.size === 0) becomeIdle()
+      if (count() === 0) becomeIdle()
     },
 
     settle({ outcomes, commit }) {
       // after a failure, the thread may still settle requests
-      if (requests.size === 0) return
+      if (count() === 0) return
       watchdog.start()
       for (const outcome of outcomes) settleOne(outcome, commit)
-      if (requests.size === 0) becomeIdle()
+      if (count() === 0) becomeIdle()
     },
 
     keepAlive() {
-      if (requests.size > 0) watchdog.start()
+      if (count() > 0) watchdog.start()
     },
 
     fail,
     failure: () => failure,
     lockError: watchdog.lockError,
-    size: () => ({ requests: requests.size, bytes: bytesInFlight }),
+    size: () => ({ requests: count(), bytes: bytesInFlight }),
 
     async settled() {
-      if (requests.size === 0 || failure || watchdog.lockError()) return
+      if (count() === 0 || failure || watchdog.lockError()) return
       await new Promise<void>((resolve) => {
         onSettled = resolve
       })

@@ -14,6 +14,9 @@ export interface RequestOptions {
   onCommit?: ((commit: StoreCommit) => void) | undefined
 }
 
+/** A request to which the client will add an id. */
+export type Unsent<Request> = Request extends { id: number } ? Omit<Request, 'id'> : never
+
 /** Sends requests to a thread that writes. What a request resolves with is durable. */
 export interface RequestClient<Request> {
   /**
@@ -22,7 +25,7 @@ export interface RequestClient<Request> {
    *
    * @throws {IngestError} `overloaded`, `disk-full`, `store-locked`, `store-failed`, `store-closed`
    */
-  request<Value>(request: Request, bytes: number, options?: RequestOptions): Promise<Value>
+  request<Value>(request: Unsent<Request>, bytes: number, options?: RequestOptions): Promise<Value>
   /** Rejects all requests, those in flight and later ones, because of a failure found elsewhere. */
   fail(error: IngestError): void
   /** The failure after which nothing can be written any more. */
@@ -148,9 +151,9 @@ export async function startRequestClient<Request extends { id: number }>(
         const error = unavailable()
         if (error) throw error
         inFlight.checkLimit(bytes)
-        inFlight.add(request.id, { bytes, resolve, reject, onCommit })
+        const id = inFlight.add({ bytes, resolve, reject, onCommit })
         if (outbox.length === 0) setImmediate(flush)
-        outbox.push({ request: { ...request, round: roundOf(state) }, transfer })
+        outbox.push({ request: { ...request, id, round: roundOf(state) } as unknown as Request, transfer })
       })
     },
 

@@ -77,26 +77,25 @@ export async function startWriter(options: WriterOptions): Promise<Writer> {
     onCommit,
     timeoutMs,
   })
-  let lastId = 0
 
   return {
     append(batch, onCommit) {
       const { body, rows } = batch
       const transfer = [body.buffer as ArrayBuffer, rows.buffer as ArrayBuffer]
-      return thread.request({ type: 'append', id: ++lastId, ...batch }, body.length, { transfer, onCommit })
+      return thread.request({ type: 'append', ...batch }, body.length, { transfer, onCommit })
     },
 
     locate(project, eventIds, fingerprints) {
       const bytes = eventIds.reduce((sum, eventId) => sum + eventId.length, fingerprints.byteLength)
-      return thread.request({ type: 'locate', id: ++lastId, project, eventIds, fingerprints }, bytes)
+      return thread.request({ type: 'locate', project, eventIds, fingerprints }, bytes)
     },
 
-    run: (command) => thread.request({ type: 'command', id: ++lastId, command }, bytesOf(command)),
+    run: (command) => thread.request({ type: 'command', command }, bytesOf(command)),
 
     lastSeen: () => Number(Atomics.load(seen, 0)),
-    measure: () => thread.request({ type: 'measure', id: ++lastId }, 0),
+    measure: () => thread.request({ type: 'measure' }, 0),
     inFlight: thread.inFlight,
-    erasure: (step) => thread.request({ type: 'erasure', id: ++lastId, step }, erasureBytes),
+    erasure: (step) => thread.request({ type: 'erasure', step }, erasureBytes),
 
     fail: thread.fail,
     failure: thread.failure,

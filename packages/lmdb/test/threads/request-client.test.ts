@@ -29,7 +29,6 @@ async function openClient(t: Test, options: Partial<RequestClientOptions> = {}) 
     timeoutMs: 10_000,
     ...options,
   })
-  let lastId = 0
   t.teardown(async () => {
     await client.close()
     await environment.close()
@@ -40,7 +39,7 @@ async function openClient(t: Test, options: Partial<RequestClientOptions> = {}) 
     fatal,
     write(name: string, bytes = 1) {
       const rows = [{ blobKey: Buffer.from(name), bytes: Buffer.from(name) }]
-      return client.request<undefined>({ type: 'write', id: ++lastId, rows }, bytes)
+      return client.request<undefined>({ type: 'write', rows }, bytes)
     },
     names() {
       environment.root.resetReadTxn()
@@ -144,7 +143,7 @@ t.test('the time for which the process was stopped is not that of a commit', asy
     onBusy: () => {},
     onIdle: () => {},
   })
-  inFlight.add(1, { bytes: 1, resolve: () => {}, reject: () => {} })
+  inFlight.add({ bytes: 1, resolve: () => {}, reject: () => {} })
   Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 2000)
   const continuedAt = performance.now()
   while (timedOutAt === undefined) await sleep(10)
@@ -163,7 +162,7 @@ t.test('a failure found elsewhere rejects every request, and is reported once', 
 t.test('a request that cannot be sent is rejected, and leaves nothing in flight', async (t) => {
   const { client, write } = await openClient(t)
   const rows = [{ blobKey: Buffer.from('a'), bytes: (() => {}) as never }]
-  await t.rejects(client.request({ type: 'write', id: 100, rows }, 1), { name: 'DataCloneError' })
+  await t.rejects(client.request({ type: 'write', rows }, 1), { name: 'DataCloneError' })
   await write('b')
 })
 
@@ -171,9 +170,9 @@ t.test('memory that is in two requests is sent with the first one, and stops no 
   const { client, write, names, fatal } = await openClient(t)
   const bytes = Buffer.from(new ArrayBuffer(8))
   const memory = bytes.buffer as ArrayBuffer
-  const requests = [100, 101].map((id) => {
-    const rows = [{ blobKey: Buffer.from(`key-${id}`), bytes }]
-    return client.request({ type: 'write', id, rows }, 1, { transfer: [memory] })
+  const requests = ['first', 'second'].map((name) => {
+    const rows = [{ blobKey: Buffer.from(name), bytes }]
+    return client.request({ type: 'write', rows }, 1, { transfer: [memory] })
   })
   const settled = await Promise.allSettled([...requests, write('other')])
   t.strictSame(
@@ -181,7 +180,7 @@ t.test('memory that is in two requests is sent with the first one, and stops no 
     ['fulfilled', 'rejected', 'fulfilled'],
   )
   t.match(settled[1], { reason: { code: 'internal-error' } })
-  t.strictSame(names(), ['key-100', 'other'])
+  t.strictSame(names(), ['first', 'other'])
   t.strictSame(fatal, [])
 })
 

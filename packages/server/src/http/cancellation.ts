@@ -18,7 +18,8 @@ export function createCancellation(draining: AbortSignal | undefined): Cancellat
     for (const drain of watched) drain()
   })
   return {
-    watch({ signal }, cancel) {
+    watch(request, cancel) {
+      const signal = request.signal()
       const drain = () => cancel(serverDraining())
       const leave = () => cancel(signal.reason)
       if (draining?.aborted) drain()

@@ -22,6 +22,8 @@ interface Pipeline {
   isPaused: boolean
   /** Undefined until the first pipelined request. */
   queue: Exchange[] | undefined
+  /** Starts the next request. */
+  onResponseClose(): void
 }
 
 const pipelines = new WeakMap<Socket, Pipeline>()
@@ -40,11 +42,11 @@ export function handleInTurn(req: IncomingMessage, res: ServerResponse, handle: 
   }
   let pipeline = pipelines.get(socket)
   if (!pipeline) {
-    pipeline = { isBusy: false, isStopped: false, isPaused: false, queue: undefined }
+    pipeline = createPipeline(socket)
     pipelines.set(socket, pipeline)
   }
   if (!pipeline.isBusy) {
-    begin(socket, pipeline, { req, res, handle })
+    begin(socket, pipeline, res, handle)
     return
   }
   pipeline.queue ??= createQueue(socket, pipeline)
@@ -65,14 +67,25 @@ export function isUnread(socket: Socket): boolean {
   return isPaused || queue.some(({ req }) => !req.complete && req.readableLength >= req.readableHighWaterMark)
 }
 
-function begin(socket: Socket, pipeline: Pipeline, { res, handle }: Exchange): void {
+function createPipeline(socket: Socket): Pipeline {
+  const pipeline: Pipeline = {
+    isBusy: false,
+    isStopped: false,
+    isPaused: false,
+    queue: undefined,
+    onResponseClose() {
+      const next = pipeline.queue?.shift()
+      if (next) setImmediate(begin, socket, pipeline, next.res, next.handle)
+      else pipeline.isBusy = false
+    },
+  }
+  return pipeline
+}
+
+function begin(socket: Socket, pipeline: Pipeline, res: ServerResponse, handle: () => void): void {
   if (socket.destroyed) return
   pipeline.isBusy = true
-  res.once('close', () => {
-    const next = pipeline.queue?.shift()
-    if (next) setImmediate(begin, socket, pipeline, next)
-    else pipeline.isBusy = false
-  })
+  res.on('close', pipeline.onResponseClose)
   handle()
 }
 

@@ -118,6 +118,9 @@ export interface HttpRequest extends RequestHead {
    *   `internal-error` if the body was read before
    */
   readBody(gzip: boolean, limit: BodyLimit): Promise<Uint8Array>
-  /** Aborted with the error of the response when the client disconnects: a half-closed connection still receives it. */
-  readonly signal: AbortSignal
+  /**
+   * The signal that aborts with the error of the response when the client disconnects: a half-closed connection still
+   * receives it. Most batches end without it.
+   */
+  signal(): AbortSignal
 }

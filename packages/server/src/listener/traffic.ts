@@ -6,6 +6,14 @@ interface Exchange {
   res: ServerResponse
 }
 
+/** The requests of a connection. */
+interface Connection {
+  /** The last request, while any is in flight. */
+  last: Exchange | undefined
+  pending: number
+  onResponseClose(): void
+}
+
 /** The connections of a server, and those with requests in flight. */
 export interface Traffic {
   add(req: IncomingMessage, res: ServerResponse): void
@@ -21,11 +29,34 @@ export interface Traffic {
 export function watchTraffic(server: Server & { setSecureContext?: unknown }): Traffic {
   const open = new Set<Duplex>()
   const silent = new Set<Duplex>()
-  const busy = new Map<Duplex, Exchange & { pending: number }>()
+  // made once per connection: a Map of those that are busy would change with each request, and keep the garbage of its
+  // earlier tables alive
+  const connections = new WeakMap<Duplex, Connection>()
+  let busy = 0
   let onIdle: (() => void) | undefined
-  function remove(socket: Duplex): void {
-    if (busy.delete(socket) && busy.size === 0) onIdle?.()
+
+  function begin(socket: Duplex): Connection {
+    const connection: Connection = {
+      last: undefined,
+      pending: 0,
+      onResponseClose() {
+        if (connection.pending > 0 && --connection.pending === 0) end(connection)
+      },
+    }
+    connections.set(socket, connection)
+    // queued responses emit no 'close' when their connection closes
+    socket.once('close', () => {
+      if (connection.pending > 0) end(connection)
+    })
+    return connection
   }
+
+  function end(connection: Connection): void {
+    connection.pending = 0
+    connection.last = undefined
+    if (--busy === 0) onIdle?.()
+  }
+
   // Node's closeAllConnections leaves connections in a TLS handshake open
   server.on('connection', (socket: Duplex) => {
     open.add(socket)
@@ -39,24 +70,18 @@ export function watchTraffic(server: Server & { setSecureContext?: unknown }): T
   for (const event of ['clientError', 'connect']) {
     server.on(event, (_cause: unknown, socket: Duplex) => silent.delete(socket))
   }
-  // queued responses emit no 'close' when their connection closes; with TLS, requests have a socket of their own
-  for (const event of ['connection', 'secureConnection']) {
-    server.on(event, (socket: Duplex) => socket.once('close', () => remove(socket)))
-  }
   return {
     add(req, res) {
       const { socket } = req
       silent.delete(socket)
-      const connection = { req, res, pending: (busy.get(socket)?.pending ?? 0) + 1 }
-      busy.set(socket, connection)
-      res.once('close', () => {
-        const current = busy.get(socket)
-        if (current && --current.pending === 0) remove(socket)
-      })
+      const connection = connections.get(socket) ?? begin(socket)
+      connection.last = { req, res }
+      if (connection.pending++ === 0) busy++
+      res.on('close', connection.onResponseClose)
     },
-    lastOf: (socket) => busy.get(socket),
+    lastOf: (socket) => connections.get(socket)?.last,
     whenIdle(action) {
-      if (busy.size === 0) action()
+      if (busy === 0) action()
       else onIdle = action
     },
     closeSilentConnections() {

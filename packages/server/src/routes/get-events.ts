@@ -146,7 +146,7 @@ async function* readLines(
     }
   } catch (error) {
     // a stopped scan is a complete response; so is the response to a half-closed connection if it ends with a cursor
-    if (error !== signal.reason && (isEveryEvent || error !== request.signal.reason)) throw error
+    if (error !== signal.reason && (isEveryEvent || error !== request.signal().reason)) throw error
   } finally {
     stopWatching?.()
     await chargeRest()

@@ -141,12 +141,13 @@ t.test('by fetch, the signal of the request ends a long poll', async (t) => {
 })
 
 t.test('a request that starts while the server drains is cancelled at once', async (t) => {
-  const request = { signal: new AbortController().signal } as Pick<HttpRequest, 'signal'> as HttpRequest
+  const { signal } = new AbortController()
+  const request = { signal: () => signal } as Pick<HttpRequest, 'signal'> as HttpRequest
   const reasons: unknown[] = []
   const stopWatching = createCancellation(AbortSignal.abort()).watch(request, (reason) => reasons.push(reason))
   t.match(reasons, [{ code: 'draining' }])
   stopWatching()
-  t.strictSame(getEventListeners(request.signal, 'abort'), [])
+  t.strictSame(getEventListeners(signal, 'abort'), [])
   createCancellation(undefined).watch(request, (reason) => reasons.push(reason))()
   t.equal(reasons.length, 1)
 })

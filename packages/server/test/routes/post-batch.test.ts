@@ -16,7 +16,7 @@ async function refusalOf(router: Router, pairs: readonly (readonly [string, stri
     path: '/v1/events/batch',
     query: '',
     headers: parseRawHeaders(pairs.flat()),
-    signal: new AbortController().signal,
+    signal: () => new AbortController().signal,
     async readBody() {
       reads++
       return Buffer.from(body)
