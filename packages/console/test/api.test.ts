@@ -3,19 +3,24 @@ import type { AddressInfo } from 'node:net'
 import t, { type Test } from 'tap'
 import { createApi } from '../page/api/api.ts'
 import { backoffMs } from '../page/api/connection.ts'
-import { parseEventLines, readLines } from '../page/api/event-lines.ts'
+import { readEventLines } from '../page/api/event-lines.ts'
+import { toRequestError } from '../page/api/ingest-response.ts'
 import type { RequestError } from '../page/api/request-error.ts'
 import type { CallContext } from '../page/worker/call-context.ts'
 import { createWorkerClient, type WorkerPort } from '../page/worker/call-worker.ts'
 import { isVersion } from '../page/worker/map-calls.ts'
 import { type PagePort, serveCalls } from '../page/worker/serve-calls.ts'
+import { refusal } from './lying-proxy.ts'
 
-/** The address of a server that responds like this. */
-async function listen(t: Test, listener: RequestListener): Promise<string> {
+const json = { 'Content-Type': 'application/json' }
+
+/** Serves the page from a server that responds like this. */
+async function listen(t: Test, listener: RequestListener): Promise<void> {
   const server = createServer(listener)
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
   t.teardown(() => server.close().closeAllConnections())
-  return `http://127.0.0.1:${(server.address() as AddressInfo).port}/v1/events`
+  const { port } = server.address() as AddressInfo
+  Object.assign(globalThis, { location: new URL(`http://127.0.0.1:${port}/console/`) })
 }
 
 /** An Api, and the notifications of its observer. */
@@ -26,45 +31,47 @@ function observedApi() {
 }
 
 async function connect(t: Test, listener: RequestListener) {
-  return { ...observedApi(), url: await listen(t, listener) }
+  await listen(t, listener)
+  return observedApi()
 }
 
 t.test('the page of a proxy is no response: it does not end the pauses of other polls', async (t) => {
-  const { api, seen, url } = await connect(t, (_request, response) => {
+  const { api, seen } = await connect(t, (_request, response) => {
     response.setHeader('Content-Type', 'text/html').end('<!doctype html>\n<p>Sign in to the network\n')
   })
-  const offline = { kind: 'offline', message: 'The response was interrupted, or is not from an Ingest server.' }
-  await t.rejects(api.json(url), offline)
-  await t.rejects(api.body(url, parseEventLines), offline)
-  t.strictSame(seen, ['offline', 'offline'])
+  await t.rejects(api.json('v1/stats'), { kind: 'foreign', message: /\(status 200\)/ })
+  await t.rejects(api.events(), { kind: 'foreign', message: /\(status 200\)/ })
+  t.strictSame(seen, ['foreign', 'foreign'])
 })
 
 t.test('a body that stalls ends with the time-out', async (t) => {
-  const { api, seen, url } = await connect(t, (_request, response) => void response.write('{"events":'))
-  await t.rejects(api.json(url, { timeoutMs: 50 }))
+  const { api, seen } = await connect(t, (_request, response) => void response.writeHead(200, json).write('{"events":'))
+  await t.rejects(api.json('v1/stats', { timeoutMs: 50 }))
   t.strictSame(seen, ['offline'])
 })
 
 t.test('a request that is given up is neither a response nor a failure', async (t) => {
   const ending = new AbortController()
-  const { api, seen, url } = await connect(t, (_request, response) => {
-    response.write('{"events":')
+  const { api, seen } = await connect(t, (_request, response) => {
+    response.writeHead(200, json).write('{"events":')
     ending.abort(new Error('given up'))
   })
-  await t.rejects(api.json(url, { signal: ending.signal }), { message: 'given up' })
+  await t.rejects(api.json('v1/stats', { signal: ending.signal }), { message: 'given up' })
   t.strictSame(seen, [])
 })
 
 t.test('a body that can be read is a response', async (t) => {
-  const { api, seen, url } = await connect(t, (_request, response) => void response.end('{"events":7}'))
-  t.strictSame(await api.json(url), { events: 7 })
+  const { api, seen } = await connect(t, (_request, response) => {
+    response.writeHead(200, json).end('{"events":7}')
+  })
+  t.strictSame(await api.json('v1/stats'), { events: 7 })
   t.strictSame(seen, ['response'])
 })
 
 t.test('lines that stop coming are no end', async (t) => {
-  const body = new ReadableStream({ start: (stream) => stream.enqueue(new TextEncoder().encode('1\n2\n3')) })
-  const lines = readLines(body, 20)
-  t.strictSame(await lines.next(), { done: false, value: ['1', '2'] })
+  const body = new ReadableStream({ start: (stream) => stream.enqueue(new TextEncoder().encode('{"cursor":"1"}\n{')) })
+  const lines = readEventLines(new Response(body), 20)
+  t.match(await lines.next(), { done: false, value: [{ cursor: '1' }] })
   await t.rejects(lines.next(), { message: 'The body stalled.' })
 })
 
@@ -77,8 +84,12 @@ t.test('the pause doubles up to a bound; a server may ask for up to an hour', as
   const pauses = [1, 2, 3, 10, 1_000].map((attempt) => backoffMs(attempt, 0, () => 1))
   t.strictSame(pauses, [1_000, 2_000, 4_000, 5_000, 5_000])
   t.equal(backoffMs(1, 7_000), 7_000)
-  // a timer of more than 24 days ends at once
-  t.equal(backoffMs(1, 30 * 86_400_000), 3_600_000)
+  const asked = async (headers: Record<string, string>) =>
+    (await toRequestError(new Response('', { status: 503, headers }))).retryAfterMs
+  t.equal(await asked({ 'Retry-After': '7' }), 7_000)
+  t.equal(await asked({ 'Retry-After': '2592000' }), 3_600_000)
+  t.equal(await asked({ 'Retry-After': 'Fri, 20 Nov 2026 17:51:00 GMT' }), undefined)
+  t.equal(await asked({}), undefined)
 })
 
 type TestCall = (
@@ -117,11 +128,9 @@ t.test('a call resolves with its result, after its progress', async (t) => {
 })
 
 t.test('a refused request rejects as it would on the page', async (t) => {
-  const url = await listen(t, (_request, response) => {
-    const head = { 'Content-Type': 'application/problem+json' }
-    response.writeHead(401, head).end('{"code":"unauthorized","detail":"No."}')
-  })
-  const { call, seen } = connectWorker(t, { load: (_: null, { api }: CallContext) => api.json(url) })
+  const { status, headers, body } = refusal(401, 'unauthorized', { title: 'No' })
+  await listen(t, (_request, response) => void response.writeHead(status, headers).end(body))
+  const { call, seen } = connectWorker(t, { load: (_: null, { api }: CallContext) => api.json('v1/stats') })
   const error = (await call('load', null).catch((error: unknown) => error)) as RequestError
   t.match(error, { kind: 'unauthorized', status: 401, message: 'No.', problem: { code: 'unauthorized' } })
   t.strictSame(seen, ['response', 'unauthorized'], 'so that the page signs out')

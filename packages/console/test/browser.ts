@@ -146,7 +146,7 @@ export async function chooseBuild(page: Page, label: string, buildId: string): P
 
 /** Ends the pause before the next attempt, unless it is over already. */
 export async function tryNow(page: Page): Promise<void> {
-  await page.evaluate(() => document.querySelector<HTMLElement>('.banner button')?.click())
+  await page.evaluate(() => document.querySelector<HTMLElement>('.banner button, .notice.failed button')?.click())
 }
 
 async function watchPage(page: Page, origin: string): Promise<{ requests: HTTPRequest[]; problems: string[] }> {

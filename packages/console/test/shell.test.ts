@@ -13,6 +13,7 @@ import {
   submitSignIn,
   waitForText,
 } from './browser.ts'
+import { refusal, startProxy } from './lying-proxy.ts'
 import { projectId, startConsole } from './served-console.ts'
 
 const browserTest = openBrowser(t)
@@ -225,7 +226,8 @@ for (const [width, colorScheme] of [
 browserTest('what an older server lacks is left out with a word', async (t, openPage) => {
   const { url, key, project } = await startConsole(t)
   await project.submitBatch({ events: [{ projectId, eventId: 'e-1' }] })
-  const older = await startOlderServer(t, url)
+  const isLater = (path: string) => /^\/v1\/(activity|rejected)$/.test(path)
+  const older = await startProxy(t, url, (path) => (isLater(path) ? refusal(404, 'not-found') : undefined))
   const { page, requests } = await openPage({ url: older, allow: [/status of 404.*(activity|rejected)/] })
   await hurry(page)
   await signIn(page, key)
@@ -465,19 +467,6 @@ async function submit(serverUrl: string, key: string, events: object[]): Promise
     body: JSON.stringify({ events }),
   })
   if (response.status !== 202) throw new Error(await response.text())
-}
-
-/** A proxy that lacks the routes that later versions have added, and its address of the console. */
-async function startOlderServer(t: Test, url: string): Promise<string> {
-  const proxy = createServer(async (req, res) => {
-    const target = new URL(req.url ?? '', url)
-    if (/^\/v1\/(activity|rejected)$/.test(target.pathname)) target.pathname = '/v1/unknown'
-    const { host: _, connection: __, ...headers } = req.headers as Record<string, string>
-    const response = await fetch(target, { headers: { ...headers, 'accept-encoding': 'identity' } })
-    const { 'content-length': ___, ...kept } = Object.fromEntries(response.headers)
-    res.writeHead(response.status, kept).end(Buffer.from(await response.arrayBuffer()))
-  })
-  return `${await listen(t, proxy)}console/`
 }
 
 async function listen(t: Test, server: ReturnType<typeof createServer>): Promise<string> {

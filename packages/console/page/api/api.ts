@@ -1,4 +1,6 @@
-import { RequestError, toRequestError } from './request-error.ts'
+import { type EventLine, readEventLines } from './event-lines.ts'
+import { checkResponse, parseBody } from './ingest-response.ts'
+import { RequestError } from './request-error.ts'
 import type { Session } from './session.ts'
 
 /** Undefined values are omitted. */
@@ -19,52 +21,53 @@ export interface Api {
   readonly session: Session
   readonly observer: ApiObserver
   /**
-   * Resolves with a 2xx response.
+   * Resolves with a 2xx response with a body of this media type.
    *
    * @throws {RequestError}
    * @throws the reason of the signal
    */
-  fetch(path: string, options?: RequestOptions): Promise<Response>
+  fetch(path: string, mediaType: string, options?: RequestOptions): Promise<Response>
   /** The response's body, parsed as JSON. */
   json<Body>(path: string, options?: RequestOptions): Promise<Body>
-  /**
-   * The response's body, parsed by `parse`. If `parse` throws, for example on a proxy's page, that counts as no
-   * response.
-   */
-  body<Body>(path: string, parse: (text: string) => Body, options?: RequestOptions): Promise<Body>
+  /** The lines of one response of `GET /v1/events`. */
+  events(options?: RequestOptions): Promise<EventLine[]>
 }
 
 /** Notified of the outcome of each request of an Api. */
 export interface ApiObserver {
-  /** Called after each readable response, including one that refuses the request. */
+  /** Called after each response of an Ingest server, including one that refuses the request. */
   onResponse?(): void
   onError?(error: RequestError): void
 }
 
 const timeoutDefaultMs = 30_000
 
-/** The root of the API: the page and its worker are served from `console/`, next to `v1/`. */
-const root = new URL('../', globalThis.location?.href ?? 'http://localhost/console/')
+export const eventsType = 'application/x-ndjson'
 
-/** The address of a path of the API, for display. */
+/** The address of a path of the API: the page and its worker are served from `console/`, next to `v1/`. */
 export function apiUrl(path: string): string {
-  return new URL(path, root).href
+  return new URL(`../${path}`, location.href).href
+}
+
+interface Reading<Result> {
+  mediaType: string
+  read(response: Response): Result | Promise<Result>
+  /** Includes `read`: detects connections that break silently. */
+  timeout?: AbortSignal
 }
 
 export function createApi(session: Session, observer: ApiObserver = {}): Api {
   const { onResponse, onError } = observer
-  /** `timeout` includes `read`. */
   async function request<Result>(
     path: string,
     options: RequestOptions,
-    read: (response: Response) => Result | Promise<Result>,
-    timeout?: AbortSignal,
+    { mediaType, read, timeout }: Reading<Result>,
   ): Promise<Result> {
     const { signal } = options
     try {
       const either = signal && timeout ? AbortSignal.any([signal, timeout]) : (signal ?? timeout)
       const response = await send(session, path, { ...options, signal: either })
-      if (!response.ok) throw await toRequestError(response)
+      await checkResponse(response, mediaType)
       const result = await read(response)
       onResponse?.()
       return result
@@ -72,39 +75,43 @@ export function createApi(session: Session, observer: ApiObserver = {}): Api {
       signal?.throwIfAborted()
       const failure =
         error instanceof RequestError ? error : new RequestError('offline', 'The server does not respond.')
-      if (failure.kind !== 'offline') onResponse?.()
+      if (failure.kind !== 'offline' && failure.kind !== 'foreign') onResponse?.()
       onError?.(failure)
       throw failure
     }
   }
 
-  async function body<Body>(path: string, parse: (text: string) => Body, options: RequestOptions = {}): Promise<Body> {
-    // detects connections that break silently
-    const timeout = AbortSignal.timeout(options.timeoutMs ?? timeoutDefaultMs)
-    return request(path, options, (response) => readAs(parse, response), timeout)
-  }
+  const timeoutOf = ({ timeoutMs = timeoutDefaultMs }: RequestOptions) => AbortSignal.timeout(timeoutMs)
 
   return {
     session,
     observer,
-    fetch: (path, options = {}) => request(path, options, (response) => response),
-    json: (path, options) => body(path, JSON.parse, options),
-    body,
+    fetch: (path, mediaType, options = {}) => request(path, options, { mediaType, read: (response) => response }),
+    json: (path, options = {}) =>
+      request(path, options, {
+        mediaType: 'application/json',
+        read: async (response) => parseBody(path, await response.text()),
+        timeout: timeoutOf(options),
+      }),
+    events: (options = {}) =>
+      request('v1/events', options, {
+        mediaType: eventsType,
+        read: (response) => readAllLines(response, options.timeoutMs),
+        timeout: timeoutOf(options),
+      }),
   }
 }
 
-async function readAs<Body>(parse: (text: string) => Body, response: Response): Promise<Body> {
-  try {
-    return parse(await response.text())
-  } catch {
-    throw new RequestError('offline', 'The response was interrupted, or is not from an Ingest server.')
-  }
+async function readAllLines(response: Response, stallMs?: number): Promise<EventLine[]> {
+  const all: EventLine[] = []
+  for await (const lines of readEventLines(response, stallMs)) all.push(...lines)
+  return all
 }
 
 /** Resolves with any response, rejects without a response. */
 async function send({ projectId, key }: Session, path: string, options: RequestOptions): Promise<Response> {
   const { query = {}, signal, timeoutMs = timeoutDefaultMs } = options
-  const url = new URL(path, root)
+  const url = new URL(apiUrl(path))
   for (const [name, value] of Object.entries(query)) if (value !== undefined) url.searchParams.set(name, String(value))
   const timeout = new AbortController()
   const timer = setTimeout(() => timeout.abort(), timeoutMs)
@@ -112,9 +119,9 @@ async function send({ projectId, key }: Session, path: string, options: RequestO
     return await fetch(url, {
       headers: { 'X-Project-Id': projectId, 'X-Ingestion-Key': key },
       signal: signal ? AbortSignal.any([signal, timeout.signal]) : timeout.signal,
-      // never send the key to another origin
+      // never send the key to another origin: a redirect counts as the response of another server
       mode: 'same-origin',
-      redirect: 'error',
+      redirect: 'manual',
       credentials: 'omit',
       cache: 'no-store',
     })

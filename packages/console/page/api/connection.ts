@@ -40,13 +40,9 @@ export function createConnection(now: () => number = Date.now): Connection {
 const firstMs = 1_000
 /** After the server returns, the page recovers within this time. */
 const longestMs = 5_000
-/** Timers of more than 24 days fire at once, and a page that waits for days looks broken. */
-const retryAfterMaxMs = 3_600_000
 
-/**
- * The pause before attempt `attempt`, from 1: random up to a doubling bound, at least `retryAfterMs`, at most an hour.
- */
+/** The pause before attempt `attempt`, from 1: random up to a doubling bound, at least `retryAfterMs`. */
 export function backoffMs(attempt: number, retryAfterMs = 0, random: () => number = Math.random): number {
   const bound = Math.min(longestMs, firstMs * 2 ** Math.min(attempt - 1, 10))
-  return Math.max(Math.min(retryAfterMs, retryAfterMaxMs), bound / 2 + (random() * bound) / 2)
+  return Math.max(retryAfterMs, bound / 2 + (random() * bound) / 2)
 }

@@ -1,3 +1,5 @@
+import { foreignResponse, parseObject } from './ingest-response.ts'
+
 /** One line of `GET /v1/events`. */
 export interface EventLine {
   cursor: string
@@ -11,20 +13,20 @@ export interface EventLine {
 
 const start = /^\{"cursor":"([\w-]+)","receivedAt":(\d+),"event":/
 
-/** Parses a line without its line feed. The event's text is sliced, not parsed, so that it stays unchanged. */
+/**
+ * Parses a line without its line feed. The event's text is sliced, not parsed, so that it stays unchanged.
+ *
+ * @throws {RequestError} `foreign` for another text
+ */
 export function parseEventLine(line: string): EventLine {
   const match = start.exec(line)
   if (match) {
     const [{ length }, cursor = '', receivedAt] = match as unknown as [string, string, string]
     return { cursor, receivedAt: Number(receivedAt), text: line.slice(length, -1) }
   }
-  const { cursor, receivedAt = 0, erased } = JSON.parse(line) as Partial<EventLine>
-  return { cursor: cursor ?? '', receivedAt, ...(erased !== undefined && { erased }) }
-}
-
-/** Parses a whole body; text after the last line feed is ignored. */
-export function parseEventLines(text: string): EventLine[] {
-  return text.split('\n').slice(0, -1).map(parseEventLine)
+  const { cursor, receivedAt = 0, erased } = parseObject(line) as Partial<EventLine>
+  if (typeof cursor !== 'string') throw foreignResponse()
+  return { cursor, receivedAt, ...(erased !== undefined && { erased }) }
 }
 
 /** After this time without a byte, a response counts as interrupted. */
@@ -36,9 +38,10 @@ const stallDefaultMs = 30_000
  * @throws if the body breaks off or stalls
  */
 export async function* readBlocks(
-  body: ReadableStream<Uint8Array<ArrayBuffer>>,
+  { body }: Response,
   stallMs: number = stallDefaultMs,
 ): AsyncGenerator<Uint8Array<ArrayBuffer>> {
+  if (!body) return
   const reader = body.getReader()
   let isStalled = false
   let timer: ReturnType<typeof setTimeout> | undefined
@@ -62,17 +65,17 @@ export async function* readBlocks(
 }
 
 /**
- * Yields the lines of an NDJSON body as they are received, see `readBlocks`; text after the last line feed is ignored.
+ * Yields the lines of `GET /v1/events` as they are received, see `readBlocks`.
+ *
+ * @throws {RequestError} `foreign` for another body, such as one that does not end with a line feed
  */
-export async function* readLines(
-  body: ReadableStream<Uint8Array<ArrayBuffer>>,
-  stallMs?: number,
-): AsyncGenerator<string[]> {
+export async function* readEventLines(response: Response, stallMs?: number): AsyncGenerator<EventLine[]> {
   const decoder = new TextDecoder()
   let rest = ''
-  for await (const block of readBlocks(body, stallMs)) {
+  for await (const block of readBlocks(response, stallMs)) {
     const lines = (rest + decoder.decode(block, { stream: true })).split('\n')
     rest = lines.pop() ?? ''
-    if (lines.length > 0) yield lines
+    if (lines.length > 0) yield lines.map(parseEventLine)
   }
+  if (rest !== '') throw foreignResponse()
 }

@@ -1,6 +1,7 @@
 import type { ComponentChildren } from 'preact'
 import type { RequestError } from '../api/request-error.ts'
 import { type Loaded, useConnection } from '../api/use-api.ts'
+import { formatSpan } from '../format.ts'
 import { Value } from './value.tsx'
 
 /** Replaces content that is loading, empty or failed. */
@@ -17,25 +18,35 @@ export function Notice({ kind, children }: { kind: 'loading' | 'empty' | 'failed
  * "This server does not …".
  */
 export function Failure({ error, what = 'support this' }: { error: RequestError; what?: string }) {
-  const { lostAt } = useConnection()
-  if (error.kind === 'offline' && lostAt !== undefined) return null
+  const { lostAt, retryNow } = useConnection()
+  const { kind, isRetried, retryAfterMs } = error
+  if (kind === 'offline' && lostAt !== undefined) return null
   return (
     <Notice kind="failed">
       <Value text={explain(error, what)} isMultiline />
+      {isRetried && (
+        <>
+          {' '}
+          Trying again{retryAfterMs ? ` in ${formatSpan(retryAfterMs)}` : ''}.{' '}
+          <button type="button" onClick={retryNow}>
+            Try now
+          </button>
+        </>
+      )}
     </Notice>
   )
 }
 
-function explain({ kind, message, problem, retryAfterMs }: RequestError, what: string): string {
+function explain({ kind, message, problem }: RequestError, what: string): string {
   switch (kind) {
     case 'unsupported':
       return `This server does not ${what}: it is of another version, or does not serve this path.`
     case 'offline':
-      return 'The server does not respond. Trying again.'
+      return 'The server does not respond.'
     case 'unavailable':
-      return `${problem.title ?? 'Unavailable'}: ${message} Trying again.`
+      return `${problem.title ?? 'Unavailable'}: ${message}`
     case 'limited':
-      return `The read rate limit of the project is reached. Trying again${retryAfterMs ? ` in ${Math.ceil(retryAfterMs / 1000)} s` : ''}.`
+      return 'The read rate limit of the project is reached.'
     case 'unauthorized':
       return 'The key was refused.'
     default:

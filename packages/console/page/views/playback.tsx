@@ -87,7 +87,7 @@ interface PlayedProps {
 
 function Played({ filter, range, query }: PlayedProps) {
   const play = usePlay(filter, range)
-  const { events, error, isReading } = play
+  const { events, error } = play
   const id = query.get('event')
   const opened = events.find(({ cursor }) => cursor === query.get('cursor'))
   function close(): void {
@@ -96,7 +96,7 @@ function Played({ filter, range, query }: PlayedProps) {
   }
   return (
     <>
-      {error && isReading === false && <Failure error={error} what="return events" />}
+      {error && error.kind !== 'limited' && <Failure error={error} what="return events" />}
       <Progress play={play} />
       {events.length > 0 && <PlayOver play={play} filter={filter} opened={opened?.cursor} />}
       {id !== null && <OpenedEvent key={id} {...{ id, filter, event: opened }} onClose={close} />}

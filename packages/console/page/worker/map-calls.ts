@@ -128,8 +128,8 @@ export async function fetchMapBytes(
 }
 
 async function fetchContent(map: MapVersion, { api, signal }: CallContext<LoadProgress>): Promise<Response> {
-  const { placeId, buildId, digest } = map
-  const response = await api.fetch('v1/maps/content', { query: { placeId, buildId }, signal })
+  const { placeId, buildId, digest, contentType } = map
+  const response = await api.fetch('v1/maps/content', contentType, { query: { placeId, buildId }, signal })
   if (isVersion(response.headers.get('ETag'), digest)) return response
   response.body?.cancel().catch(() => {})
   throw new RequestError('unavailable', 'The map was replaced meanwhile.')

@@ -1,4 +1,5 @@
 import { readBlocks } from '../api/event-lines.ts'
+import { foreignResponse } from '../api/ingest-response.ts'
 import { RequestError } from '../api/request-error.ts'
 import type { CallContext } from './call-context.ts'
 
@@ -12,7 +13,7 @@ const progressBytes = 1 << 20
 /**
  * Reads a body of `total` bytes as it is received. `onBlock` receives every block once.
  *
- * @throws {RequestError} `offline` if it breaks off, or stalls for 30 seconds
+ * @throws {RequestError} `offline` if it breaks off, or stalls for 30 seconds; `foreign` if it has another length
  * @throws the reason of the signal
  */
 export async function readBody(
@@ -21,10 +22,11 @@ export async function readBody(
   onBlock: (block: Uint8Array<ArrayBuffer>) => void,
   { api, signal, onProgress }: CallContext<LoadProgress>,
 ): Promise<void> {
+  let failure = foreignResponse()
   let loaded = 0
   let reported = 0
   try {
-    for await (const block of response.body ? readBlocks(response.body) : []) {
+    for await (const block of readBlocks(response)) {
       loaded += block.length
       if (loaded > total) break
       onBlock(block)
@@ -35,10 +37,10 @@ export async function readBody(
     }
   } catch {
     // the length shows whether the body is complete
+    failure = new RequestError('offline', 'The response was interrupted.')
   }
   signal.throwIfAborted()
   if (loaded === total) return
-  const failure = new RequestError('offline', 'The response was interrupted.')
   api.observer.onError?.(failure)
   throw failure
 }

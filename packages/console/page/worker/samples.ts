@@ -1,4 +1,5 @@
-import { parseEventLine, parseEventLines, readLines } from '../api/event-lines.ts'
+import { eventsType } from '../api/api.ts'
+import { type EventLine, readEventLines } from '../api/event-lines.ts'
 import { RequestError } from '../api/request-error.ts'
 import { createHeatEvents, type EventSummary, type HeatEvents } from '../heat/heat-events.ts'
 import { createWindows, type Windows } from '../heat/windows.ts'
@@ -197,7 +198,7 @@ async function estimateTotal(ask: SampleAsk, { api, signal }: CallContext<Sample
   for (let order = 0; order < probed; order += parallelWindows) {
     const probes = Array.from({ length: Math.min(parallelWindows, probed - order) }, async (_, i) => {
       const query = { ...ask.filter, ...shortest.window(order + i), limit: perResponse }
-      const lines = await api.body('v1/events', parseEventLines, { query, signal })
+      const lines = await api.events({ query, signal })
       return lines.filter(({ receivedAt }) => receivedAt > 0).length
     })
     for (const count of await Promise.all(probes)) found += count
@@ -271,21 +272,21 @@ async function readResponse(
 ): Promise<boolean> {
   const before = window.cursor
   const query = { ...filter, from: window.from, to: window.to, after: before, limit: perResponse }
-  const response = await api.fetch('v1/events', { query, signal })
+  const response = await api.fetch('v1/events', eventsType, { query, signal })
   try {
-    for await (const lines of readLines(response.body as ReadableStream<Uint8Array<ArrayBuffer>>)) {
+    for await (const lines of readEventLines(response)) {
       // a cancelled call must not add events that its successor reads again
       signal.throwIfAborted()
       for (const line of lines) addLine(line)
     }
-  } catch {
+  } catch (error) {
     signal.throwIfAborted()
+    if (error instanceof RequestError) throw error
     throw new RequestError('offline', 'The response was interrupted.')
   }
   return window.cursor === before
 
-  function addLine(line: string): void {
-    const { cursor, receivedAt, text } = parseEventLine(line)
+  function addLine({ cursor, receivedAt, text }: EventLine): void {
     if (text !== undefined) events.add(JSON.parse(text), receivedAt)
     if (receivedAt > 0) window.reachedAt = receivedAt
     window.cursor = cursor

@@ -2,6 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import type { Page } from 'puppeteer-core'
 import t from 'tap'
 import { checkAccessibility, openBrowser, waitForText } from '../browser.ts'
+import { refusal, startProxy } from '../lying-proxy.ts'
 import { projectId, startConsole } from '../served-console.ts'
 
 const browserTest = openBrowser(t)
@@ -137,29 +138,21 @@ browserTest('a server that is not ready says why, once', async (t, openPage) => 
   await checkAccessibility(page)
 })
 
-const problem = (status: number, body: object) => ({
-  status,
-  contentType: 'application/problem+json',
-  // longer than the test
-  headers: { 'Retry-After': '3600' },
-  body: JSON.stringify(body),
-})
+/** Longer than the test. */
+const retryAfter = { 'Retry-After': '3600' }
 
 for (const [name, failure] of [
-  ['not ready', problem(503, { code: 'disk-full', title: 'Disk full' })],
-  ['gone', problem(502, {})],
+  ['not ready', refusal(503, 'disk-full', retryAfter)],
+  ['gone', { status: 502, headers: retryAfter }],
 ] as const) {
   browserTest(`a server that was ${name} is asked for everything as soon as it is back`, async (t, openPage) => {
     const { url, key, project } = await startConsole(t)
     await send(project, 1)
-    const { page } = await openPage({ url, key, allow: [/status of 50[23]/] })
+    const failing = new Set<string>()
+    const proxy = await startProxy(t, url, (path) => (failing.has(path) ? failure : undefined))
+    const { page } = await openPage({ url: proxy, key, allow: [/status of 50[23]/] })
     await waitForEvents(page, 1)
-    const failing = new Set(['/readyz', '/v1/stats'])
-    await page.setRequestInterception(true)
-    page.on('request', (request) => {
-      const isFailing = failing.has(new URL(request.url()).pathname)
-      return isFailing ? request.respond(failure) : request.continue()
-    })
+    for (const path of ['/readyz', '/v1/stats']) failing.add(path)
     await page.waitForResponse((response) => response.url().endsWith('/v1/stats') && response.status() >= 500)
     await page.waitForFunction(() => !document.querySelector('.ready'))
     await send(project, 1)

@@ -4,7 +4,7 @@ import { toFetchHandler } from '@ingest/server'
 import t, { type Test } from 'tap'
 import type { Query } from '../../page/api/api.ts'
 import { type EventLine, parseEventLine } from '../../page/api/event-lines.ts'
-import { toRequestError } from '../../page/api/request-error.ts'
+import { toRequestError } from '../../page/api/ingest-response.ts'
 import { filterMembers } from '../../page/event-filter.ts'
 import { burstMax, createFollower } from '../../page/views/live/follow.ts'
 import {

@@ -1,6 +1,6 @@
 import { useContext, useEffect, useMemo, useState } from 'preact/hooks'
 import type { Api, Query } from '../../api/api.ts'
-import { type EventLine, parseEventLines } from '../../api/event-lines.ts'
+import type { EventLine } from '../../api/event-lines.ts'
 import type { RequestError } from '../../api/request-error.ts'
 import { ConnectionContext, repeat, useApi } from '../../api/use-api.ts'
 import { type EventFilter, filterQuery } from '../../event-filter.ts'
@@ -142,5 +142,5 @@ function toHeldEvents(lines: EventLine[], seen: SeenValues, isAfterGap: boolean)
 /** Reads one response of `GET /v1/events`, which may be a long poll. */
 export async function readEvents(api: Api, query: Query, signal: AbortSignal): Promise<EventLine[]> {
   const timeoutMs = (waitSeconds + 15) * 1000
-  return api.body('v1/events', parseEventLines, { query, signal, timeoutMs })
+  return api.events({ query, signal, timeoutMs })
 }

@@ -1,6 +1,6 @@
 import { useState } from 'preact/hooks'
 import { formatAddress } from '../../address.ts'
-import { parseEventLines } from '../../api/event-lines.ts'
+import { findEvent } from '../../api/find-event.ts'
 import { useLoaded } from '../../api/use-api.ts'
 import { formatCountOf, formatTimeMs } from '../../format.ts'
 import type { ListedEvent, Selection } from '../../heat/heat-events.ts'
@@ -96,13 +96,10 @@ function CellList({ list, name }: { list: readonly ListedEvent[]; name: string |
 
 /** An opened event with its bytes, which are not part of the sample. */
 function OpenedEvent({ eventId }: { eventId: string }) {
-  const loaded = useLoaded(
-    (api, signal) => api.body('v1/events', parseEventLines, { query: { eventId }, signal }),
-    [eventId],
-  )
+  const loaded = useLoaded((api, signal) => findEvent(api, eventId, signal), [eventId])
   return (
     <Content loaded={loaded} what="find events by their id">
-      {([line]) =>
+      {(line) =>
         line ? (
           <>
             <p>
