@@ -46,7 +46,7 @@ export const eventsType = 'application/x-ndjson'
 
 /** The address of a path of the API: the page and its worker are served from `console/`, next to `v1/`. */
 export function apiUrl(path: string): string {
-  return new URL(`../${path}`, location.href).href
+  return new URL(`../${path}`, globalThis.location?.href ?? 'http://localhost/console/').href
 }
 
 interface Reading<Result> {

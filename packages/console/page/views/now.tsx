@@ -2,11 +2,10 @@ import type { ComponentChildren } from 'preact'
 import { useEffect, useRef } from 'preact/hooks'
 import { type Address, formatAddress } from '../address.ts'
 import type { Activity, Stats } from '../api/bodies.ts'
-import type { RequestError } from '../api/request-error.ts'
 import { useConnection, useLoaded } from '../api/use-api.ts'
 import { formatCount, formatRate, formatSpan } from '../format.ts'
 import { NoEvents } from '../parts/no-events.tsx'
-import { Failure, Notice } from '../parts/notice.tsx'
+import { Notice } from '../parts/notice.tsx'
 import { RangePicker } from '../parts/range-picker.tsx'
 import { useReleases } from '../parts/releases.tsx'
 import { Time } from '../parts/time.tsx'
@@ -33,9 +32,6 @@ export function NowView({ address: { query } }: { address: Address }) {
   const releases = useReleases()
   const isReady = !health.data?.problem
   useRetryWhenReady(isReady)
-  const failure = [stats, types, builds]
-    .map(({ error }) => error)
-    .find((error) => error && isUnexplained(error, isReady))
   const isEmpty = stats.data?.events === 0
   const isQuiet = types.data?.steps.every(
     ({ accepted, duplicates, rejected }) => accepted + duplicates + rejected === 0,
@@ -43,9 +39,8 @@ export function NowView({ address: { query } }: { address: Address }) {
   const rate = range.isLive && !stats.error ? stats.data?.eventsPerSecond : undefined
   return (
     <div class="now">
-      <HealthNotice health={health} />
-      {failure && <Failure error={failure} what="return statistics" />}
-      {!stats.data && !failure && <Notice kind="loading">Loading…</Notice>}
+      <HealthNotice health={health} others={[stats, types, builds]} />
+      {!stats.data && !stats.error && <Notice kind="loading">Loading…</Notice>}
       {isEmpty && isQuiet !== false && <NoEvents />}
       {stats.data && !isEmpty && <Figures stats={stats.data} isCurrent={!stats.error} />}
       {(!isEmpty || isQuiet === false) && (
@@ -86,11 +81,6 @@ function useRetryWhenReady(isReady: boolean): void {
     if (isReady && !wasReady.current) connection.retryNow()
     wasReady.current = isReady
   }, [isReady])
-}
-
-/** Whether neither the page's banner nor the health notice reports the error. */
-function isUnexplained({ kind }: RequestError, isReady: boolean): boolean {
-  return kind !== 'offline' && (kind !== 'unavailable' || isReady)
 }
 
 function Figures({ stats: { events, eventsPerSecond, lastAt }, isCurrent }: { stats: Stats; isCurrent: boolean }) {

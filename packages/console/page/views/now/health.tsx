@@ -11,7 +11,6 @@ export interface Health {
 
 export async function loadHealth(api: Api, signal: AbortSignal): Promise<Health> {
   try {
-    // a 200 without JSON may be a proxy's page
     await api.json('readyz', { signal })
     return { problem: undefined }
   } catch (error) {
@@ -29,21 +28,26 @@ const remedies: Readonly<Record<string, string>> = {
   'store-closed': 'The program that serves the API has closed its store: start it again.',
 }
 
-/** Shows whether a batch could be stored now; if not, the reason and the remedy. */
-export function HealthNotice({ health: { data, error } }: { health: Loaded<Health> }) {
+/**
+ * The one state of the view: what failed, or whether a batch could be stored now; if not, the reason and the remedy.
+ */
+export function HealthNotice({ health, others }: { health: Loaded<Health>; others: readonly Loaded<unknown>[] }) {
   const { lostAt } = useConnection()
-  if (error?.kind === 'unsupported') return <Failure error={error} what="report whether it is ready" />
+  const error = health.error ?? others.find(({ error }) => error)?.error
+  const problem = health.error ? undefined : health.data?.problem
   // the page's banner reports a lost connection
-  if (!data || error || lostAt !== undefined)
+  if (lostAt !== undefined || error?.kind === 'offline' || !(health.data || error))
     return <p class="health muted">Whether the server is ready is not known.</p>
-  if (!data.problem) {
-    return (
-      <p class="health">
-        <strong class="ready">Ready</strong> A batch sent now would be stored.
-      </p>
-    )
-  }
-  const { code = '', title = 'Unavailable', detail = '' } = data.problem
+  if (problem) return <NotReady problem={problem} />
+  if (error) return <Failure error={error} what={health.error ? 'report whether it is ready' : 'return statistics'} />
+  return (
+    <p class="health">
+      <strong class="ready">Ready</strong> A batch sent now would be stored.
+    </p>
+  )
+}
+
+function NotReady({ problem: { code = '', title = 'Unavailable', detail = '' } }: { problem: Problem }) {
   return (
     <div class="notice failed" role="alert">
       <strong>Not ready: {title}</strong> <code>{code}</code>
