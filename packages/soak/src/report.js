@@ -57,7 +57,7 @@ async function traceBatches(violations, path) {
   return violations.map((violation) => ({ ...violation, ledger: traces.get(Number(violation.batch)) }))
 }
 
-/** In Markdown. @param {Awaited<ReturnType<typeof createReport>>} report */
+/** Formats a report as Markdown. @param {Awaited<ReturnType<typeof createReport>>} report */
 export function formatReport({ ok, configuration, machine, seconds, events, counts, maxima, ...rest }) {
   const { compared, skipped, violations, directory } = rest
   /** @param {Record<string, unknown>} object */

@@ -18,7 +18,7 @@ import { createSite } from './site/site.js'
 
 /**
  * @typedef {object} SoakOptions
- * @property {number} hours of load, to which the checks at the end are added
+ * @property {number} hours of load, without the checks at the end
  * @property {number} seed
  * @property {string} directory of the run: missing or empty
  * @property {string} [databaseUrl] of a database to use in place of a directory
@@ -28,9 +28,9 @@ const sendersPerServer = 3
 const openers = 3
 const publishers = 2
 const storeBytesMax = 2e9
-/** Of the disk on which the run is: the store, its copies and the ledger fit in. */
+/** Free space that the disk of the run must keep, for the store, its copies and the ledger. */
 const freeBytesMin = 4 * storeBytesMax
-/** What an event takes of a database, roughly. */
+/** The approximate size of an event in a database. */
 const eventBytes = 250
 const sizeEveryMs = 1000
 const progressEveryMs = 60_000
@@ -120,7 +120,7 @@ async function runLoad(site, { hours, database }) {
   run.keepMax('lag of the event loop of the soak, ms', Math.round(lag.max / 1e6))
 }
 
-/** Ends new events at a size, so that hours of load fit on the disk. @param {Site} site */
+/** Stops new events once the store is large, so that hours of load fit on the disk. @param {Site} site */
 function limitSize(site) {
   if (site.isPostgres) site.isFull = site.ledger.countsOf(site.projects.plain).sent * eventBytes > storeBytesMax
   else {
@@ -147,7 +147,7 @@ async function compare(site) {
   return compared
 }
 
-/** After the first violation, as the store is then. @param {Site} site */
+/** Copies the store after the first violation. @param {Site} site */
 function keepStore({ run, store, isPostgres }) {
   const kept = join(run.directory, 'store-at-violation')
   if (run.violations.length === 0 || isPostgres || existsSync(kept)) return

@@ -17,7 +17,7 @@ import { openLmdbStore, verifyLmdbStore } from '@ingest/lmdb'
 import t, { type Test } from 'tap'
 import { manifestOf } from '../src/power-loss/workload-content.js'
 
-// What docs/reliability.md says of files that are torn, empty, zeros or missing.
+// What docs/reliability.md promises for files that are torn, empty, full of zeros or missing.
 
 const events = Array.from({ length: 20 }, (_, n) => ({ projectId: 'p', eventId: `e-${n}`, pad: 'x'.repeat(200) }))
 
@@ -53,7 +53,7 @@ async function createStore(directory: string) {
   await ingest.close()
 }
 
-/** Everything is there, and the store takes a retry and a new event. */
+/** All events are there, and the store accepts a retry and a new event. */
 async function checkWhole(t: Test, directory: string, what: string) {
   const ingest = createIngest({ store: await openLmdbStore(directory) })
   const project = ingest.project('p')
@@ -64,7 +64,7 @@ async function checkWhole(t: Test, directory: string, what: string) {
   t.strictSame((await verifyLmdbStore(directory)).problems, [], what)
 }
 
-t.test('files of a store', async (t) => {
+t.test('a store recovers from damaged files, or says how to', async (t) => {
   const original = join(t.testdir(), 'store')
   await createStore(original)
 
@@ -97,7 +97,7 @@ t.test('files of a store', async (t) => {
   await t.rejects(openLmdbStore(original), { code: 'store-incompatible', message: /unfinished restore/ })
 })
 
-t.test('files of a spool', async (t) => {
+t.test('a spool sends what damaged files still hold', async (t) => {
   const original = join(t.testdir(), 'spool')
   const client = createClient({ url: 'http://127.0.0.1:9', projectId: 'p', key: 'none' })
   const first = createSender(client, { spool: original })
@@ -129,7 +129,7 @@ t.test('files of a spool', async (t) => {
   }
 })
 
-t.test('files of an export', async (t) => {
+t.test('an export survives damaged files, or refuses to go on', async (t) => {
   const original = join(t.testdir(), 'export')
   const ingest = createIngest({ store: openMemoryStore() })
   const project = ingest.project('p')

@@ -7,8 +7,8 @@ import { checkPowerLoss, type PowerLossOptions } from '../src/power-loss/check-p
 import { createDisk } from '../src/power-loss/disk.js'
 import { readRecording, recordWorkload } from '../src/power-loss/record.js'
 
-// INGEST_IMAGES=5000 opens more images, INGEST_FIRST_SEED=7 others. The workload is recorded again by each run, except with
-// INGEST_RECORDING=DIR: the images of a recording that a run kept are opened again, where it is.
+// INGEST_IMAGES=5000 opens more images, INGEST_FIRST_SEED=7 other ones. Each run records the workload again, unless
+// INGEST_RECORDING=DIR names the directory of a recording that a run kept.
 const images = Number(process.env.INGEST_IMAGES ?? 60)
 const seed = Number(process.env.INGEST_FIRST_SEED ?? Date.now() % 1_000_000)
 
@@ -25,7 +25,7 @@ t.test('the log of the workload explains every file', { skip }, async (t) => {
   t.strictSame(disk.differences(root), [])
 })
 
-t.test('what LMDB creates is durable before its first commit', { skip }, async (t) => {
+t.test('a file of LMDB is durable before its first commit', { skip }, async (t) => {
   const synced = new Set<number>()
   const committed = new Set<number>()
   const early: string[] = []
@@ -55,7 +55,7 @@ t.test('the table of files has every file that is created', { skip }, async (t) 
   const idle = tableOfFiles.filter(
     ({ patterns }) => ![...paths].some((path) => patterns.some((each) => each.test(path))),
   )
-  // of damage, and of a map that is published from a stream
+  // the workload damages no spool, and publishes no map from a stream
   t.strictSame(
     idle.map(({ names }) => names[0]),
     ['SPOOL/*.spool.damaged', 'ingest-*/'],
@@ -79,7 +79,7 @@ t.test('a power loss at any moment costs nothing that was acknowledged', { skip,
   if (problems.length === 0 && kept === undefined) rmSync(directory, { recursive: true })
 })
 
-t.test('what a disk loses by ignoring syncs, or a store by acknowledging early, is found', { skip }, async (t) => {
+t.test('the check finds ignored syncs and early acknowledgements', { skip }, async (t) => {
   const isLog = (path: string) => path.endsWith('/store/events/data.mdb')
   const bugs: Record<string, Partial<PowerLossOptions>> = {
     'names are not synced': { ignores: (_, isDirectory) => isDirectory },
@@ -93,7 +93,7 @@ t.test('what a disk loses by ignoring syncs, or a store by acknowledging early, 
   }
 })
 
-/** The rows of the table of files: the names of files, and patterns of the same ones in the recorded directory. */
+/** The rows of the table of files: the names of files, and their patterns in the recorded directory. */
 function readTable(page: string): { names: string[]; patterns: RegExp[] }[] {
   const places: Record<string, string> = {
     STORE: '(store|(backup|repaired)(\\.unfinished-\\w+)?|restored(/restoring)?)',

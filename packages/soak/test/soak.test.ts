@@ -19,7 +19,7 @@ const program = fileURLToPath(new URL('../src/soak.js', import.meta.url))
 /** Servers and commands run in process groups. */
 const skip = process.platform === 'win32' && 'needs process groups'
 
-/** Without what tap puts into every child. */
+/** Runs the soak without the NODE_OPTIONS that tap gives to every child process. */
 function soak(...args: string[]) {
   return promisify(execFile)('env', ['-u', 'NODE_OPTIONS', process.execPath, program, ...args])
 }
@@ -46,7 +46,7 @@ t.test('an interrupted run ends its servers', { skip }, async (t) => {
   const child = execFile('env', ['-u', 'NODE_OPTIONS', process.execPath, program, '--store', directory])
   const ended = once(child, 'exit')
   const ledger = join(directory, 'ledger.ndjson')
-  /** Of the servers, as the ledger names them. */
+  /** The process ids of the servers, from the ledger. */
   const pids = () =>
     [...readFileSync(ledger, 'utf8').matchAll(/"[ab]:(\d+)","event":"listens"/g)].map((m) => Number(m[1]))
   while (!existsSync(ledger) || pids().length < 2) await new Promise(setImmediate)
@@ -73,7 +73,7 @@ t.test('a server that forgets is found when a batch is sent again', async (t) =>
   t.ok(site.run.stopping.aborted)
 })
 
-t.test('responses that do not add up, refusals and broken connections are found', async (t) => {
+t.test('wrong counts, refusals and broken connections are found', async (t) => {
   const cases: [RequestListener, RegExp][] = [
     [(_, response) => void response.writeHead(202).end('{"accepted":0,"duplicates":0,"rejected":[]}'), /= sent/],
     [(_, response) => void response.writeHead(503).end('{"code":"store-failed"}'), /refused only for a reason/],
@@ -119,7 +119,7 @@ const accepting: RequestListener = (request, response) => {
   })
 }
 
-/** What a sender needs, a server with such responses, and a batch for it. */
+/** A site for one sender, a server that responds with `respond`, and a batch for it. */
 async function siteWith(t: Test, respond: RequestListener) {
   const directory = t.testdir()
   const run = createRun({ seed: 1, directory, print: () => {} })
@@ -143,7 +143,7 @@ async function siteWith(t: Test, respond: RequestListener) {
   return { site, server, batch }
 }
 
-/** A process whose parent has ended may stay as a zombie, which nothing has to collect here. */
+/** A process whose parent has ended may stay as a zombie, because nothing here has to reap it. */
 async function untilGone(pid: number) {
   for (;;) {
     try {

@@ -21,7 +21,7 @@ const sampledBatches = 500
 const readMapsMax = 300
 
 /**
- * What holds after the load, with both servers running and nothing else: everything is compared with the ledger.
+ * Compares the whole store with the ledger after the load, while both servers run and nothing disturbs them.
  *
  * @param {Site} site
  * @returns {Promise<Record<string, unknown>>} what was compared
@@ -66,7 +66,7 @@ async function mustEnd(site, args) {
   if (!isDone) site.run.violate('a command succeeds while nothing disturbs it', { args, code, stderr })
 }
 
-/** Completes what was begun; then a backup has no bytes of it. @param {Site} site */
+/** Completes the erasures that were begun. Afterwards, a backup has no bytes of the erased events. @param {Site} site */
 async function finishErasures(site) {
   const { run, ledger, isPostgres } = site
   const retired = [...ledger.players.values()].filter(({ isRetired }) => isRetired)
@@ -86,7 +86,7 @@ async function finishErasures(site) {
   return { erased: retired.length, othersFound: found.size }
 }
 
-/** Batches that may be stored or not. What retired players sent is not sent again. @param {Site} site */
+/** Batches that may or may not be stored, without those of retired players. @param {Site} site */
 function uncertainBatches({ ledger }) {
   return ledger.batches.filter(
     ({ acknowledgedAt, tries, player }) =>
@@ -95,7 +95,8 @@ function uncertainBatches({ ledger }) {
 }
 
 /**
- * What is not in the exports must be erased, and known as such: sent again, it is a duplicate; so is a sample of all.
+ * Events that are missing from the exports must be erased ones: sent again, they are duplicates. So is a sample of all
+ * acknowledged batches.
  *
  * @param {Site} site @param {Map<string, Exported>} exports @param {Random} random
  */
@@ -138,7 +139,7 @@ async function untilDone(site, random, attempt) {
   return false
 }
 
-/** Counters equal what was sent, each event once, erased ones too. @param {Site} site */
+/** Counters include every stored event once, erased ones too. @param {Site} site */
 async function compareStats(site) {
   const { ledger, projects, run } = site
   const { isDone, json } = await runCommand(site, ['stats', '--json'])

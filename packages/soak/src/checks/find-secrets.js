@@ -3,11 +3,11 @@ import { join } from 'node:path'
 import { secretPrefix } from '../load/batch-content.js'
 
 const blockBytes = 2 ** 24
-/** Longer than any secret, which may lie across two blocks. */
+/** Longer than any secret, which may span two blocks. */
 const overlapBytes = 64
 
 /**
- * The players of whose events there are bytes in the files of a directory, and in which files.
+ * Searches the files of a directory for bytes of players' events. Returns the players found, with the paths of the files.
  *
  * @param {string} directory
  * @returns {Map<number, Set<string>>}

@@ -12,8 +12,8 @@ import { contentOf } from '../load/batch-content.js'
  *   acknowledgedAt: number
  *   accepted: number
  *   tries: number
- * }} Batch `variants` has a bit for each content that may be stored; `acknowledgedAt` is Infinity until a 202 came;
- *   `accepted` is the sum of all responses
+ * }} Batch `variants` has a bit for each content that may be stored; `acknowledgedAt` is Infinity before the first 202;
+ *   `accepted` is the sum over all responses
  */
 
 /** @typedef {{ batch: Batch, sequence: number, variant: number, process: string, wasAcknowledged: boolean }} Sending */
@@ -25,24 +25,24 @@ import { contentOf } from '../load/batch-content.js'
  * @typedef {object} Player
  * @property {number} number
  * @property {number} inFlight
- * @property {boolean} isRetired new events have ended; what is unknown is not sent again
- * @property {number} erasedAt when the command that erased its events had ended; Infinity before
+ * @property {boolean} isRetired nothing of it is sent any more, not even batches of unknown outcome
+ * @property {number} erasedAt when the command that erased its events ended; Infinity before
  */
 
 /**
- * What was sent, and what was acknowledged. Its file is outside of the store and only appended to: a record before each
- * request, and another one after the response.
+ * Records what was sent and what was acknowledged, in an append-only file outside the store: one record before each
+ * request and one after its response.
  *
  * @param {{ seed: number, path: string }} options
  */
 export function openLedger({ seed, path }) {
   const file = openSync(path, 'ax')
   let sequence = 0
-  /** By number. @type {Batch[]} */
+  /** Indexed by number. @type {Batch[]} */
   const batches = []
-  /** In the order of their acknowledgement. @type {Batch[]} */
+  /** In the order of acknowledgement. @type {Batch[]} */
   const acknowledged = []
-  /** First tries without a 202, to be sent again. @type {Batch[]} */
+  /** Batches whose first attempt got no 202; they are sent again. @type {Batch[]} */
   const unknown = []
   /** @type {Map<number, Player>} */
   const players = new Map()
@@ -52,7 +52,7 @@ export function openLedger({ seed, path }) {
   const write = (/** @type {object} */ record) =>
     void writeSync(file, `${JSON.stringify({ time: new Date().toISOString(), ...record })}\n`)
 
-  /** Valid events, each once. @param {string} projectId */
+  /** Counts each valid event once. @param {string} projectId */
   const countsOf = (projectId) => getOrAdd(counts, projectId, { sent: 0, acknowledged: 0 })
   /** @param {number} number */
   const playerOf = (number) => getOrAdd(players, number, { number, inFlight: 0, isRetired: false, erasedAt: Infinity })
@@ -115,7 +115,7 @@ function createBatch(seed, key) {
 
 /** @param {Batch} batch @param {number} variant @param {number} accepted @returns {boolean} whether it is the first 202 */
 function acknowledge(batch, variant, accepted) {
-  // all of the batch was stored with this content
+  // the whole batch was stored with this content
   if (batch.accepted === 0 && accepted === batch.valid) batch.variants = 2 ** variant
   batch.accepted += accepted
   if (batch.acknowledgedAt < Infinity) return false

@@ -7,7 +7,7 @@ import { runCommand } from '../load/run-command.js'
  */
 
 /**
- * What an export holds, each event compared with what was sent.
+ * The contents of an export, each event compared with the ledger.
  *
  * @typedef {object} Exported
  * @property {number} events
@@ -16,8 +16,8 @@ import { runCommand } from '../load/run-command.js'
  */
 
 /**
- * Compares the lines of an export with what was sent: nothing that was not sent, each event once, with the content of
- * the first one accepted, in the order of receipt, and nothing that was erased before.
+ * Compares each line of an export with the ledger: the event was sent, occurs once, has the content that was accepted
+ * first, is in the order of receipt, and was not erased before the export began.
  *
  * @param {Site} site
  * @param {{ projectId: string, source: string, startedAt: number }} options `startedAt` is when the export began
@@ -91,12 +91,12 @@ export function createExportCheck({ run, ledger, retention, projects }, { projec
 }
 
 /**
- * Exports a project and compares it with the ledger: everything acknowledged before is there, but for what may be
- * erased.
+ * Exports a project and compares it with the ledger: every event that was acknowledged before is there, unless it may
+ * be erased.
  *
  * @param {Site} site
  * @param {{ projectId: string, store?: string, since?: number, random?: import('../site/run.js').Random }} options `since`
- *   is when the store was copied, if it is a copy
+ *   is the time of the copy if the store is one
  * @returns {Promise<Exported | undefined>} undefined if the command did not complete
  */
 export async function readExport(site, { projectId, store = site.store, since = Date.now(), random }) {

@@ -8,11 +8,11 @@ import { recheck } from '../load/senders.js'
 const afterKill = { last: 30, older: 10, purpose: 'after a kill' }
 
 /**
- * Kills, stops and drains servers, fills the disk and ends connections of the database, until the load ends. Resolves
- * when everything that was started has ended.
+ * Kills, stops and drains servers, fills the disk and ends connections to the database, until the load ends. Resolves
+ * after the last fault, when its servers run again.
  *
  * @param {Site} site
- * @param {import('@ingest/bench/start-program').Program | undefined} database what ends its connections
+ * @param {import('@ingest/bench/start-program').Program | undefined} database ends connections to it
  */
 export async function runFaults(site, database) {
   const { run, servers, disk } = site
@@ -42,7 +42,7 @@ export async function runFaults(site, database) {
 /** @param {Site} site @param {readonly import('../site/servers.js').ServerSlot[]} slots @param {{ signal: 'SIGKILL' | 'SIGTERM', random: Random }} options */
 async function restart(site, slots, { signal, random }) {
   await Promise.all(slots.map((slot) => slot.stop(signal)))
-  // by the other server, which has gone on
+  // sent to the other server if it still runs
   await recheck(site, { random, ...afterKill })
   await Promise.all(slots.map((slot) => slot.start()))
   await recheck(site, { random, ...afterKill })
@@ -52,7 +52,7 @@ async function restart(site, slots, { signal, random }) {
 async function stopForAWhile({ run, servers }, slot, random) {
   const server = slot.current
   slot.signal('SIGSTOP')
-  // beyond 5 seconds, the other server says whose lock it waits for
+  // after 5 seconds, the other server reports which process holds the lock that it waits for
   await run.pause(random.chance(0.1) ? random.integer(5500, 8000) : random.integer(50, 2000))
   if (servers.some(({ current }) => current === server)) slot.signal('SIGCONT')
 }

@@ -12,7 +12,7 @@ const recentBatches = 20
 const keyCacheMs = 3000
 
 /**
- * Short commands, one after the other: each opens and closes the store beside the commits.
+ * Runs short commands one after another. Each opens and closes the store while the servers commit.
  *
  * @param {Site} site @param {string} name
  */
@@ -33,7 +33,7 @@ export async function runOpeners(site, name) {
   }
 }
 
-/** Most of them open the store slowly. @param {Site} site @param {Random} random @param {readonly string[]} args */
+/** Runs a command whose opening of the store is slowed in most cases. @param {Site} site @param {Random} random @param {readonly string[]} args */
 function runSlowly(site, random, args) {
   return runCommand(site, args, {
     random,
@@ -71,7 +71,7 @@ async function find(site, random) {
   if (code === 3) site.run.violate('an acknowledged event is found', { id, batch: number, projectId })
 }
 
-/** The key is used from then on: it must not stop to work. @param {Site} site @param {Random} random */
+/** Creates a key. The senders use it from then on, so it must stay valid. @param {Site} site @param {Random} random */
 async function createKey(site, random) {
   const projectId = random.pick(Object.values(site.projects))
   const keys = site.keys.get(projectId) ?? []
@@ -101,7 +101,7 @@ async function listBuilds(site, random) {
   await runSlowly(site, random, ['stats', '--builds', '--project', site.projects.plain, '--json'])
 }
 
-/** A batch that a command stores itself. @param {Site} site @param {Random} random @param {string} name */
+/** Stores a batch with a command instead of a server. @param {Site} site @param {Random} random @param {string} name */
 async function send(site, random, name) {
   if (site.isFull) return
   const { run, ledger, projects } = site

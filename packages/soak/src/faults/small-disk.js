@@ -3,15 +3,15 @@ import { mkdirSync, rmSync, truncateSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { freeDiskBytes } from '@ingest/bench/disk-bytes'
 
-/** A server may still report a full disk for so long. */
+/** How long a server may report a full disk after there is space again. */
 const recoveryMs = 15_000
 
 const metadataBytes = 2 ** 20
 
 /**
- * A file system of its own for the store, which a ballast file fills. Needs Linux, root and loop devices.
+ * Mounts a small file system for the store, which a ballast file fills. Needs Linux, root and loop devices.
  *
- * @param {string} directory @param {number} bytes @throws {Error} without the means
+ * @param {string} directory @param {number} bytes @throws {Error} if the machine lacks one of them
  */
 export function mountSmallDisk(directory, bytes) {
   const image = join(directory, 'disk.img')
@@ -30,12 +30,12 @@ export function mountSmallDisk(directory, bytes) {
   let isFull = false
   let emptiedAt = -Infinity
   return {
-    /** Where it is mounted. */
+    /** The mount point. */
     directory: mounted,
     /** @param {number} leftBytes */
     fill(leftBytes) {
       isFull = true
-      // some of what is free is for the file system itself
+      // the file system itself needs some of the free space
       for (let size = freeDiskBytes(mounted) - leftBytes; size > 0; size -= metadataBytes) {
         if (spawnSync('fallocate', ['-l', String(size), ballast]).status === 0) return
       }
@@ -45,7 +45,7 @@ export function mountSmallDisk(directory, bytes) {
       isFull = false
       emptiedAt = Date.now()
     },
-    /** Whether it is full, or was so a moment ago. */
+    /** Whether the disk is full, or was until a moment ago. */
     wasFull: () => isFull || Date.now() - emptiedAt < recoveryMs,
     unmount: () => runTool('umount', ['-l', mounted]),
   }

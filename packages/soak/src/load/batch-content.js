@@ -1,7 +1,7 @@
 import { createRandom } from '../site/run.js'
 
 /**
- * `isPlain` batches have no invalid and repeated events.
+ * `isPlain` batches have no invalid or repeated events.
  *
  * @typedef {{ number: number, projectId: string, player: number, buildId: string, isPlain: boolean }} BatchKey
  *
@@ -12,7 +12,7 @@ const sizes = [1, 3, 10, 30, 60, 100]
 const padBytesMax = 300
 const pad = 'lorem ipsum dolor sit amet '.repeat(12)
 
-/** With the number of a player and a dot, it marks the bytes of the player's events. */
+/** Followed by the number of a player and a dot, it marks the bytes of that player's events. */
 export const secretPrefix = 'soak-secret-of-'
 
 /** The number of the batch and the position of an event; undefined for an id that was never sent. @param {string} id */
@@ -22,19 +22,19 @@ export function parseId(id) {
 }
 
 /**
- * The events of a batch follow from the seed and its number, so that any stored event can be compared with what was
- * sent without keeping it. `valid` of them can be accepted; `rejected` are the positions of the invalid ones.
+ * Derives the events of a batch from the seed and its number, so that stored events can be compared with sent ones
+ * without keeping these. `valid` events can be accepted; `rejected` has the positions of invalid ones.
  *
  * @param {number} seed
  * @param {BatchKey} batch
- * @param {number} variant of the content under the same ids
+ * @param {number} variant selects one of several contents under the same ids
  */
 export function contentOf(seed, batch, variant) {
   const random = createRandom(seed, 'batch', batch.number)
   const size = random.pick(sizes)
   const hasInvalid = random.chance(0.15) && !batch.isPlain
   const repeatsFirst = random.chance(0.1) && !batch.isPlain
-  /** `id` is undefined for what must never be stored. @type {{ id: string | undefined, text: string }[]} */
+  /** `id` is undefined for an event that must never be stored. @type {{ id: string | undefined, text: string }[]} */
   const events = []
   /** @type {number[]} */
   const rejected = []

@@ -8,7 +8,7 @@ import { runCommand } from './run-command.js'
 
 const attemptsMax = 6
 
-/** Longer commands, one after the other. @param {Site} site */
+/** Runs longer commands one after another. @param {Site} site */
 export async function runMaintenance(site) {
   const { run, isPostgres } = site
   const random = run.random('maintenance')
@@ -24,12 +24,12 @@ export async function runMaintenance(site) {
     ])
     const startedAt = Date.now()
     await command(site, random)
-    // the larger the store, the longer they take: the load between them grows with it
+    // commands take longer as the store grows, so the pauses between them grow too
     await run.pause(random.integer(100, 1000) + (Date.now() - startedAt) / 2)
   }
 }
 
-/** Retires a player and erases its events, until that is complete. @param {Site} site @param {Random} random */
+/** Retires a player and repeats the erasure of its events until it completes. @param {Site} site @param {Random} random */
 async function erase(site, random) {
   const player = ++site.lastPlayer
   const state = site.ledger.players.get(player)
@@ -60,7 +60,7 @@ async function retain(site, random) {
   if (isDone) retention.isErasedBefore = Math.max(retention.isErasedBefore, startedAt - retention.olderThanMs)
 }
 
-/** A backup is verified, and it or its restored copy compared. @param {Site} site @param {Random} random */
+/** Verifies a backup, then compares it or a store restored from it with the ledger. @param {Site} site @param {Random} random */
 async function backUp(site, random) {
   const backup = join(site.run.directory, 'backup')
   const restored = join(site.run.directory, 'restored')
@@ -89,13 +89,13 @@ async function exportAll(site, random) {
   await readExport(site, { projectId: random.pick(Object.values(site.projects)), random })
 }
 
-/** Files of one project that grow from run to run, however each of them ends. @param {Site} site @param {Random} random */
+/** Continues the export files of one project, even if the run before was killed. @param {Site} site @param {Random} random */
 async function exportFiles(site, random) {
   const args = ['export', '--project', site.projects.plain, '--output', join(site.run.directory, 'export'), '--json']
   await runCommand(site, [...args, '--max-size', '8M'], { random, killProbability: 0.5 })
 }
 
-/** Over all runs, each event is in the files once. @param {Site} site @param {number} stored */
+/** The export files of all runs hold each event once. @param {Site} site @param {number} stored */
 export async function checkExportFiles(site, stored) {
   const directory = join(site.run.directory, 'export')
   const projectId = site.projects.plain
@@ -110,14 +110,14 @@ export async function checkExportFiles(site, stored) {
   }
 }
 
-/** To a new store, until it is complete. @param {Site} site @param {Random} random */
+/** Copies a project to a new store, and repeats the command until it completes. @param {Site} site @param {Random} random */
 async function copy(site, random) {
   const target = join(site.run.directory, 'copy')
   const since = Date.now()
   const projectId = site.projects.plain
   for (let i = 0; i < attemptsMax && !site.run.stopping.aborted; i++) {
     const args = ['copy', '--from', site.store, '--to', target, '--project', projectId, '--json']
-    // 7: a map has changed meanwhile
+    // exit code 7: a map changed during the copy
     if (!(await runCommand(site, args, { random, killProbability: 0.4, allowed: [7] })).isDone) continue
     await readExport(site, { projectId, since, store: target })
     break
@@ -125,7 +125,7 @@ async function copy(site, random) {
   if (site.run.violations.length === 0) remove(target)
 }
 
-/** With what a killed backup left. @param {string} directory */
+/** Removes a directory, and what a killed backup left beside it. @param {string} directory */
 function remove(directory) {
   const parent = dirname(directory)
   for (const name of readdirSync(parent)) {

@@ -10,18 +10,18 @@ import { codeOf, headersOf, pickServer, request, sendBatch } from './send-batch.
  */
 
 /**
- * What is known of the map of one build.
+ * The known state of the map of one build.
  *
  * @typedef {object} MapState
  * @property {string} buildId
  * @property {Set<string>} possible digests that its content may have
  * @property {boolean} isPublished whether a publication was confirmed
- * @property {boolean} isFrozen whether an event that names the build is acknowledged
- * @property {string | undefined} fixed the digest that was read after it froze: it must not change
+ * @property {boolean} isFrozen whether an event that references the build was acknowledged
+ * @property {string | undefined} fixed the digest that was read after the build was frozen; it must not change
  */
 
 const placeId = 'place'
-/** Few contents, so that builds share most of their chunks. */
+/** Few sizes, so that builds share most of their chunks. */
 const mapBytes = [0, 100, 700_000, 1_000_000, 1_500_000]
 const olderMaps = 3
 const freezeAttemptsMax = 20
@@ -84,7 +84,7 @@ async function publish(site, map, { content, file, random }) {
     killProbability: 0.2,
   })
   if (!isDone) {
-    // a frozen build has refused it
+    // refused because the build is frozen
     if (code === 3 && !earlier.includes(digest)) map.possible.delete(digest)
     return
   }
@@ -95,7 +95,7 @@ async function publish(site, map, { content, file, random }) {
   map.possible = new Set([digest])
 }
 
-/** By an event that names the build. @param {Site} site @param {MapState} map @param {Random} random */
+/** Freezes a build with an event that references it. @param {Site} site @param {MapState} map @param {Random} random */
 async function freeze(site, map, random) {
   const { ledger, projects, run } = site
   const batch = ledger.addBatch({ projectId: projects.plain, player: -2, buildId: map.buildId, isPlain: true })
@@ -109,12 +109,12 @@ async function freeze(site, map, random) {
   }
 }
 
-/** The same bytes for the same size, of which no two chunks are alike. @param {number} size */
+/** The same bytes for the same size; no two chunks are equal. @param {number} size */
 function mapContent(size) {
   return createCipheriv('aes-256-ctr', Buffer.alloc(32, 1), Buffer.alloc(16)).update(Buffer.alloc(size))
 }
 
-/** Most of its chunks stay the same. @param {Buffer} content @param {Random} random */
+/** A changed copy of a map that keeps most of its chunks. @param {Buffer} content @param {Random} random */
 function altered(content, random) {
   const copy = Buffer.concat([content, Buffer.from(`altered ${random.next()}`)])
   copy.fill(random.integer(0, 255), 0, Math.min(copy.length, 1000))
@@ -122,7 +122,7 @@ function altered(content, random) {
 }
 
 /**
- * Reads the content of a map, and compares its digest with what it may be.
+ * Reads the content of a map and compares its digest with the possible ones.
  *
  * @param {Site} site
  * @param {MapState} map
@@ -130,7 +130,7 @@ function altered(content, random) {
  * @returns {Promise<boolean>} whether it was read
  */
 export async function readMap(site, map, { server, random }) {
-  // the content of a read that began before a publication may be the one before it
+  // a read that began before a publication may return the previous content
   const { isFrozen, isPublished, fixed, buildId } = map
   const before = [...map.possible]
   const projectId = site.projects.plain
@@ -153,7 +153,7 @@ export async function readMap(site, map, { server, random }) {
   }
   if (status === 404 && !isPublished && fixed === undefined) return true
   const code = codeOf(body.toString())
-  // a server that was stopped may find that requests took too long; nothing replaces the map of a frozen build
+  // a server may time out requests after it was stopped; the map of a frozen build is never replaced
   if (![0, 408, 503].includes(status) || (code === 'map-replaced' && isFrozen && map.isPublished)) {
     site.run.violate('a published map is read', { ...details, code })
   }

@@ -1,8 +1,6 @@
 import { isEndedByWrite } from '../site/processes.js'
 
 /**
- * Runs one command beside the servers: some slowed, some killed, some stopped for a moment.
- *
  * @typedef {object} Result
  * @property {number | null} code null if a signal ended it
  * @property {any} json the object that `--json` printed last, or undefined
@@ -13,21 +11,23 @@ import { isEndedByWrite } from '../site/processes.js'
 /**
  * @typedef {object} Options
  * @property {import('../site/run.js').Random} [random] without it, nothing disturbs the command
- * @property {readonly number[]} [allowed] exit codes beside 0 and 6
+ * @property {readonly number[]} [allowed] exit codes besides 0 and 6
  * @property {(line: string) => void} [onLine]
  * @property {Record<string, string>} [env]
  * @property {number} [killProbability]
  * @property {number} [slowProbability]
  */
 
-/** On a busy machine, an export of a long run takes minutes, and a verification, which has a low priority, a quarter hour. */
+/** On a busy machine, an export of a long run takes minutes; `verify` has a low priority and takes 15 minutes. */
 const deadlineMs = 1_800_000
 const slowMicroseconds = [300, 1000, 3000, 10_000]
 const killAfterMsMax = 1500
-/** 6 is temporary: a full disk, a lock of a stopped process, a server that went away. */
+/** The exit code for temporary errors: a full disk, a lock that a stopped process holds, a server that is gone. */
 const temporary = 6
 
 /**
+ * Runs one command beside the servers. Some commands are slowed, some killed, some stopped for a moment.
+ *
  * @param {import('../site/site.js').Site} site
  * @param {readonly string[]} args
  * @param {Options} [options]
@@ -61,8 +61,8 @@ export async function runCommand({ run, processes, ledger, canSlow }, args, opti
 
 /**
  * @param {import('../site/processes.js').Started} command
- * @param {{ random: import('../site/run.js').Random, killProbability: number, isTraced: boolean }} options of a traced
- *   command, strace may leave a stopped process behind when it gets a signal other than SIGKILL
+ * @param {{ random: import('../site/run.js').Random, killProbability: number, isTraced: boolean }} options `isTraced`:
+ *   strace may leave a stopped process behind after a signal other than SIGKILL
  */
 function disturb(command, { random, killProbability, isTraced }) {
   const afterMs = random.integer(0, killAfterMsMax)

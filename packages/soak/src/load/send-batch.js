@@ -11,10 +11,10 @@ import { bodyOf, contentOf } from './batch-content.js'
  * @typedef {{ accepted: number, duplicates: number, rejected: { index: number }[] }} Counts
  */
 
-/** Another content under the ids of a batch that is acknowledged: it must change nothing. */
+/** Other content under the ids of an acknowledged batch; it must change nothing. */
 export const alteredVariant = 9
 
-/** The codes with which a healthy server may refuse a valid batch: on a busy machine, one may also arrive too slowly. */
+/** Error codes with which a healthy server may refuse a valid batch. On a busy machine, a body may arrive too slowly. */
 const refusals = [
   'draining',
   'overloaded',
@@ -31,7 +31,7 @@ const refusals = [
  * @param {Site} site
  * @param {Batch} batch
  * @param {{ server: Incarnation, random: import('../site/run.js').Random, purpose: string, variant?: number }} options
- * @returns {Promise<Counts | undefined>} undefined without a 202
+ * @returns {Promise<Counts | undefined>} undefined if the response is not a 202
  */
 export async function sendBatch(site, batch, { server, random, purpose, variant = variantOf(batch) }) {
   const { run, ledger } = site
@@ -65,7 +65,7 @@ export function serversUp({ servers }) {
   return servers.flatMap(({ current }) => (current && !current.isEnding ? [current] : []))
 }
 
-/** What is sent again has the content of one of the first tries. @param {Batch} batch */
+/** A retry has the content of one of the first attempts. @param {Batch} batch */
 function variantOf({ variants }) {
   return variants === 0 ? 0 : 31 - Math.clz32(variants & -variants)
 }
@@ -114,17 +114,17 @@ export function codeOf(text) {
   }
 }
 
-/** A hung request is one without an end of its response by then. */
+/** A request without a complete response after this time counts as hung. */
 const deadlineMs = 60_000
 
 /**
- * One request to a server, which ends in any case. A broken connection of a server that was not signalled to end, a
- * status of a bug and a hung request are violations. The status is 0 without a whole response.
+ * Sends one request to a server; always resolves. Violations are a broken connection of a server that was not signalled
+ * to end, a status that only a bug explains, and a hung request. The status is 0 if the response is incomplete.
  *
  * @param {import('../site/run.js').Run} run
  * @param {import('../site/servers.js').Incarnation} server
  * @param {{ method: string, path: string, headers: Record<string, string>, body?: Buffer, mayBeCut?: boolean }} options
- *   `mayBeCut` for a response that the server must cut when the database is lost in the middle of it
+ *   `mayBeCut` if the server must cut the response when it loses the database in the middle of it
  */
 export async function request(run, server, { mayBeCut = false, ...options }) {
   const startedAt = Date.now()
@@ -136,7 +136,7 @@ export async function request(run, server, { mayBeCut = false, ...options }) {
   const details = { server: server.id, method: options.method, path: options.path, elapsedMs }
   if (error === 'deadline') run.violate('every request ends', details)
   else if (error !== undefined && !server.isEnding && !(isCut && mayBeCut)) {
-    // the end of the process may be noticed just after the end of its connections
+    // connections may close shortly before the exit of the process is noticed
     await sleep(1000)
     if (!server.isEnding) run.violate('connections of a running server do not break', { ...details, error })
   } else if (status >= 500 && status !== 503) {
@@ -151,8 +151,8 @@ async function exchange({ port }, { body, ...options }) {
   const signal = AbortSignal.timeout(deadlineMs)
   let hasBegun = false
   try {
-    // a connection of its own, which no server closes as idle at the moment at which it is used again; the `fetch` of
-    // Node.js 20 sometimes stops to read a body, and never notices the end of the connection
+    // a new connection each time, as a server may close an idle one just when it is used again; not `fetch`, as that of
+    // Node.js 20 sometimes stops reading a body and never notices the end of the connection
     const sent = httpRequest({ host: '127.0.0.1', port, agent: false, signal, ...options })
     sent.on('error', () => {})
     sent.end(body)

@@ -14,7 +14,7 @@ const recheckedMax = 500
 const recheckConcurrency = 8
 
 /**
- * Sends to one server until the load ends: new batches, what has no response yet, and repeats of what is acknowledged.
+ * Sends to one server until the load ends: new batches, batches without a response, and repeats of acknowledged ones.
  *
  * @param {Site} site
  * @param {import('../site/servers.js').ServerSlot} slot
@@ -59,7 +59,7 @@ function newBatch(site, random) {
     [aged, 1],
   ])
   const player = site.lastPlayer + random.integer(1, activePlayers)
-  // those of the other projects have numbers that are not erased
+  // players of the other projects have numbers that are never erased
   const isErasable = projectId === erased
   const buildId = `build-${random.integer(1, sharedBuilds)}`
   return site.ledger.addBatch({ projectId, player: isErasable ? player : -player, buildId })
@@ -73,7 +73,7 @@ async function sendUnknown(site, options) {
   return sendBatch(site, batch, options)
 }
 
-/** Two contents under the same ids, at once to all servers: each event is accepted once. @param {Site} site @param {Options} options */
+/** Sends two contents under the same ids to all servers at once; each event is accepted once. @param {Site} site @param {Options} options */
 async function sendToBoth(site, { server, random }) {
   const batch = newBatch(site, random)
   const up = serversUp(site)
@@ -104,7 +104,7 @@ async function repeat(site, { server, random, kind }) {
   return sendBatch(site, batch, { server, random, purpose: kind, ...altered })
 }
 
-/** A request of which nothing may be stored. @param {Site} site @param {Options} options */
+/** Sends a request of which nothing may be stored. @param {Site} site @param {Options} options */
 async function sendVoid(site, { server, random }) {
   const projectId = site.projects.plain
   const event = `{"projectId":"${projectId}","eventId":"void-${random.integer(0, 1e9)}"}`
@@ -125,8 +125,8 @@ async function sendVoid(site, { server, random }) {
 }
 
 /**
- * Sends each acknowledged batch again, soon and to every server, because one that stored it may know its ids from memory:
- * all are duplicates.
+ * Soon sends each acknowledged batch again, whose events must all be duplicates. Sends it to every server, because the
+ * one that stored it may know its ids from memory.
  *
  * @param {Site} site
  */

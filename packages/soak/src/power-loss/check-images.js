@@ -7,15 +7,15 @@ import { restoreLmdbStore } from '@ingest/lmdb'
 import { openLmdbStoreWith, verifyDirectory } from '@ingest/lmdb/internal'
 import { bytesOfMap, bytesOfOutput, entriesPerFlush, eventOf } from './workload-content.js'
 
-// Opens one image of a disk after another and says what is wrong with it. A process of its own, as LMDB crashes over some
-// files.
+// Opens disk images one after another and reports the problems of each, in a process of its own because LMDB crashes on
+// some files.
 
 /**
  * @typedef {import('./workload-content.js').Promised} Promised
- * @typedef {Promised & { isKept: boolean }} Expected it was acknowledged; otherwise it may have happened
+ * @typedef {Promised & { isKept: boolean }} Expected `isKept`: it was acknowledged; otherwise it may or may not be there
  * @typedef {import('@ingest/core').EmbeddedIngest<any>} Embedded
  * @typedef {{ directory: string, prefixes: string[], expected: Expected[] }} Image
- * @typedef {{ problem?: string, acknowledged: number, stored: number }} Checked how many events there are
+ * @typedef {{ problem?: string, acknowledged: number, stored: number }} Checked `acknowledged` and `stored` are numbers of events
  */
 
 process.on('message', (/** @type {Image} */ image) => {
@@ -29,11 +29,11 @@ async function checkImage({ directory, prefixes, expected }) {
   const pathOf = (/** @type {string} */ name) => (prefixes.includes(name) ? join(directory, name) : undefined)
   const output = pathOf('output')
   if (output) checkOutput(`${output}.ndjson`, expected)
-  // the last one first: a restore reads the backup, and a check adds events
+  // the last copy first: a restore reads the backup, and a check adds events to a copy
   for (const [index, promised] of [...expected.entries()].reverse()) {
     const copy = promised.kind === 'copy' && pathOf(promised.to)
     if (!copy) continue
-    // what is restored is what its backup had
+    // a restored store has what its backup had
     const source = expected.findIndex((each) => each.kind === 'copy' && each.to === promised.from)
     const before = expected.slice(0, source < 0 ? index : source)
     await checkCopy(copy, promised, { directory, before, all: expected })
@@ -58,7 +58,7 @@ function checkOutput(path, expected) {
 }
 
 /**
- * A copy has its name only when it is complete. An unfinished restore is refused, and can be repeated.
+ * A copy gets its name only when it is complete. An unfinished restore cannot be opened, but can be repeated.
  *
  * @param {string} path
  * @param {Expected & { kind: 'copy' }} copy
@@ -123,7 +123,7 @@ async function readAll(project) {
   return events
 }
 
-/** Acknowledged ⊆ stored ⊆ sent, each with its bytes. @param {import('@ingest/core').Ingest<any>} project @param {Expected[]} expected */
+/** Acknowledged ⊆ stored ⊆ sent, each event with its bytes. @param {import('@ingest/core').Ingest<any>} project @param {Expected[]} expected */
 async function checkEvents(project, expected) {
   const { projectId } = project
   const stored = await readAll(project)
@@ -166,7 +166,7 @@ function textOf(batch, id) {
   return JSON.stringify(eventOf(event))
 }
 
-/** Whatever was acknowledged is a duplicate, also if it was erased; what was not stored is accepted. @param {Embedded} ingest @param {Expected[]} expected */
+/** Acknowledged events are duplicates, erased ones too; events that were not stored are accepted. @param {Embedded} ingest @param {Expected[]} expected */
 async function checkRetries(ingest, expected) {
   const batches = expected.flatMap((each) => (each.kind === 'events' ? [each] : []))
   await Promise.all(
@@ -203,7 +203,7 @@ async function checkMaps(project, expected) {
   }
 }
 
-/** The next run of the export completes the files: each event is in one of them. @param {import('@ingest/core').Ingest<any>} project @param {string} directory */
+/** The next run of the export completes the files; each event is in one of them. @param {import('@ingest/core').Ingest<any>} project @param {string} directory */
 async function checkFiles(project, directory) {
   const before = existsSync(directory) ? readFiles(directory) : new Map()
   await exportFiles(project, { directory, partition: 'hive', fileBytesMax: 150_000 })
@@ -228,7 +228,7 @@ function readFiles(directory) {
   return new Map(files.map((name) => [name, readFileSync(join(directory, name), 'utf8')]))
 }
 
-/** What a closed sender has left is sent by the next one. @param {import('@ingest/core').Ingest<any>} project @param {string} spool @param {Expected[]} expected */
+/** The next sender sends what a closed one left in the spool. @param {import('@ingest/core').Ingest<any>} project @param {string} spool @param {Expected[]} expected */
 async function checkSpool(project, spool, expected) {
   const stored = await readAll(project)
   const receiver = createIngest({ store: openMemoryStore() }).project(project.projectId)

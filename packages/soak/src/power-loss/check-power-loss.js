@@ -16,11 +16,11 @@ import { createDisk } from './disk.js'
  * @typedef {object} PowerLossOptions
  * @property {string} root
  * @property {Operation[]} operations
- * @property {string} [directory] keeps the first images that have a problem
+ * @property {string} [directory] receives the first images that have a problem
  * @property {number} seed
  * @property {number} images
  * @property {(operation: Operation, isDirectory: boolean) => boolean} [ignores] syncs that the disk ignores
- * @property {boolean} [acknowledgesEarly] as if everything were acknowledged before it is done
+ * @property {boolean} [acknowledgesEarly] treats everything as acknowledged before it is done
  * @property {boolean} [endsAtFirst] whether to end at the first problem
  * @property {AbortSignal} [signal] ends it early
  *
@@ -31,15 +31,15 @@ import { createDisk } from './disk.js'
 /** Longer than any check of an image. */
 const deadlineMs = 120_000
 const keptMax = 3
-/** In memory, images cost no syncs. */
+/** Images in memory cost no syncs. */
 const memory = '/dev/shm'
 const memoryBytesMin = 2 ** 30
-/** A machine takes longer to start, so locks of processes that are not visible are stale. */
+/** The age of all files of an image, less than a machine takes to restart; locks of invisible processes are stale then. */
 const agedSeconds = 60
 
 /**
- * Cuts the power at random moments of a recorded workload, and opens what the disk may hold then. Returns the problems,
- * and by phase of the workload how many images were opened and how many events were acknowledged and stored in them.
+ * Simulates power losses at random moments of a recorded workload, and opens what the disk may hold then. Returns the
+ * problems and, for each phase of the workload, the numbers of images and of acknowledged and stored events.
  *
  * @param {PowerLossOptions} options
  */
@@ -74,10 +74,10 @@ export async function checkPowerLoss(options) {
     rmSync(path, { recursive: true })
     addTo(counts, phase, { images: 1, acknowledged, stored })
     if (!problem) continue
-    // the check has changed the first one
+    // the check has changed the image: keep a fresh one
     if (directory && problems.length < keptMax) {
       const kept = join(directory, `image-${image}`)
-      // the run that kept the recording may have left an image of this number
+      // an earlier run on the same recording may have left this image
       rmSync(kept, { recursive: true, force: true })
       crash(kept)
     }
@@ -100,8 +100,8 @@ function addTo(all, phase, more) {
 }
 
 /**
- * In the order of the log. Each phase has its share, however short it is, and so have the moments behind an
- * acknowledgement.
+ * The moments of the power losses, in the order of the log. Each phase gets its share, however short it is, and so do
+ * the moments right after an acknowledgement.
  *
  * @param {PowerLossOptions} options
  */
@@ -130,7 +130,7 @@ function createExpectations(acknowledgesEarly) {
   let phase = ''
   /** @type {string[]} */
   let prefixes = []
-  /** By number. @type {Map<number, Expected>} */
+  /** Keyed by the number of the promise. @type {Map<number, Expected>} */
   const expected = new Map()
   return {
     /** @param {import('./read-log.js').Note} note */
@@ -142,7 +142,7 @@ function createExpectations(acknowledgesEarly) {
   }
 }
 
-/** Processes that check images: another one follows one that has crashed. */
+/** Checks images in a child process, which is replaced after a crash. */
 function createChecker() {
   /** @type {import('node:child_process').ChildProcess | undefined} */
   let child

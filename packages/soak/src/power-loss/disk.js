@@ -2,9 +2,9 @@ import { mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { basename, dirname, join } from 'node:path'
 
 /**
- * A model of a disk: what is on it for certain, and what it may have written. It keeps what POSIX promises and nothing
- * more: a sync of a file makes its bytes durable but not its name, a sync of a directory its names but not the bytes of
- * its files. What is not synced reaches the disk in any order, in sectors of 512 bytes. A rename is atomic.
+ * A model of a disk: what is certainly on it, and what it may have written. It promises what POSIX does and nothing more:
+ * a sync of a file makes its bytes durable but not its name, a sync of a directory its names but not the bytes of its
+ * files. Unsynced changes reach the disk in any order, in sectors of 512 bytes. A rename is atomic.
  *
  * @typedef {import('./read-log.js').Operation} Operation
  * @typedef {import('../site/run.js').Random} Random
@@ -18,8 +18,8 @@ import { basename, dirname, join } from 'node:path'
  * @property {number} bytes the durable size
  * @property {{ at: number, bytes: number }[]} sizes that are not durable
  *
- * Names that were added or removed at once. A rename removes one and adds one, perhaps in another directory; a sync of the
- * directory of the last one makes it durable.
+ * Names that were added or removed together. A rename removes one and adds one, perhaps in another directory; a sync of
+ * the directory of the last one makes the change durable.
  * @typedef {{ at: number, changes: { directory: Directory, name: string, node: Node | undefined }[] }} Naming
  *
  * @typedef {{ durable: Map<string, Node>, live: Map<string, Node>, pending: Naming[] }} Directory
@@ -31,14 +31,14 @@ const sectorBytes = 512
 const zeros = Buffer.alloc(pageBytes)
 
 /**
- * What of the unsynced is on the disk: nothing; all; what was written up to some moment; of each page or each sector one
- * of its versions; or the sizes of files without their bytes.
+ * Which unsynced changes are on the disk: none; all; all up to some moment; one version of each page or of each sector; or
+ * the sizes of files without their bytes.
  */
 const modes = /** @type {const} */ (['nothing', 'all', 'prefix', 'pages', 'sectors', 'sectors', 'sizes'])
 
 /**
  * @param {object} options
- * @param {string} options.root the directory that was recorded, which was empty
+ * @param {string} options.root the recorded directory, which was empty at first
  * @param {(operation: Operation, isDirectory: boolean) => boolean} [options.ignores] syncs that the disk ignores
  */
 export function createDisk({ root, ignores = () => false }) {
@@ -88,7 +88,7 @@ export function createDisk({ root, ignores = () => false }) {
   }
 
   return {
-    /** @param {Operation} operation @param {number} at its place in the log */
+    /** @param {Operation} operation @param {number} at its index in the log */
     apply(operation, at) {
       const { op, path, inode } = operation
       if (op === 'create') {
@@ -108,7 +108,7 @@ export function createDisk({ root, ignores = () => false }) {
     },
 
     /**
-     * Writes what the disk may hold after a power loss at place `at` in the log, of all that has one of these prefixes.
+     * Writes the paths with one of these prefixes as the disk may hold them after a power loss at index `at` of the log.
      *
      * @param {string} to @param {{ random: Random, at: number, prefixes: readonly string[] }} options
      */
@@ -123,7 +123,7 @@ export function createDisk({ root, ignores = () => false }) {
       return mode
     },
 
-    /** In what a directory differs from the log: changes that were not recorded. @param {string} directory */
+    /** Differences between a directory and the log: changes that were not recorded. @param {string} directory */
     differences: (directory) => [...compare(directory, top)],
   }
 }
@@ -150,7 +150,7 @@ function write(file, at, { offset, data, isSynced }) {
     const page = Math.floor(from / pageBytes)
     const to = Math.min(end, (page + 1) * pageBytes)
     addPiece(file, page, { at, offset: from % pageBytes, data: data.subarray(from - offset, to - offset) })
-    // a synced write takes what else was written to its pages with it
+    // a synced write also syncs what else was written to its pages
     if (isSynced) syncPage(file, page, at + 1)
     from = to
   }
@@ -219,7 +219,7 @@ function syncDirectory(directory, before) {
 function keeping(mode, random, at) {
   if (mode === 'nothing') return () => false
   if (mode === 'all') return () => true
-  // most of what is unsynced is from the last moments
+  // most unsynced changes are recent
   const until = at - Math.floor(random.next() ** 3 * at)
   if (mode === 'prefix') return (_, at) => at < until
   const probability = random.pick([0.1, 0.5, 0.9])
@@ -260,7 +260,7 @@ function contentOf(path, file, { mode, keeps, random }) {
   const sizes = [{ at: 0, bytes: file.bytes }, ...file.sizes.filter((size) => mode === 'sizes' || keeps(size, size.at))]
   const isRandom = mode === 'pages' || mode === 'sectors'
   const { bytes = 0 } = sizes[isRandom ? random.integer(0, sizes.length - 1) : sizes.length - 1] ?? {}
-  // written through a mapping, which is not recorded and never synced
+  // LMDB writes it through a mapping, which is not recorded and never synced
   if (basename(path) === 'lock.mdb') return Buffer.alloc(bytes, random.pick([0, 0xff, 1]))
   const content = Buffer.alloc(Math.ceil(Math.max(bytes, file.bytes) / pageBytes) * pageBytes)
   for (const [page, data] of file.pages) data.copy(content, page * pageBytes)
@@ -272,7 +272,7 @@ function contentOf(path, file, { mode, keeps, random }) {
 }
 
 /**
- * Each part of a page has what was written to it up to some moment: the page cache holds one version only.
+ * Each part of a page has the writes up to some moment, because the page cache holds only one version.
  *
  * @param {Buffer} page @param {Piece[]} pieces @param {{ mode: typeof modes[number], keeps: Keeps, random: Random }} options
  */

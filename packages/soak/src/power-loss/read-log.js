@@ -14,11 +14,11 @@
  *
  * @typedef {{ type: 'phase', name: string, prefixes: string[] } | Promised} Note
  *
- * What the workload asks for, and, under the same number, that it was acknowledged.
+ * The beginning of an operation of the workload and, under the same number, its acknowledgement.
  * @typedef {{ type: 'begin' | 'end', number: number, promised: import('./workload-content.js').Promised }} Promised
  */
 
-// as in recorder.c
+// the same as in recorder.c
 const magic = 0x474f4c50
 const names = /** @type {const} */ ([
   '',

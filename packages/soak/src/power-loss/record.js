@@ -10,8 +10,8 @@ const run = promisify(execFile)
 const fileOf = (/** @type {string} */ name) => fileURLToPath(new URL(name, import.meta.url))
 
 /**
- * Compiles the recorder, runs the workload in a new directory below `directory`, and resolves with the log of all that it
- * changed there.
+ * Compiles the recorder, runs the workload in a new directory below `directory`, and resolves with the log of its changes
+ * there.
  *
  * @param {string} directory
  * @param {{ signal?: AbortSignal }} [options]
@@ -30,7 +30,7 @@ export async function recordWorkload(directory, { signal } = {}) {
   return readRecording(directory)
 }
 
-/** What `recordWorkload` has recorded in a directory, which has not moved. @param {string} directory */
+/** Reads a recording of `recordWorkload` from a directory that has not moved since. @param {string} directory */
 export function readRecording(directory) {
   return { root: join(realpathSync(directory), 'recorded'), operations: readLog(readFileSync(join(directory, 'log'))) }
 }

@@ -1,7 +1,7 @@
 /*
  * LD_PRELOAD: appends every change of a file or directory below $RECORD_ROOT to the log $RECORD_LOG, in the order in
- * which the calls returned; a sync also when it begins. `read-log.js` reads it. A change that this does not see, such as
- * a write to mapped memory, shows when the log is compared with the directory at the end.
+ * which the calls returned; a sync also has a record of its beginning. `read-log.js` reads the log. A change that is not
+ * recorded, such as a write to mapped memory, shows when the log is compared with the directory at the end.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -132,7 +132,7 @@ static void wrote_here(int fd, const struct iovec *data, int count, long written
   if (written > 0 && log_fd >= 0) wrote(fd, data, count, lseek(fd, 0, SEEK_CUR) - written, written);
 }
 
-/* For bytes that came from another file: reads them back. */
+/* Records bytes that were copied from another file, by reading them back. */
 static void copied(int fd, off_t offset, long bytes) {
   char path[PATH_MAX];
   struct stat stat;
@@ -182,7 +182,7 @@ ssize_t copy_file_range(int from, off64_t *from_at, int to, off64_t *to_at, size
 }
 
 
-/* libuv calls copy_file_range so. */
+/* libuv calls copy_file_range through syscall(). */
 long syscall(long number, ...) {
   va_list arguments;
   va_start(arguments, number);
@@ -313,7 +313,7 @@ int remove(const char *name) {
   return result < 0 && errno == EISDIR ? rmdir(name) : result;
 }
 
-/* A process with an environment of its own is recorded too. Nothing is allocated: it may share the memory of its parent. */
+/* Records processes with an environment of their own too. Allocates nothing, as memory may be shared with the parent. */
 int execvp(const char *file, char *const arguments[]) {
   char *all[1024];
   int used = 0;

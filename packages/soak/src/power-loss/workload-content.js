@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto'
 
 /**
- * What a promise is about; the content follows from it.
+ * Describes what the workload stored; the content is derived from the description.
  *
  * @typedef {{ kind: 'events', projectId: string, build: string, player: number, ids: string[] }
  *   | { kind: 'key', projectId: string }
@@ -12,7 +12,7 @@ import { createHash } from 'node:crypto'
  *   | { kind: 'output', version: number }} Promised
  */
 
-/** Small, so that little data makes many runs of the id index, and merges of them. */
+/** Small, so that little data makes many runs and merges of the id index. */
 export const entriesPerFlush = 200
 const chunkBytes = 40_000
 

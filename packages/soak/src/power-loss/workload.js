@@ -10,7 +10,7 @@ import { openLmdbStoreWith } from '@ingest/lmdb/internal'
 import { encodeNote } from './read-log.js'
 import { bytesOfOutput, entriesPerFlush, eventOf, manifestOf } from './workload-content.js'
 
-// What is recorded: everything that makes files, once. Notes in the log say what was asked for and what was acknowledged.
+// The recorded workload does once everything that creates files. It notes in the log what begins and what is acknowledged.
 
 /** @typedef {import('./workload-content.js').Promised} Promised */
 
@@ -22,7 +22,7 @@ let promises = 0
 /** @param {import('./read-log.js').Note} note */
 const write = (note) => void writeSync(log, encodeNote(note))
 
-/** Notes a promise before `work` and, with what it adds, after it. @template T @param {Promised} promised @param {() => Promise<T>} work */
+/** Notes a promise before and after `work`. @template T @param {Promised} promised @param {() => Promise<T>} work */
 async function noting(promised, work) {
   const number = promises++
   write({ type: 'begin', number, promised })
@@ -31,7 +31,7 @@ async function noting(promised, work) {
   return result
 }
 
-/** @param {string} name @param {string[]} prefixes of what is looked at below the root */
+/** @param {string} name @param {string[]} prefixes of the paths below the root that are checked */
 const phase = (name, ...prefixes) => write({ type: 'phase', name, prefixes })
 
 const open = async () =>
@@ -51,7 +51,7 @@ function submit(ingest, { projectId = 'p', build = `build-${batches % 7}`, count
   })
 }
 
-/** Ids of runs must not arrive in order. @param {number} number */
+/** Ids must not arrive in the order of the runs of the id index. @param {number} number */
 const hash = (number) => createHash('sha256').update(`${number}`).digest('hex').slice(0, 8)
 
 /** @param {import('@ingest/core').EmbeddedIngest<any>} ingest @param {number} count */
@@ -86,7 +86,7 @@ ingest = await open()
 await submitMany(ingest, 3)
 phase('rebuild', 'store')
 await ingest.close()
-// what a process writes that finds damage in the id index, and a gate that was torn before it was synced
+// the mark of a process that found damage in the id index, and a gate that was torn before its sync
 writeFileSync(join(directory, 'ids', 'damaged'), 'found by a check')
 writeFileSync(join(directory, 'events', 'gate', 'data.mdb'), Buffer.alloc(8192))
 ingest = await open()
@@ -131,7 +131,7 @@ phase('repair', 'store', 'repaired')
 await noting({ kind: 'copy', to: 'repaired' }, () => repairLmdbStore(directory, join(root, 'repaired')))
 process.exit(0)
 
-/** Events that could not be sent, and those that a later process sends. */
+/** Leaves unsent events in a spool; a second sender on the spool sends them. */
 async function spool() {
   const path = join(root, 'spool')
   const ids = Array.from({ length: 400 }, (_, index) => `s-${index}`)

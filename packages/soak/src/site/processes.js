@@ -7,7 +7,7 @@ import { fileURLToPath } from 'node:url'
  * @typedef {object} StartOptions
  * @property {number} [slowMicroseconds] delays each mmap, so that an opening of a store takes longer
  * @property {Record<string, string>} [env]
- * @property {(line: string) => void} [onLine] receives each whole line of stdout, which is collected otherwise
+ * @property {(line: string) => void} [onLine] receives each whole line of stdout; without it, stdout is collected
  *
  * @typedef {ReturnType<typeof createProcesses>} Processes
  * @typedef {ReturnType<Processes['start']>} Started
@@ -20,7 +20,7 @@ const outputBytesMax = 1_000_000
 const stderrBytesMax = 16_000
 
 /**
- * Starts the built command in process groups of their own.
+ * Starts the built command, each time in a process group of its own.
  *
  * @param {import('./run.js').Run} run
  * @param {string} store of all commands, unless their arguments name another
@@ -47,7 +47,7 @@ export function createProcesses(run, store) {
     const started = {
       name,
       pid: child.pid ?? -1,
-      /** That were sent to it. @type {NodeJS.Signals[]} */
+      /** Signals that were sent to it. @type {NodeJS.Signals[]} */
       signals: [],
       /** @param {NodeJS.Signals} signal */
       signal(signal) {
@@ -67,7 +67,7 @@ export function createProcesses(run, store) {
           resolve({ code, signal, ...output })
         })
       }),
-      /** Of stderr. */
+      /** The file that collects its stderr. */
       logPath,
     }
     live.add(started)
@@ -76,7 +76,7 @@ export function createProcesses(run, store) {
 
   return {
     start,
-    /** Also what is stopped. */
+    /** Kills all processes, stopped ones too. */
     killAll() {
       for (const { pid, signals } of live) {
         signals.push('SIGKILL')
@@ -109,7 +109,7 @@ function readOutput(child, log, onLine) {
 }
 
 /**
- * A killed command may end in the middle of a line, which is left out.
+ * Leaves out an incomplete last line, in which a killed command may end.
  *
  * @param {import('node:stream').Readable} stream @param {(line: string) => void} onLine
  */
@@ -127,14 +127,14 @@ function signalGroup(pid, signal) {
   try {
     process.kill(-pid, signal)
   } catch (error) {
-    // it has ended meanwhile
+    // the process has ended
     if (/** @type {NodeJS.ErrnoException} */ (error).code !== 'ESRCH') throw error
   }
 }
 
 /**
- * Whether a process has ended by itself after a write of LMDB failed, as on a full disk: lmdb 3.5.6 overruns a buffer when
- * it describes some of these failures, and the process aborts, or ends itself once it notices.
+ * Whether a process ended by itself after a write of LMDB failed, as on a full disk: lmdb 3.5.6 overruns a buffer when it
+ * describes some of these failures; the process aborts, or ends itself once it notices.
  *
  * @param {Pick<Ended, 'signal' | 'stderr'>} ended
  */
@@ -142,13 +142,13 @@ export function isEndedByWrite({ signal, stderr }) {
   return stderr.includes('Write error: ') && (signal === 'SIGABRT' || signal === 'SIGSEGV' || signal === 'SIGKILL')
 }
 
-/** LMDB maps its file in the middle of an opening. @param {number} microseconds */
+/** Delays mmap, which LMDB calls in the middle of opening a store. @param {number} microseconds */
 function slowOpening(microseconds) {
   const inject = `inject=mmap:delay_exit=${microseconds}`
   return ['strace', '-f', '-o', '/dev/null', '-e', 'trace=mmap', '-e', inject]
 }
 
-/** Without the settings of the user, and without what a test runner adds. */
+/** The environment without settings for Ingest and Node.js, which a user or a test runner may have added. */
 function ownEnvironment() {
   return Object.fromEntries(Object.entries(process.env).filter(([name]) => !/^(INGEST_|NODE_)/.test(name)))
 }

@@ -2,7 +2,7 @@ import { setMaxListeners } from 'node:events'
 import { setTimeout as sleep } from 'node:timers/promises'
 
 /**
- * What all actors of one run share: its seed, its end, counts and violations.
+ * The state that all actors of one run share: its seed, its end, counts and violations.
  *
  * @typedef {ReturnType<typeof createRun>} Run
  *
@@ -11,7 +11,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
  * @typedef {{ check: string, at: string, [detail: string]: unknown }} Violation
  */
 
-/** Later ones follow from the first ones. */
+/** Later violations follow from the first ones. */
 const violationsMax = 200
 const printedMax = 10
 
@@ -23,7 +23,7 @@ const printedMax = 10
  */
 export function createRun({ seed, directory, print = console.error }) {
   const controller = new AbortController()
-  // one listener for each pause
+  // each pause adds a listener
   setMaxListeners(0, controller.signal)
   /** @type {Record<string, Record<string, number>>} */
   const counts = {}
@@ -40,7 +40,7 @@ export function createRun({ seed, directory, print = console.error }) {
     /** Resolves early when the load ends. @param {number} ms @returns {Promise<void>} */
     pause: (ms) => sleep(ms, undefined, { signal: controller.signal }).catch(() => {}),
     random: (/** @type {string} */ name) => createRandom(seed, name),
-    /** By group and name. */
+    /** Counters by group and name. */
     counts,
     /** @param {string} group @param {string | number} name */
     count(group, name, more = 1) {
@@ -63,14 +63,14 @@ export function createRun({ seed, directory, print = console.error }) {
 }
 
 /**
- * Decisions that a seed repeats. Each actor has a stream of its own, so that their order changes none of them.
+ * Random decisions that a seed repeats. Each actor has a stream of its own, so that the order of actors changes no decision.
  *
  * @param {...(string | number)} names the seed, then the purpose of the decisions
  */
 export function createRandom(...names) {
   let state = hashText(names.join(' '))
 
-  // mulberry32, of the public domain
+  // mulberry32, public domain
   function next() {
     state = (state + 0x6d2b79f5) | 0
     let mixed = Math.imul(state ^ (state >>> 15), 1 | state)
@@ -80,7 +80,7 @@ export function createRandom(...names) {
 
   return {
     next,
-    /** Both bounds are possible. @param {number} min @param {number} max */
+    /** Includes both bounds. @param {number} min @param {number} max */
     integer: (min, max) => min + Math.floor(next() * (max - min + 1)),
     /** @param {number} probability */
     chance: (probability) => next() < probability,

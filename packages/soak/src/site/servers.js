@@ -5,7 +5,7 @@ import { isEndedByWrite } from './processes.js'
  * @typedef {object} Incarnation
  * @property {string} id of the slot, with the process id
  * @property {number} port
- * @property {boolean} isEnding whether it was signalled to end, or has ended: only then may its connections break
+ * @property {boolean} isEnding whether it was signalled to end or has ended; only then may its connections break
  *
  * @typedef {ReturnType<typeof createServerSlot>} ServerSlot
  */
@@ -14,7 +14,7 @@ const startMsMax = 90_000
 const retryMs = 500
 
 /**
- * One of the servers on the store: a name under which one process runs after the other.
+ * One of the servers on the store: a name under which processes run one after another.
  *
  * @param {import('./run.js').Run} run
  * @param {import('./processes.js').Processes} processes
@@ -34,7 +34,7 @@ export function createServerSlot(run, processes, { name, args, note }) {
       for (;;) {
         const ended = await startOnce(latest)
         if (!ended) return
-        // 6 is temporary: the disk is full, or a stopped process holds a lock
+        // exit code 6 is temporary: the disk is full, or a stopped process holds a lock
         if (ended.code !== 6 || Date.now() > latest) {
           run.violate('a server starts', { server: name, ...ended, log: started?.logPath })
           return
@@ -60,7 +60,7 @@ export function createServerSlot(run, processes, { name, args, note }) {
     },
   }
 
-  /** Resolves to how it ended if it never listened. @param {number} latest */
+  /** Resolves with its exit if it never listened. @param {number} latest */
   async function startOnce(latest) {
     const { line: firstLine, onLine } = expectLine()
     const startedAt = Date.now()

@@ -6,14 +6,14 @@ import { mountSmallDisk } from '../faults/small-disk.js'
 import { createProcesses } from './processes.js'
 import { createServerSlot } from './servers.js'
 
-/** What the actors of a run share. @typedef {ReturnType<typeof createSite>['site']} Site */
+/** The store, servers and settings that the actors of a run share. @typedef {ReturnType<typeof createSite>['site']} Site */
 
 const serverNames = ['a', 'b']
 const diskBytesMax = 3e9
 
 /**
- * Finds out what the machine has, and creates what the actors share. Nothing runs yet. `release` kills what still runs; it
- * is also called at the end of this process.
+ * Detects what the machine supports, and creates the site; starts nothing. `release` kills the remaining processes and
+ * unmounts the disk; it also runs when this process exits.
  *
  * @param {import('./run.js').Run} run
  * @param {{ hours: number, databaseUrl: string | undefined }} options
@@ -39,18 +39,18 @@ export function createSite(run, { hours, databaseUrl }) {
     ledger,
     processes,
     servers: serverNames.map((name) => createServerSlot(run, processes, { name, ...serve })),
-    /** Its directory, or its URL. */
+    /** The directory or URL of the store. */
     store,
     isPostgres: databaseUrl !== undefined,
     /** Whether strace works here. */
     canSlow: hasStrace(skipped),
-    /** Whether disks after a power loss are looked at. */
+    /** Whether power losses are simulated. */
     canLosePower: databaseUrl === undefined && canRecord(skipped),
     disk,
     projects,
-    /** By project; all of them are valid. @type {Map<string, string[]>} */
+    /** Valid keys by project. @type {Map<string, string[]>} */
     keys: new Map(),
-    /** Of the project `aged`: events that were acknowledged before `isErasedBefore` are erased. */
+    /** The retention of the project `aged`. Events acknowledged before `isErasedBefore` are erased. */
     retention: { olderThanMs, isErasedBefore: -Infinity },
     /** Whether no new events are sent, because the store is large enough. */
     isFull: false,
