@@ -47,7 +47,7 @@ await db.run(macros)
 const result = await db.runAndReadAll(query, { files, place, before, after, square })
 const rows = /** @type {Row[]} */ (/** @type {unknown} */ (result.getRowObjectsJS()))
 const [first] = rows
-if (!first) throw new Error(`nobody died in ${place} with ${before} or ${after}`)
+if (!first?.played1 || !first.played2) throw new Error(`no deaths in ${place}, or no sessions of ${before} or ${after}`)
 
 console.log(`${first.played1} sessions of ${before} and ${first.played2} of ${after} in ${place}`)
 const spots = findSpots(rows.filter(({ changed }) => changed))
@@ -70,7 +70,7 @@ function isMore({ share1, share2 }) {
 }
 
 /**
- * Changed squares that touch each other are one spot.
+ * Changed squares that touch each other are one spot, if deaths became more in all of them, or fewer.
  *
  * @param {Row[]} changed
  */
@@ -78,14 +78,15 @@ function findSpots(changed) {
   /** @type {Row[][]} */
   let spots = []
   for (const row of changed) {
-    const touching = spots.filter((spot) =>
-      spot.some(({ x, z, ...other }) => {
-        return Math.abs(x - row.x) <= 1 && Math.abs(z - row.z) <= 1 && isMore({ x, z, ...other }) === isMore(row)
-      }),
-    )
+    const touching = spots.filter((spot) => spot.some((other) => touches(other, row)))
     spots = [...spots.filter((spot) => !touching.includes(spot)), [row, ...touching.flat()]]
   }
   return spots
+}
+
+/** @param {Square} a @param {Square} b */
+function touches(a, b) {
+  return Math.abs(a.x - b.x) <= 1 && Math.abs(a.z - b.z) <= 1 && isMore(a) === isMore(b)
 }
 
 /** @param {Square[]} squares */

@@ -52,6 +52,10 @@ t.test('builds without a change do not differ', async (t) => {
   t.match(await compare(exported, '1.42.1', '1.42.2'), 'in town\n0 spots differ')
 })
 
+t.test('a build without sessions is refused, not drawn', async (t) => {
+  await t.rejects(compare(exported, '1.42.0', '1.42'), /no sessions of 1\.42\.0 or 1\.42\n/)
+})
+
 t.test('without the deaths in the traps, the two builds do not differ', async (t) => {
   const harmless = join(directory, 'harmless.parquet')
   const db = await (await DuckDBInstance.create()).connect()
