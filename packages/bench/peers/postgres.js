@@ -2,7 +2,7 @@ import { serveCalls } from '@ingest/bench/serve-calls'
 import pg from 'pg'
 import { newEvents, portOf, servePeer } from './serve-peer.js'
 
-// Fastify and PostgreSQL, as most would write it: one statement a batch, which returns how many were new.
+// Fastify and PostgreSQL, as most people would write it: one statement per batch, which returns the number of new events.
 const connections = 8
 /** @type {pg.Pool} */
 let pool
@@ -40,7 +40,7 @@ serveCalls({
     return { port: portOf(app) }
   },
 
-  /** Makes random ids inside PostgreSQL and indexes them afterwards, as full as inserts would leave the index. */
+  /** Creates random ids inside PostgreSQL, and afterwards an index whose pages are as full as inserts would leave them. */
   async preload({ events }) {
     const [[event]] = newEvents(projectId, 1, 1)
     await pool.query('ALTER TABLE events DROP CONSTRAINT events_pkey')

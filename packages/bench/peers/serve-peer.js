@@ -2,9 +2,10 @@ import { makeBatch, newSeed, stampBatch } from '@ingest/bench/make-batch'
 import Fastify from 'fastify'
 
 /**
- * The HTTP side of every peer: Fastify, which parses the body, and responds with the number of new events that `insert` returns.
+ * The HTTP side of every peer: Fastify parses the body and responds with the number of new events that `insert` returns.
  *
- * @param {(projectId: string, events: { eventId: string }[]) => number | Promise<number>} insert durable when it settles
+ * @param {(projectId: string, events: { eventId: string }[]) => number | Promise<number>} insert resolves when the events
+ *   are durable
  * @returns {Promise<import('fastify').FastifyInstance>}
  */
 export async function servePeer(insert) {
@@ -24,7 +25,7 @@ export function portOf(app) {
 }
 
 /**
- * Hands out so many new events, in groups.
+ * Yields `total` new events in groups of `groupEvents`.
  *
  * @param {string} projectId
  * @param {number} total

@@ -4,8 +4,8 @@ import { join } from 'node:path'
 import { serveCalls } from '@ingest/bench/serve-calls'
 import { newEvents, portOf, servePeer } from './serve-peer.js'
 
-// Fastify and SQLite, by node:sqlite: WAL with synchronous=FULL, so each commit is synced. WITHOUT ROWID and the usual
-// checkpoints were tried and are slower. Requests that came while one transaction was written share the next.
+// Fastify and SQLite (node:sqlite): WAL with synchronous=FULL, so each commit is synced. WITHOUT ROWID and the default
+// checkpoints were tried and are slower. Requests that arrive during a transaction share the next one.
 /** @type {import('node:sqlite').DatabaseSync} */
 let database
 /** @type {import('node:sqlite').StatementSync} */
@@ -20,7 +20,7 @@ serveCalls({
   async start(options) {
     projectId = options.projectId
     mkdirSync(options.directory, { recursive: true })
-    // Node 20 has no such module, and its name would not even be known there
+    // Node.js 20 does not have the module: a static import would fail there
     const { DatabaseSync } = createRequire(import.meta.url)('node:sqlite')
     database = new DatabaseSync(join(options.directory, 'events.sqlite'))
     database.exec(

@@ -5,8 +5,8 @@ import { join } from 'node:path'
 import { promisify } from 'node:util'
 import { serveCalls } from '../src/contenders/serve-calls.js'
 
-// Reads the body and parses it: no Node.js server of this kind can be faster. `isSynced` also appends the body to a file:
-// durable, without any look-up.
+// The lower bound of a Node.js server: it reads the body and parses it. With `isSynced` it also appends the body to a file
+// and syncs it: durable, but without duplicate detection.
 const [writeAsync, syncAsync] = [promisify(write), promisify(fdatasync)]
 let file = -1
 /** @type {{ body: Buffer, done: () => void }[]} */

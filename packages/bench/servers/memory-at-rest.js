@@ -3,10 +3,10 @@ import { setTimeout as sleep } from 'node:timers/promises'
 
 const pollMs = 250
 const waitMsMax = 15_000
-/** Cores that a process at rest may still use. */
+/** The cores that a process at rest may use. */
 const restCores = 0.05
 
-/** The own memory of this process in bytes, once its background work and garbage are gone; undefined without /proc. */
+/** The memory of this process in bytes after background work and garbage collection; undefined without /proc. */
 export async function memoryAtRest() {
   for (const latest = Date.now() + waitMsMax; Date.now() < latest; ) {
     const before = process.cpuUsage()

@@ -7,7 +7,7 @@ import { serveCalls } from '../src/contenders/serve-calls.js'
 import { makeBatch, newSeed, stampBatch } from '../src/load/make-batch.js'
 import { memoryAtRest } from './memory-at-rest.js'
 
-// Ingest as `ingest serve` runs it, without rate limits and logs.
+// Ingest as `ingest serve` runs it, but without rate limits and logs.
 const preloadsInFlight = 64
 /** @type {import('@ingest/core').EmbeddedIngest} */
 let ingest
@@ -16,7 +16,7 @@ let server
 let projectId = ''
 
 serveCalls({
-  /** @param {{ projectId: string, directory: string, url?: string }} options `url` of a database in place of a directory */
+  /** @param {{ projectId: string, directory: string, url?: string }} options `url` is that of a database to use instead of the directory */
   async start({ directory, url, ...options }) {
     projectId = options.projectId
     const before = performance.now()
@@ -52,7 +52,7 @@ serveCalls({
   },
 })
 
-/** Repeats a batch that is refused for too many others. @param {Buffer} body */
+/** Submits a batch, and repeats it if it is refused because of too many others. @param {Buffer} body */
 async function submit(body) {
   for (;;) {
     try {

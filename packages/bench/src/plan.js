@@ -1,5 +1,5 @@
 /**
- * How much is measured.
+ * What a run measures, and for how long.
  *
  * @typedef {object} Plan
  * @property {'full' | 'quick' | 'smoke'} name
@@ -7,12 +7,12 @@
  * @property {number} warmupSeconds
  * @property {number} seconds of each run
  * @property {number} phaseSeconds of each of the mixed loads
- * @property {number} latencySeconds enough for a merge
+ * @property {number} latencySeconds enough for a merge of the id index
  * @property {number} uploadSeconds
  * @property {number} sentEvents of the file that `ingest send` sends
  * @property {readonly number[]} sizes events stored before, each measured beside an empty store
  * @property {readonly Part[]} parts
- * @property {readonly string[]} [only] contenders; all without
+ * @property {readonly string[]} [only] contenders. Default: all
  */
 
 /** @typedef {'throughput' | 'mixed' | 'growth' | 'latency' | 'uploads' | 'send' | 'databases'} Part */
@@ -61,11 +61,12 @@ export const plans = {
   },
 }
 
-/** The load unless a part changes it. */
+/** The load of every part that does not change it. */
 export const usualLoad = { count: 100, connections: 16 }
 
 /**
- * The contenders of a round. Each is the first in turn, as it finds the machine as the last has left it.
+ * The contenders of a round. The order rotates, so that each is first in some rounds: a contender finds the machine as the
+ * one before left it.
  *
  * @template Contender
  * @param {readonly Contender[]} contenders
@@ -88,10 +89,10 @@ export function contendersOfRound(contenders, round) {
   return inTurn(chosen, round % 3 === 0 ? round / 3 : round)
 }
 
-/** Of which contenders the documents quote figures. */
+/** The contenders whose figures the documents quote. */
 const quoted = ['floor', 'ours', 'ours-postgres', 'postgres']
 
-/** Whether a run has all that the documents quote, so that it replaces the report. @param {Plan} plan */
+/** Whether a run has all figures that the documents quote, so that it replaces the report. @param {Plan} plan */
 export function isComplete({ name, parts: chosen, only }) {
   const has = (/** @type {string} */ contender) => only === undefined || only.includes(contender)
   return name === 'full' && quoted.every(has) && parts.every((part) => chosen.includes(part))
@@ -99,7 +100,7 @@ export function isComplete({ name, parts: chosen, only }) {
 
 const factors = { '': 1, k: 1e3, M: 1e6 }
 
-/** `0`, `500`, `250k`, `1.5M`. @param {string} text */
+/** Parses `0`, `500`, `250k` or `1.5M`. @param {string} text */
 export function parseCount(text) {
   const [, digits, unit] = /^(\d+(?:\.\d+)?)([kM]?)$/.exec(text) ?? []
   if (digits === undefined) throw new Error(`"${text}" is not a count such as 0, 500, 250k or 10M`)

@@ -27,7 +27,7 @@ const onlyOfOurs = ['latency', 'uploads', 'send']
  * Measures the parts of a plan, one after another.
  *
  * @param {object} surroundings
- * @param {string} surroundings.command as it was typed
+ * @param {string} surroundings.command as the user typed it
  * @param {string} surroundings.directory of the stores; the caller removes it
  * @param {(line: string) => void} surroundings.log
  * @param {Plan} plan

@@ -9,12 +9,12 @@ import { createIngest } from '@ingest/core'
 import { openLmdbStore } from '@ingest/lmdb'
 import { fillLargeProject, manifestBuild, manyPlacesBuild, projectId } from './turns/large-project.js'
 
-// Prints the longest turn of the event loop of a server for a request of each route, with one very large project:
+// Prints, for each route, the longest turn of a server's event loop during one request, with one very large project:
 //
 //   pnpm turns DIRECTORY [--builds 1000000] [--only REGEXP]
 //
-// Of each route two numbers: the least and the median of the rounds, in milliseconds of the processor. Fills the directory if
-// it is empty, in a few minutes. Linux only.
+// Two numbers for each route: the minimum and the median of the rounds, in milliseconds of processor time. An empty
+// directory is filled first, which takes a few minutes. Linux only.
 
 const { values, positionals } = parseArgs({
   allowPositionals: true,
@@ -49,7 +49,7 @@ const json = (/** @type {string} */ method, /** @type {unknown} */ value) => ({
 })
 
 let uploads = 0
-/** A manifest of 16 new chunks of 180 kB, and their upload. */
+/** Publishes a manifest of 16 new chunks of 180 kB, and uploads them. */
 async function uploadChunks() {
   const bytes = Array.from({ length: 16 }, (_, i) => Buffer.alloc(180_000, `${Date.now()} ${uploads++} ${i} `))
   const whole = Buffer.concat(bytes)
@@ -164,7 +164,7 @@ async function send(path, request) {
   return `${response.status}, ${body.byteLength} bytes`
 }
 
-/** Before the build of many places. */
+/** A cursor before the build that has many places. */
 function listCursor() {
   const text = Buffer.from(JSON.stringify([`${manyPlacesBuild}~`]))
   const check = Buffer.alloc(4)

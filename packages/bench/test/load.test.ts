@@ -15,7 +15,7 @@ import { createBatchPlan, type LoadOptions, sendLoad } from '../src/load/send-lo
 const skip = !existsSync('/proc/self/task')
 const uuid = /^[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/
 
-/** Some tens of milliseconds at least. */
+/** Takes some tens of milliseconds at least. */
 const work = `
 const { pbkdf2Sync } = require('node:crypto')
 pbkdf2Sync('password', 'salt', 100_000, 64, 'sha512')`
@@ -35,7 +35,7 @@ t.test('threads are distinguished by their start and their priority', { skip }, 
   }
 })
 
-t.test('the time of PostgreSQL includes that of processes that have ended', { skip }, async (t) => {
+t.test('the time of PostgreSQL includes its ended processes', { skip }, async (t) => {
   const child = `${work}; const { user, system } = process.cpuUsage(); console.log((user + system) / 1000)`
   const run = `require('node:child_process').spawnSync(process.execPath, ['-e', ${JSON.stringify(child)}])`
   const program = `console.log(${run}.stdout.toString()); process.stdin.resume()`
@@ -85,7 +85,7 @@ t.test('a batch is valid, all of its events are new, and each has about 350 byte
   }
 })
 
-t.test('ids are UUIDs, and none comes twice', async (t) => {
+t.test('ids are unique UUIDs', async (t) => {
   const batch = makeBatch('bench', 100)
   const ids = new Set<string>()
   const seed = newSeed()
@@ -121,7 +121,7 @@ t.test('repeats are the events of another batch, and the rest is new', async (t)
   t.strictSame(idsOf(batch), [...idsOf(source).slice(3, 6), ...idsOf(fresh).slice(3)])
 })
 
-t.test('a head stands before the body and knows its length', async (t) => {
+t.test('a head precedes the body and has its length', async (t) => {
   const { bytes, body } = makeBatch('bench', 3, { head: (length) => `${length};` })
   t.equal(bytes.toString(), `${body.length};${body.toString()}`)
 })
@@ -130,13 +130,13 @@ function idsOf(batch: ReturnType<typeof makeBatch>): string[] {
   return Array.from({ length: batch.count }, (_, index) => idOf(batch, index))
 }
 
-t.test('without anything else, every batch is new', async (t) => {
+t.test('by default, every batch is new', async (t) => {
   const plan = createBatchPlan({ count: 100 })
   t.strictSame(plan.next(), { number: 0, repeats: undefined, accepted: 100 })
   t.strictSame(plan.next(), { number: 1, repeats: undefined, accepted: 100 })
 })
 
-t.test('only what was acknowledged is repeated, and of that only what was new', async (t) => {
+t.test('only acknowledged batches are repeated, and only their new events', async (t) => {
   const plan = createBatchPlan({ count: 100, repeatShare: 0.5 })
   const first = plan.next()
   t.equal(first.accepted, 100)
@@ -146,7 +146,7 @@ t.test('only what was acknowledged is repeated, and of that only what was new', 
   t.throws(() => createBatchPlan({ count: 100, repeatShare: 0.6 }))
 })
 
-t.test('batches that are sent again come round and round, and nothing of them is new', async (t) => {
+t.test('batches to send again are sent in a cycle, and none of their events is new', async (t) => {
   const plan = createBatchPlan({ count: 100, resend: 2 })
   t.strictSame(
     [plan.next(), plan.next(), plan.next()],
@@ -178,7 +178,7 @@ t.test('a response without its length is an error', async (t) => {
 
 const load = { projectId: 'bench', count: 10, connections: 2, seconds: 0.1 }
 
-t.test('a server whose responses are right gets a figure', async (t) => {
+t.test('a server with correct responses gets a figure', async (t) => {
   const { server, options } = await serveIngest(t)
   const result = await sendLoad(options)
   t.equal(result.events, result.batches * 10)
@@ -190,7 +190,7 @@ t.test('a server whose responses are right gets a figure', async (t) => {
 
 t.test('the processor time of the server is that of an event', { skip }, async (t) => {
   const { server, options } = await serveIngest(t)
-  // this process serves, and sends too; Linux counts ticks of 10 ms, of which a busy machine may grant few
+  // this process both serves and sends; Linux counts ticks of 10 ms, and a busy machine may grant few
   const watched = { pid: process.pid, helpers: [] }
   const { events, processor } = await sendLoad({ ...options, seconds: 1, watched })
   const total = totalOf(processor) ?? 0
@@ -200,7 +200,7 @@ t.test('the processor time of the server is that of an event', { skip }, async (
   await server.close()
 })
 
-t.test('batches that are sent again are duplicates, every one', async (t) => {
+t.test('all batches that are sent again are duplicates', async (t) => {
   const { server, options } = await serveIngest(t)
   const { seed, answered } = await sendLoad(options)
   t.ok(answered > 0)
@@ -215,17 +215,17 @@ t.test('with repeats in the batches, the responses distinguish them from new eve
   await server.close()
 })
 
-t.test('an open loop sends what is due', async (t) => {
+t.test('an open loop sends only due batches', async (t) => {
   const { server, options } = await serveIngest(t)
   const begunAt = performance.now()
   const { batches } = await sendLoad({ ...options, batchesPerSecond: 200 })
-  // of the whole run: what became due before it was measured may be acknowledged while it is
+  // of the whole run: batches that became due in the warm-up may be acknowledged during the measurement
   const due = Math.ceil((200 * (performance.now() - begunAt)) / 1000)
   t.ok(batches > 0 && batches <= due, `${batches} batches of ${due}`)
   await server.close()
 })
 
-t.test('a server that lies makes the run fail', async (t) => {
+t.test('a wrong response makes the run fail', async (t) => {
   const right = JSON.stringify({ accepted: 10, duplicates: 0, rejected: [] })
   const lies: [string, number, string][] = [
     ['another status', 200, right],
@@ -236,7 +236,7 @@ t.test('a server that lies makes the run fail', async (t) => {
     ['no JSON', 202, 'thank you'],
   ]
   for (const [name, status, body] of lies) {
-    // the first responses are right: one wrong response spoils a run
+    // the first response is right: a later wrong one still fails the run
     let left = 1
     const port = await listen(t, (req, res) => {
       req.resume().on('end', () => {
@@ -253,7 +253,7 @@ t.test('a server that hangs up makes the run fail', async (t) => {
   await t.rejects(sendLoad({ ...load, port }))
 })
 
-t.test('a server that cannot hold the rate makes an open loop fail', async (t) => {
+t.test('a server that cannot keep up makes an open loop fail', async (t) => {
   const port = await listen(t, () => {})
   await t.rejects(sendLoad({ ...load, port, seconds: 0.5, batchesPerSecond: 1e6 }), /more than the server can hold/)
 })

@@ -7,14 +7,14 @@ import { makeReport } from '../src/report/report.js'
 import { formatThreads, rate, ratioOf, speedCells } from '../src/report/rounds.js'
 import { percentile, summarize, summarizeRatios } from '../src/report/statistics.js'
 
-t.test('a summary has the middle and the ends, whatever the order', async (t) => {
+t.test('a summary has the median and the range, in any order of values', async (t) => {
   t.strictSame(summarize([3, 1, 10]), { median: 3, min: 1, max: 10, count: 3 })
   t.strictSame(summarize([10, 4, 1, 2]), { median: 3, min: 1, max: 10, count: 4 })
   t.strictSame(summarize([7]), { median: 7, min: 7, max: 7, count: 1 })
   t.throws(() => summarize([]))
 })
 
-t.test('summarizing leaves the values as they are', async (t) => {
+t.test('summarizing does not change the values', async (t) => {
   const values = [3, 1, 2]
   summarize(values)
   t.strictSame(values, [3, 1, 2])
@@ -35,7 +35,7 @@ t.test('a percentile is a value that was measured', async (t) => {
   t.throws(() => percentile([], 0.5))
 })
 
-t.test('numbers have the three digits that matter', async (t) => {
+t.test('numbers have three significant digits', async (t) => {
   t.strictSame([0, 0.5678, 12.345, 123.4, 1234.5, 1_234_567, -1780.4, Number.NaN].map(formatNumber), [
     '0',
     '0.57',
@@ -64,7 +64,7 @@ function run(eventsPerSecond: number, microseconds?: number) {
   return { eventsPerSecond, events: 100, batches: 1, ...latencies, loadCpu: 0.5, seed, answered: 1, ...processor }
 }
 
-t.test('ratios are of the rounds that have both runs; repeats are new events to the floor', async (t) => {
+t.test('ratios use rounds that have both runs; repeats are new events to the floor', async (t) => {
   const floor = { new: run(1000), single: run(100, 10) }
   const ours = { new: run(900), 'repeats-1': run(720), single: run(34, 41) }
   const of = (mix: 'repeats-1' | 'single') =>
@@ -93,7 +93,7 @@ t.test('a report shows rates, processor time by thread and latency, or a dash', 
   t.equal(formatThreads([{ writer: 1, main: 2, index: 0, database: 3 }]), 'main 2, writer 1, PostgreSQL 3')
 })
 
-t.test('only a full run with all parts and contenders replaces the report that is quoted', async (t) => {
+t.test('only a full run with all parts and contenders replaces the report', async (t) => {
   t.ok(isComplete(plans.full))
   t.ok(isComplete({ ...plans.full, only: ['floor', 'ours', 'ours-postgres', 'postgres'], rounds: 1 }))
   t.notOk(isComplete(plans.quick))
@@ -101,7 +101,7 @@ t.test('only a full run with all parts and contenders replaces the report that i
   t.notOk(isComplete({ ...plans.full, only: ['ours'] }))
 })
 
-t.test('a report has a section for each part that was measured, and a complete one its plot', async (t) => {
+t.test('a report has a section for each measured part, and a complete one has the plot', async (t) => {
   const contenders = [
     { name: 'floor', title: 'Floor', file: '' },
     { name: 'ours', title: 'Ingest & more', file: '' },

@@ -6,12 +6,12 @@ import { gzipSync } from 'node:zlib'
 import { serveCalls } from '../contenders/serve-calls.js'
 import { createResponseReader } from '../load/response-reader.js'
 
-// The attacks, as a process of its own. Each goes on until it is ended, and only against this machine.
+// The attacks, in a process of their own. Each lasts until it is ended, and targets only this machine.
 
 /** @typedef {Record<string, string>} Headers */
 /** @typedef {() => void} Attack ends it */
 /**
- * @typedef {object} AttackOptions what an attack does not need is ignored
+ * @typedef {object} AttackOptions an attack ignores those that it does not need
  * @property {Headers} credentials
  * @property {number} connections
  * @property {string} path
@@ -21,7 +21,7 @@ import { createResponseReader } from '../load/response-reader.js'
  * @property {boolean} isDryRun
  * @property {boolean} isReading
  */
-/** @typedef {{ responses: Record<string, number>, broken: number }} Attacked by status; connections that broke */
+/** @typedef {{ responses: Record<string, number>, broken: number }} Attacked `responses` by status; `broken` connections */
 
 const host = '127.0.0.1'
 const unknownPath = Buffer.from(`GET /nope HTTP/1.1\r\nHost: ${host}\r\n\r\n`)
@@ -30,9 +30,9 @@ const chunkBytes = 2 ** 20
 const refusedMs = 50
 
 let port = 0
-/** Of each attacking key. @type {Headers[]} */
+/** The headers of each attacking key. @type {Headers[]} */
 let keys = []
-/** Of an honest project, some of whose readers are not. @type {Headers} */
+/** The headers of an honest project that also has hostile readers. @type {Headers} */
 let neighbour = {}
 let chunkDigest = ''
 /** @type {Attacked} */
@@ -82,7 +82,7 @@ serveCalls({
 
 /** @type {Record<string, (options: AttackOptions) => Attack | Promise<Attack>>} */
 const attacks = {
-  /** One request after the other on each connection, as any client may. */
+  /** Not an attack: one request after another on each connection. */
   plain: ({ connections }) => repeatOn(connections, () => unknownPath),
 
   /** Writes as fast as the server reads. */
@@ -99,7 +99,7 @@ const attacks = {
     })
   },
 
-  /** Pipelines so many bytes of requests at once, on one connection. */
+  /** Pipelines `bytes` of requests at once, on one connection. */
   burst: ({ bytes }) => {
     const socket = connect({ host, port })
     socket.on('connect', () => void socket.write(repeated(unknownPath, bytes)))
@@ -107,7 +107,7 @@ const attacks = {
     return () => void socket.destroy()
   },
 
-  /** Manifests that name one stored chunk over and over. */
+  /** Manifests that name one stored chunk many times. */
   manifests: ({ credentials, connections, chunks, isDryRun }) => {
     const entry = JSON.stringify({ digest: chunkDigest, size: chunkBytes })
     const requests = Array.from({ length: connections }, (_, i) => {
@@ -121,7 +121,7 @@ const attacks = {
     return repeatOn(connections, (i) => /** @type {Buffer} */ (requests[i]))
   },
 
-  /** Readers that read nothing of their response. */
+  /** Readers that do not read their response. */
   stalled: ({ credentials, connections }) => {
     const bytes = requestBytes('GET', '/v1/events?limit=10000', undefined, credentials)
     return keepOpen(connections, (socket) => {
@@ -132,7 +132,7 @@ const attacks = {
 
   readers: startReaders,
 
-  /** Long polls of a project that is sent to. */
+  /** Long polls of a project that receives events. */
   polls: (options) => startReaders({ ...options, credentials: neighbour }),
 
   /** Batches of one invalid event with as many keys as fit. */
@@ -161,7 +161,7 @@ const attacks = {
     return repeatOn(connections, () => request, refusedMs)
   },
 
-  /** A map of another place each time. */
+  /** Small maps, each of another place. */
   tinyMaps: ({ credentials, connections }) => {
     let place = 0
     const request = () =>
@@ -186,10 +186,10 @@ const attacks = {
   },
 }
 
-/** Readers that start over when they are done. @param {Pick<AttackOptions, 'credentials' | 'connections' | 'path'>} options */
+/** Readers that start again when they have read everything. @param {Pick<AttackOptions, 'credentials' | 'connections' | 'path'>} options */
 function startReaders({ credentials, connections, path }) {
   const ended = new AbortController()
-  // one listener for each request under way
+  // each request in flight adds a listener
   setMaxListeners(0, ended.signal)
   async function read() {
     while (!ended.signal.aborted) {
@@ -233,11 +233,11 @@ function countBroken() {
 }
 
 /**
- * Closed loop on each of so many connections.
+ * A closed loop on each of `connections` connections.
  *
  * @param {number} connections
  * @param {(i: number) => Buffer} requestOf
- * @param {number} [waitMs] how long a connection is silent after a refusal; another attack shows what refusals cost
+ * @param {number} [waitMs] the pause of a connection after a refusal; another attack shows what refusals cost
  */
 function repeatOn(connections, requestOf, waitMs = 0) {
   return keepOpen(connections, (socket, i) => {
@@ -253,7 +253,7 @@ function repeatOn(connections, requestOf, waitMs = 0) {
 }
 
 /**
- * Keeps so many connections open: one that closes is replaced at once. Returns what closes them all.
+ * Keeps `connections` connections open; a closed one is replaced at once. Returns a function that closes them all.
  *
  * @param {number} connections
  * @param {(socket: import('node:net').Socket, i: number) => void} use
@@ -268,7 +268,7 @@ function keepOpen(connections, use) {
     const socket = connect({ host, port })
     sockets.add(socket)
     socket.on('connect', () => use(socket, i))
-    // one that is not read finds out by writing that the other side has closed
+    // a connection that is not read notices only on a write that the other side has closed
     socket.on('error', () => {})
     socket.on('close', () => {
       sockets.delete(socket)

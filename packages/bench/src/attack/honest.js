@@ -6,15 +6,15 @@ import { createResponseReader } from '../load/response-reader.js'
 import { headOf } from '../load/send-load.js'
 import { percentile } from '../report/statistics.js'
 
-// The honest senders and the prober of /livez, as a process of its own.
+// The honest senders and the prober of /livez, in a process of their own.
 
 /**
  * @typedef {object} Honest
- * @property {number} eventsPerSecond acknowledged while it was measured
+ * @property {number} eventsPerSecond acknowledged during the measurement
  * @property {number} refusals responses other than 202
- * @property {Latencies} batch from being sent to its response
- * @property {Latencies} livez from a probe being due to its response
- * @property {number} unanswered probes without a response in time; they count with the time they were open
+ * @property {Latencies} batch from the sending of a batch to its response
+ * @property {Latencies} livez from the due time of a probe to its response
+ * @property {number} unanswered probes without a response in time; their latency is the time that they were open
  */
 
 /** @typedef {{ p50Ms: number, p99Ms: number, maxMs: number }} Latencies */
@@ -24,10 +24,10 @@ const host = '127.0.0.1'
 const batchesPerSecondMax = 95
 const connectionsPerSender = 4
 const probeEveryMs = 50
-/** How long unanswered probes are waited for. */
+/** How long the prober waits for unanswered probes. */
 const probeGraceMs = 10_000
 const reconnectMs = 50
-/** However long the server asks to wait, so that a short measurement sees the end of it. */
+/** The longest pause, even if the server asks for more, so that it ends within a short measurement. */
 const retryMsMax = 1000
 
 let port = 0
@@ -50,7 +50,7 @@ serveCalls({
     while (sum(senders, 'acknowledged') < senders.length) await sleep(10)
   },
 
-  /** Measures the senders, and stops them. @returns {Promise<Honest>} */
+  /** Measures the senders and stops them. @returns {Promise<Honest>} */
   async measure({ seconds, warmupSeconds }) {
     await sleep(warmupSeconds * 1000)
     const acknowledgedBefore = sum(senders, 'acknowledged')
@@ -78,7 +78,7 @@ function sum(senders, name) {
 }
 
 /**
- * Closed loop on a few connections, at no more than its rate limit; sends again what was not acknowledged.
+ * A closed loop on a few connections, below the rate limit. Batches that were not acknowledged are sent again.
  *
  * @param {Record<string, string>} headers
  */
@@ -149,9 +149,9 @@ function retryMsOf(body) {
   }
 }
 
-/** Probes at a fixed rate, on another connection while none is idle, so that a slow response does not delay others. */
+/** Probes at a fixed rate. Opens another connection if none is idle, so that a slow response does not delay other probes. */
 function startProber() {
-  /** @type {Set<number>} when each unanswered probe was due */
+  /** @type {Set<number>} due times of unanswered probes */
   const open = new Set()
   /** @type {((dueAt: number) => void)[]} */
   const idle = []
@@ -172,7 +172,7 @@ function startProber() {
     else openProbe(dueAt)
   }
 
-  /** @param {number} first when its first probe was due */
+  /** @param {number} first due time of its first probe */
   function openProbe(first) {
     let dueAt = first
     const socket = connect({ host, port, noDelay: true })

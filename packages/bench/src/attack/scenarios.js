@@ -1,13 +1,13 @@
 /**
- * What is measured one after the other on one server, round by round.
+ * Phases that are measured one after another on one server, in each round.
  *
  * @typedef {object} Scenario
  * @property {string} name
- * @property {number} [events] how many the attacking project has stored before
- * @property {number} [eventsPerBatch] of the honest senders; 100 without
- * @property {boolean} [hasChunk] whether it has a chunk stored before
- * @property {readonly Phase[]} phases the first is what the others are compared with
- * @property {string} [drainUnder] title of the phase under which the server is drained
+ * @property {number} [events] that the attacking project has stored before
+ * @property {number} [eventsPerBatch] of the honest senders. Default 100
+ * @property {boolean} [hasChunk] whether the attacking project has stored a chunk before
+ * @property {readonly Phase[]} phases the others are compared with the first
+ * @property {string} [drainUnder] title of the phase during which the server is drained
  */
 
 /** @typedef {{ title: string, attack?: Record<string, unknown> }} Phase */
@@ -106,6 +106,6 @@ export const scenarios = [
 
 /** @param {string} path @param {string} start @param {number} bytes */
 function membersOf(path, start, bytes) {
-  // less than the limit of the body, as its start comes on top
+  // below the limit of the body, because `start` is added
   return { attack: 'members', connections: 16, path, start, bytes: bytes - 4096 }
 }

@@ -8,12 +8,12 @@ const probe = new URL('turn-probe.js', import.meta.url).href
 const command = fileURLToPath(new URL('../../../cli/bin/ingest.js', import.meta.url))
 
 /**
- * The built `ingest serve` with its default limits, as a process of its own.
+ * The built `ingest serve` with its default limits, in a process of its own.
  *
  * @typedef {object} Server
  * @property {number} port
  * @property {() => Promise<number>} longestTurn of its event loop in milliseconds, since the last call
- * @property {() => Promise<number>} drain sends SIGTERM; resolves to the milliseconds until the process has ended
+ * @property {() => Promise<number>} drain sends SIGTERM; resolves with the milliseconds until the process has ended
  * @property {() => void} kill
  */
 

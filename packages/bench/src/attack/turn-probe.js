@@ -1,6 +1,6 @@
 import { monitorEventLoopDelay } from 'node:perf_hooks'
 
-// Loaded into a server: responds to each message with its longest turn since the last one.
+// Loaded into a server: responds to each message with the longest turn of the event loop since the last message.
 
 const resolution = 1
 const delay = monitorEventLoopDelay({ resolution })
@@ -9,5 +9,5 @@ process.on('message', () => {
   process.send?.(Math.max(0, delay.max / 1e6 - resolution))
   delay.reset()
 })
-// a server that drains must be able to end
+// the channel must not keep a drained server alive
 process.channel?.unref()

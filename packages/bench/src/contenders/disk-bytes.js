@@ -1,7 +1,7 @@
 import { readdirSync, statfsSync, statSync } from 'node:fs'
 import { join } from 'node:path'
 
-/** What the files of a directory occupy on disk; 0 for one that is not there. @param {string} directory */
+/** The bytes on disk of the files of a directory; 0 if it is missing. @param {string} directory */
 export function diskBytes(directory) {
   let bytes = 0
   for (const entry of entriesOf(directory)) {

@@ -6,14 +6,14 @@ import { fileURLToPath } from 'node:url'
 import { startProgram } from './start-program.js'
 
 /**
- * A program that is measured beside others.
+ * A program that is measured.
  *
  * @typedef {object} Contender
  * @property {string} name
  * @property {string} title
  * @property {string} file from the root of this package
- * @property {boolean} [isPeer] installed on demand
- * @property {boolean} [hasDatabase] in PostgreSQL
+ * @property {boolean} [isPeer] whether it is installed on demand
+ * @property {boolean} [hasDatabase] whether it stores in PostgreSQL
  * @property {Record<string, unknown>} [options] for its `start`
  * @property {number} [preloadMax] the most events with which it can be filled in reasonable time
  * @property {string} [missing] why it cannot be measured on this machine
@@ -71,7 +71,7 @@ function hasSqlite() {
 /**
  * The wanted contenders, and PostgreSQL if any of them stores in it. Installs the peers when they are first needed.
  *
- * @param {readonly string[] | undefined} only names; all without
+ * @param {readonly string[] | undefined} only names. Default: all
  * @param {{ directory: string, log: (line: string) => void }} options
  * @returns {Promise<{ contenders: Contender[], postgres?: import('./start-program.js').Program }>} contenders that cannot
  *   be measured say why in `missing`
@@ -102,7 +102,7 @@ export async function prepareContenders(only, { directory, log }) {
 }
 
 /**
- * Installs the dependencies of the peers, which are outside the workspace: a build does not install PostgreSQL.
+ * Installs the dependencies of the peers. These are outside the workspace, so that a build does not install PostgreSQL.
  *
  * @param {(line: string) => void} log
  * @returns {string | undefined} why it failed

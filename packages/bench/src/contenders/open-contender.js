@@ -30,8 +30,8 @@ import { startProgram } from './start-program.js'
  *
  * @param {Context} context
  * @param {Contender} contender
- * @param {{ store: string, isFresh?: boolean, isKept?: boolean }} options `isFresh` empties the store before; unless
- *   `isKept` it is removed afterwards
+ * @param {{ store: string, isFresh?: boolean, isKept?: boolean }} options `isFresh` empties the store before;
+ *   without `isKept` it is removed afterwards
  */
 export async function openContender(context, contender, { store, isFresh = false, isKept = false }) {
   const directory = join(context.directory, `${contender.name}-${store}`)
@@ -41,7 +41,7 @@ export async function openContender(context, contender, { store, isFresh = false
   const url = await postgres?.call('database', { name: database, isFresh })
   const options = { projectId, directory, url, isFresh, ...contender.options }
   const program = await startProgram(new URL(`../../${contender.file}`, import.meta.url), options)
-  // the disk must not be busy with earlier writes
+  // the disk must have finished earlier writes
   await postgres?.call('settle')
   await syncDisks()
   const { port, headers } = program.started
@@ -52,17 +52,17 @@ export async function openContender(context, contender, { store, isFresh = false
     program,
     watched,
     directory,
-    /** Its name, if the contender has one. */
+    /** The name of its database, if it has one. */
     database,
     /**
-     * Sends the usual load, but for what is given.
+     * Sends the usual load, with the given changes.
      *
      * @param {Load & { seconds: number }} load @returns {Promise<LoadResult>}
      */
     send: (load) => sender.call('send', { ...usualLoad, ...load, projectId, port, headers, watched }),
     async close() {
       await sender.kill()
-      // an orderly end drains first, which only a store that is kept needs
+      // only a store that is kept needs a graceful shutdown
       if (isKept) return program.stop()
       await program.kill()
       await postgres?.call('drop', { name: database })
@@ -78,16 +78,16 @@ export function openOurs(context, store) {
   return openContender(context, ours, { store, isFresh: true })
 }
 
-/** Without such a command, the figures vary a little more. */
+/** Syncs all disks. On a system without the command, the figures vary a little more. */
 export async function syncDisks() {
   await promisify(execFile)('sync').catch(() => {})
 }
 
-/** A batch that is due hardly ever waits for one of them. */
+/** Enough that a due batch hardly ever waits for a connection. */
 const openLoopConnections = 64
 
 /**
- * An open loop at half the rate that the store takes from a closed loop.
+ * An open loop at half the rate that a closed loop reaches on the store.
  *
  * @param {Opened} opened
  * @param {import('../plan.js').Plan} plan
@@ -108,7 +108,7 @@ export async function waitForRest({ watched }) {
   for (const latest = performance.now() + restMsMax; performance.now() < latest; ) {
     const before = used()
     await sleep(restPollMs)
-    // one tick of the clock
+    // at most one tick of the clock
     if (used() - before <= 10) return
   }
 }

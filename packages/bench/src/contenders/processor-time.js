@@ -1,7 +1,7 @@
 import { readdirSync, readFileSync } from 'node:fs'
 
 /**
- * What a thread is for. `helpers` are those of V8 and libuv, and `database` is PostgreSQL.
+ * The role of a thread. `helpers` are threads of V8 and libuv; `database` is PostgreSQL.
  *
  * @typedef {'main' | 'writer' | 'index' | 'chunks' | 'helpers' | 'others' | 'database'} Role
  *
@@ -13,22 +13,21 @@ import { readdirSync, readFileSync } from 'node:fs'
  *
  * @typedef {object} Watched
  * @property {number} pid
- * @property {readonly number[]} helpers its threads before it started any of its own
- * @property {number | undefined} [database] the process of PostgreSQL that started all others of it
+ * @property {readonly number[]} helpers the threads that it had before it started its own
+ * @property {number | undefined} [database] the main process of PostgreSQL, the parent of its others
  */
 
-/** Ingest gives its threads in the background these priorities, and no others. */
+/** The priorities of Ingest's background threads. Its other threads have the default. */
 const [indexNice, chunksNice] = [4, 5]
 const msPerTick = 10
 
-/** The threads of a process; none where there is no /proc. @param {number} pid */
+/** The threads of a process; none without /proc. @param {number} pid */
 export function threadsOf(pid) {
   return numbersIn(`/proc/${pid}/task`)
 }
 
 /**
- * The processor time that a process has used by now, in milliseconds, by what its threads are for. Undefined where there
- * is no /proc.
+ * The processor time that a process has used so far, in milliseconds by the role of its threads. Undefined without /proc.
  *
  * @param {Watched} watched
  * @returns {ProcessorTime | undefined}
@@ -47,7 +46,7 @@ export function readProcessorTime({ pid, helpers, database }) {
     if (!stat) continue
     if (helpers.includes(thread)) add('helpers', stat.ms)
     else if (stat.nice === main.nice && !hasWriter) {
-      // the writer is started first
+      // the writer is the first thread that Ingest starts
       hasWriter = true
       add('writer', stat.ms)
     } else if (stat.nice === indexNice) add('index', stat.ms)
@@ -59,7 +58,7 @@ export function readProcessorTime({ pid, helpers, database }) {
 }
 
 /**
- * What was used between two readings, in microseconds an event.
+ * The processor time between two readings, in microseconds per event.
  *
  * @param {ProcessorTime | undefined} before @param {ProcessorTime | undefined} after @param {number} events
  * @returns {ProcessorTime | undefined}
@@ -70,17 +69,17 @@ export function processorTimePerEvent(before, after, events) {
   return Object.fromEntries(roles.map((role) => [role, (((after[role] ?? 0) - (before[role] ?? 0)) * 1000) / events]))
 }
 
-/** Over all threads. @param {ProcessorTime | undefined} time */
+/** The sum over all threads. @param {ProcessorTime | undefined} time */
 export function totalOf(time) {
   return time && Object.values(time).reduce((sum, each) => sum + each, 0)
 }
 
-/** The milliseconds of all children of this process that have ended. */
+/** The processor time of all ended children of this process, in milliseconds. */
 export function endedChildrenMs() {
   return readStat('/proc/self')?.childrenMs ?? 0
 }
 
-/** A process and its children, also those that have ended. @param {number} pid */
+/** The processor time of a process and its children, ended ones too. @param {number} pid */
 function readFamily(pid) {
   const stats = numbersIn('/proc').flatMap((each) => readStat(`/proc/${each}`) ?? [])
   return stats.reduce((sum, stat) => {
@@ -93,7 +92,7 @@ function readFamily(pid) {
 function readStat(path) {
   try {
     const text = readFileSync(`${path}/stat`, 'latin1')
-    // the name before it, in parentheses, may contain anything
+    // the name in parentheses before the fields may contain anything
     const fields = text.slice(text.lastIndexOf(')') + 2).split(' ')
     const at = (/** @type {number} */ field) => Number(fields[field - 3])
     return {
@@ -104,7 +103,7 @@ function readStat(path) {
       nice: at(19),
     }
   } catch {
-    // it has ended meanwhile
+    // the process or thread has ended
     return undefined
   }
 }

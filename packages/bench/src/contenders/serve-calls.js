@@ -3,8 +3,8 @@ import { stat } from 'node:fs/promises'
 /** @typedef {Record<string, (argument: any) => unknown>} Methods */
 
 /**
- * Makes this process one that `startProgram` can start: its calls run `methods`. `stop` is also called when the parent
- * process has ended.
+ * Makes this process a program for `startProgram`, whose calls run `methods`. `stop` is also called when the parent process
+ * ends.
  *
  * @param {Methods} methods
  */
@@ -14,7 +14,7 @@ export function serveCalls(methods) {
   /** @type {Methods} */
   const all = {
     ...methods,
-    /** Starts the threads of Node itself, so that later ones are those of the program. */
+    /** Starts the threads of Node.js, so that all later ones belong to the program. */
     ready: () => stat('.').then(() => null),
     stop: (argument) => {
       stopping ??= methods.stop?.(argument) ?? true
@@ -35,6 +35,6 @@ export function serveCalls(methods) {
     await all.stop?.(undefined)
     process.exit()
   })
-  // Ctrl-C reaches every process of a terminal; children end when their parent does
+  // Ctrl-C reaches every process of a terminal, but a child ends when its parent does
   process.on('SIGINT', () => {})
 }

@@ -54,12 +54,12 @@ export async function startProgram(url, options) {
     const started = await call('start', options)
     return {
       pid,
-      /** Its threads before `start`. */
+      /** The threads that it had before `start`. */
       helpers,
       /** The result of its `start`. */
       started,
       call,
-      /** An orderly end. */
+      /** Shuts down gracefully. */
       async stop() {
         await call('stop')
         await end()

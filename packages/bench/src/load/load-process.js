@@ -4,7 +4,7 @@ import { projectId } from '../contenders/find-contenders.js'
 import { serveCalls } from '../contenders/serve-calls.js'
 import { sendLoad } from './send-load.js'
 
-// The load as a process of its own: batches of events, and maps.
+// The load, in a process of its own: batches of events, and maps.
 
 /** @type {import('@ingest/client').Client | undefined} */
 let client
@@ -19,7 +19,7 @@ serveCalls({
 
   send: sendLoad,
 
-  /** Publishes a map of random bytes, then the same again under the same build. @param {{ bytes: number }} options */
+  /** Publishes a map of random bytes, then publishes it again under the same build. @param {{ bytes: number }} options */
   async publish({ bytes }) {
     const source = randomFillSync(Buffer.allocUnsafe(bytes))
     const buildId = `build-${builds++}`

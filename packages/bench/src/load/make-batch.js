@@ -1,13 +1,13 @@
 import { randomFillSync } from 'node:crypto'
 
 /**
- * Of one run of the load: 128 random bits, and the time of the first batch for ids of version 7.
+ * The seed of one run: 128 random bits, and the time of the first batch for ids of version 7.
  *
  * @typedef {[number, number, number, number, number]} Seed
  */
 
 /**
- * The events of a batch that are sent again: those of another batch, from `at` on.
+ * The events that a batch repeats: `count` events of another batch, from index `at` on.
  *
  * @typedef {{ batch: number, at: number, count: number }} Repeats
  */
@@ -16,7 +16,7 @@ import { randomFillSync } from 'node:crypto'
  * A request, or only a body, whose event ids are replaced in place.
  *
  * @typedef {object} Batch
- * @property {Buffer} bytes the head of the request, when one was given, and the body
+ * @property {Buffer} bytes the head of the request, if there is one, and the body
  * @property {Buffer} body
  * @property {number} count
  * @property {readonly number[]} idsAt where the 36 characters of each event id start, in `body`
@@ -37,7 +37,7 @@ const versionAt = 14
  *
  * @param {string} projectId
  * @param {number} count
- * @param {{ head?: (bodyBytes: number) => string, idVersion?: 4 | 7 }} [options] `head` returns what precedes the body;
+ * @param {{ head?: (bodyBytes: number) => string, idVersion?: 4 | 7 }} [options] `head` returns the text before the body;
  *   ids of version 7 ascend with the number of their batch
  * @returns {Batch}
  */
@@ -54,7 +54,7 @@ export function makeBatch(projectId, count, { head = () => '', idVersion = 4 } =
 
 /** @param {string} projectId @param {number} number */
 function makeEvent(projectId, number) {
-  // the same each time, as a batch that is sent again is the same bytes
+  // derived from the number, because a batch that is sent again must have the same bytes
   const player = (number * 618_033) % 1_000_000
   return {
     projectId,
@@ -81,7 +81,8 @@ const hex = Uint8Array.from({ length: 512 }, (_, i) => {
 })
 
 /**
- * Writes the ids of the events: random UUIDs that the seed and the number determine, so that a batch can be sent again. The first `repeats.count` get those of other events.
+ * Writes the ids of the events: UUIDs derived from the seed and the number, so that a batch can be sent again. The first
+ * `repeats.count` events get the ids of events of another batch.
  *
  * @param {Batch} batch
  * @param {Seed} seed
@@ -106,7 +107,7 @@ function writeIds({ body, idsAt }, count) {
   }
 }
 
-/** One millisecond a batch, as at 1,000 batches a second. @param {Batch} batch @param {number} ms */
+/** Writes the times of version 7, one millisecond apart per batch, as at 1,000 batches a second. @param {Batch} batch @param {number} ms */
 function writeTimes({ body, idsAt }, ms) {
   const digits = ms.toString(16).padStart(12, '0')
   for (const at of idsAt) {
@@ -115,7 +116,7 @@ function writeTimes({ body, idsAt }, ms) {
   }
 }
 
-/** The id that an event has now. @param {Batch} batch @param {number} index */
+/** The current id of an event. @param {Batch} batch @param {number} index */
 export function idOf({ body, idsAt }, index) {
   const at = /** @type {number} */ (idsAt[index])
   return body.toString('latin1', at, at + idLength)
@@ -147,7 +148,7 @@ function nextWords() {
   }
 }
 
-// where 14 random bytes go; the rest of a UUID stays as it is
+// the positions of 14 random bytes; the rest of a UUID does not change
 const bytesAt = [0, 2, 4, 6, 9, 11, 16, 21, 24, 26, 28, 30, 32, 34]
 
 /** @param {Buffer} body @param {number} at */

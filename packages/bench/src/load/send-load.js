@@ -10,15 +10,15 @@ import { createResponseReader } from './response-reader.js'
  * @property {number} port
  * @property {Record<string, string>} [headers]
  * @property {string} projectId
- * @property {number} count events a batch
+ * @property {number} count events per batch
  * @property {number} connections
  * @property {number} seconds measured
- * @property {number} [warmupSeconds] before that
- * @property {number} [repeatShare] of each batch, how much was sent before; at most half
- * @property {number} [resend] how many batches of `seed` were sent before and are all that is sent
- * @property {number} [batchesPerSecond] open loop: batches become due at this rate, whatever the responses
+ * @property {number} [warmupSeconds] before the measured ones
+ * @property {number} [repeatShare] share of each batch that repeats earlier events; at most half
+ * @property {number} [resend] number of batches of `seed` that were sent before; only these are sent
+ * @property {number} [batchesPerSecond] open loop: batches become due at this rate, regardless of responses
  * @property {import('./make-batch.js').Seed} [seed]
- * @property {4 | 7 | undefined} [idVersion] of the UUIDs, default 4. Repeats need 4
+ * @property {4 | 7 | undefined} [idVersion] of the UUIDs. Default 4, which repeats need
  * @property {import('../contenders/processor-time.js').Watched} [watched] the process that takes the load
  */
 
@@ -27,16 +27,16 @@ import { createResponseReader } from './response-reader.js'
  * @property {number} eventsPerSecond sent and acknowledged, new or not
  * @property {number} events
  * @property {number} batches
- * @property {number} p50Ms from a batch being due to its response
+ * @property {number} p50Ms from the due time of a batch to its response
  * @property {number} p90Ms
  * @property {number} p99Ms
  * @property {number} maxMs
- * @property {number} loadCpu cores used by the load: near 1, the load was measured
- * @property {import('../contenders/processor-time.js').ProcessorTime | undefined} [processor] of the watched process meanwhile, in
- *   microseconds an event
+ * @property {number} loadCpu cores that the load itself used: near 1, the load was the bottleneck
+ * @property {import('../contenders/processor-time.js').ProcessorTime | undefined} [processor] of the watched process, in
+ *   microseconds per event
  * @property {import('./make-batch.js').Seed} seed
  * @property {number} [accepted] new events, warm-up included
- * @property {number} answered batches from 0 up to this number were all acknowledged, warm-up included
+ * @property {number} answered all batches below this number were acknowledged, warm-up included
  */
 
 /**
@@ -47,7 +47,7 @@ import { createResponseReader } from './response-reader.js'
 
 const host = '127.0.0.1'
 const responseTimeoutMs = 30_000
-/** An open loop that is so many batches behind exceeds what the server can hold. */
+/** The run fails if so many batches of an open loop are due: the server cannot keep up. */
 const dueMax = 10_000
 
 /**
@@ -69,7 +69,7 @@ export async function sendLoad(options) {
     const start = performance.now()
     const cpuBefore = process.cpuUsage()
     const processorBefore = readWatched(options)
-    // on a busy machine, a short run may get no response in its time
+    // on a busy machine, a short run may get its first response late
     for (const latest = start + responseTimeoutMs; load.latenciesMs.length === 0 && performance.now() < latest; ) {
       await orFail(sleep(seconds * 1000))
     }
@@ -127,14 +127,14 @@ function createLoad(options) {
     plan: createBatchPlan(options),
     /** @type {number[]} */
     latenciesMs: [],
-    /** When the batches became due that wait for a connection; an open loop only. @type {number[]} */
+    /** Open loop only: the due times of batches that wait for a connection. @type {number[]} */
     due: [],
     accepted: 0,
     inFlight: 0,
     isOver: false,
     fail,
     failed,
-    /** Sends no more, and resolves once every batch in flight is acknowledged. */
+    /** Stops sending, and resolves when every batch in flight is acknowledged. */
     async drain() {
       load.isOver = true
       for (const latest = performance.now() + responseTimeoutMs; load.inFlight > 0; await sleep(1)) {
@@ -146,7 +146,7 @@ function createLoad(options) {
 }
 
 /**
- * Which batches a run sends: all new; a share of each batch from acknowledged ones; or only acknowledged ones.
+ * Plans the batches of a run: all new; a share of each batch repeated from acknowledged ones; or only acknowledged ones.
  *
  * @param {{ count: number, repeatShare?: number, resend?: number }} options as of {@link LoadOptions}
  */
@@ -163,7 +163,7 @@ export function createBatchPlan({ count, repeatShare = 0, resend = 0 }) {
       if (resend > 0) return { number: number % resend, repeats: undefined, accepted: 0 }
       const source = repeated > 0 ? acknowledged[Math.floor(Math.random() * acknowledged.length)] : undefined
       if (source === undefined) return { number, repeats: undefined, accepted: count }
-      // the events behind the repeats of a batch were new
+      // the events after the repeats of a batch were new
       return { number, repeats: { batch: source, at: repeated, count: repeated }, accepted: count - repeated }
     },
     /** @param {Planned} planned */
@@ -174,7 +174,7 @@ export function createBatchPlan({ count, repeatShare = 0, resend = 0 }) {
 }
 
 /**
- * Lets batches become due at an even pace and hands them to idle connections.
+ * Makes batches due at an even pace, and hands them to idle connections.
  *
  * @param {Load} load @param {Sender[]} senders @param {{ origin: number, batchesPerSecond: number }} pace
  */
@@ -187,7 +187,7 @@ function releaseDue(load, senders, { origin, batchesPerSecond }) {
     if (load.due.length > dueMax) {
       return load.fail(new Error(`${batchesPerSecond} batches a second are more than the server can hold`))
     }
-    // in turn, as Node closes a connection with 408 that stays unused after opening
+    // in turn, because Node.js closes a new connection that stays unused, with 408
     for (let left = senders.length; left > 0 && load.due.length > 0; left--) {
       const sender = /** @type {Sender} */ (senders.shift())
       senders.push(sender)
@@ -239,14 +239,14 @@ async function openSender(load) {
     sentAt = dueAt
     socket.write(ready.bytes)
     ;[ready, sent] = [sent, ready]
-    // while the server works
+    // prepared while the server works
     ready.prepare()
   }
 
   return { send, isIdle: () => isIdle, nextNumber: () => ready.planned.number, close: () => socket.destroy() }
 }
 
-/** A request whose batch is replaced in place. @param {Load} load */
+/** A request whose batch is changed in place. @param {Load} load */
 function createRequest({ options, plan, seed }) {
   const { port, headers, projectId, count, idVersion = 4 } = options
   const batch = makeBatch(projectId, count, { head: headOf({ Host: `${host}:${port}`, ...headers }), idVersion })

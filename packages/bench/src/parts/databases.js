@@ -11,18 +11,18 @@ import { figureCell, ratioCell, runsOf, speedCells, speedHead } from '../report/
  */
 
 /**
- * With the bytes written for each new event; `walImageBytes` is the part of `walBytes` that are images of whole pages, if
- * the server can tell.
+ * A run with the bytes written per new event. `walImageBytes` is the part of `walBytes` that is full-page images, if the
+ * server can tell.
  *
  * @typedef {import('../load/send-load.js').LoadResult & {
  *   walBytes?: number, walImageBytes?: number, diskBytes?: number
  * }} DatabaseRun
  */
 
-/** By contender and load. @typedef {Record<string, Record<string, DatabaseRun>>} DatabaseRound */
+/** Runs by contender and load. @typedef {Record<string, Record<string, DatabaseRun>>} DatabaseRound */
 
 /**
- * The first on a database of its own, the others on a second one.
+ * The first load has a database of its own; the others share a second one.
  *
  * @type {readonly { name: string, title: string, load: import('../contenders/open-contender.js').Load, again?: string }[]}
  */
@@ -38,7 +38,8 @@ const loads = [
 ]
 
 /**
- * Ingest, and all that stores in PostgreSQL, on empty databases. They take turns load by load. Undefined when none does.
+ * Measures Ingest and all contenders that store in PostgreSQL, on empty databases, in turn for each load. Undefined if no
+ * contender stores in PostgreSQL.
  *
  * @param {Context} context
  * @param {Plan} plan
@@ -86,7 +87,8 @@ async function measureGroup(context, { contenders, group, plan, runs }) {
 }
 
 /**
- * One load after a checkpoint, as the first change of a page after it writes the page as a whole to the WAL.
+ * Measures one load after a checkpoint, so that each run writes the same full-page images: PostgreSQL writes one to the WAL
+ * for the first change of a page after a checkpoint.
  *
  * @param {Context} context
  * @param {Opened} opened

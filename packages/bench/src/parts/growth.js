@@ -24,44 +24,44 @@ import { summarize } from '../report/statistics.js'
  */
 
 /**
- * A store of ours after it was filled.
+ * An Ingest store after it was filled.
  *
  * @typedef {object} Filled
  * @property {number} size events
  * @property {number} eventsPerSecond of the filling, in process
- * @property {import('../contenders/processor-time.js').ProcessorTime | undefined} [processor] meanwhile, in microseconds an event,
- *   with making the batches
- * @property {number} logBytes an event, on disk
- * @property {number | undefined} idBytes an id, on disk; undefined without an `ids` directory
+ * @property {import('../contenders/processor-time.js').ProcessorTime | undefined} [processor] of the filling, in microseconds per
+ *   event, including the making of batches
+ * @property {number} logBytes on disk, per event
+ * @property {number | undefined} idBytes on disk, per id; undefined without an `ids` directory
  */
 
 /**
  * @typedef {import('../load/send-load.js').LoadResult & {
  *   stored: number, openMs?: number, openBytes?: number, loadedBytes?: number, diskBytes?: number
- * }} GrowthRun `stored` events before it; of Ingest, the time to open and its own memory when it was open and after the
- *   load
+ * }} GrowthRun `stored` is the number of events before the run. Ingest also has `openMs`, and its memory after opening
+ *   and after the load
  */
 
-/** By contender and size. @typedef {Record<string, Record<string, GrowthRun>>} GrowthRound */
+/** Runs by contender and size. @typedef {Record<string, Record<string, GrowthRun>>} GrowthRound */
 
 /**
  * @typedef {object} Growth
  * @property {Filled[]} filled
- * @property {GrowthRound[]} rounds as many for each size as planned, each with that size, an empty store and the floor
+ * @property {GrowthRound[]} rounds the planned number for each size, each with that size, an empty store and the floor
  * @property {{ size: number, contender: string, reason: string }[]} skipped
  */
 
-/** An event in the log and the index, rounded up. */
+/** The size of an event in the log and the index, rounded up. */
 const bytesPerEvent = 440
-/** More than a round adds. */
+/** More than any contender stores. */
 const eventsPerSecondMax = 500_000
 const eventsPerStep = 5e6
-/** The store of ours that is filled further and further. */
+/** The Ingest store that is filled step by step. */
 const grownStore = 'grown'
 
 /**
- * The usual load on stores that hold more and more. One store of ours is filled to a size, measured in each round beside
- * an empty one, and filled further.
+ * The usual load on growing stores. One Ingest store is filled to a size, measured in each round beside an empty one, and
+ * filled further.
  *
  * @param {Context} context
  * @param {Plan} plan
@@ -83,7 +83,7 @@ export async function measureGrowth(context, plan) {
       growth.rounds.push(await measureRound(context, plan, chosen, size))
       context.log(`round ${round + 1}: ${formatSize(size)} events stored`)
     }
-    // the disk is needed for the next size
+    // frees the disk for the next size
     for (const other of filled) await (await openContender(context, other, { store: storeOf(other, size) })).close()
   }
   await rm(join(context.directory, `ours-${grownStore}`), { recursive: true, force: true })
@@ -102,7 +102,7 @@ function fitsOnDisk({ directory, log }, { rounds, seconds, warmupSeconds }, size
 }
 
 /**
- * Fills the store of ours until it holds so many events.
+ * Fills the Ingest store until it holds `size` events.
  *
  * @param {Context} context @param {Contender} ours @param {number} size
  * @returns {Promise<Filled>}
@@ -111,7 +111,7 @@ async function fillOurs(context, ours, size) {
   const options = { store: grownStore, isKept: true }
   let opened = await openContender(context, ours, options)
   if (opened.program.started.events > size) {
-    // the rounds of a size that is hardly smaller have added too many
+    // the rounds of the previous size have already added as many
     await opened.close()
     opened = await openContender(context, ours, { ...options, isFresh: true })
   }
@@ -158,7 +158,7 @@ async function fillOther(context, contender, size) {
 }
 
 /**
- * Each contender with an empty store, and with one of this size.
+ * Measures each contender with an empty store, and with one of this size.
  *
  * @param {Context} context @param {Plan} plan @param {readonly Contender[]} contenders @param {number} size
  */
@@ -166,7 +166,7 @@ async function measureRound(context, plan, contenders, size) {
   /** @type {GrowthRound} */
   const runs = {}
   for (const contender of contenders) {
-    // the floor keeps nothing
+    // the floor stores nothing
     const sizes = contender.name === 'floor' ? [0] : [0, size]
     /** @type {GrowthRound[string]} */
     const own = {}

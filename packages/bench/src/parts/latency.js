@@ -8,13 +8,13 @@ import { figureCell, formatThreads, processorTime } from '../report/rounds.js'
  * @typedef {object} Latency
  * @property {number} eventsPerSecondMax of the closed loop on this store
  * @property {import('../load/send-load.js').LoadResult[]} rounds
- * @property {number} indexed ids that were added meanwhile
+ * @property {number} indexed ids that were added during the rounds
  * @property {number} idsBytesBefore of the `ids` directory on disk
  * @property {number} idsBytesAfter
  */
 
 /**
- * Latency while batches come evenly, through all flushes and merges of that many ids.
+ * The latency of batches at an even rate, during flushes and merges of the id index.
  *
  * @param {import('../contenders/open-contender.js').Context} context
  * @param {import('../plan.js').Plan} plan

@@ -8,8 +8,8 @@ import { rate, ratioCell, speedCells, speedHead } from '../report/rounds.js'
  * @property {string} name
  * @property {string} title
  * @property {import('../contenders/open-contender.js').Load} load
- * @property {boolean} [isAgain] the batches of `new` once more
- * @property {boolean} [isForFloor] whether it differs for a server that keeps nothing
+ * @property {boolean} [isAgain] whether it sends the batches of `new` again
+ * @property {boolean} [isForFloor] whether it is another load for a server that stores nothing
  */
 
 /** @type {readonly Mix[]} */
@@ -26,11 +26,11 @@ const mixes = [
 
 const measured = ['floor', 'ours', 'ours-postgres', 'postgres']
 
-/** By contender and mix. @typedef {Record<string, Record<string, import('../load/send-load.js').LoadResult>>} MixedRound */
+/** Runs by contender and mix. @typedef {Record<string, Record<string, import('../load/send-load.js').LoadResult>>} MixedRound */
 
 /**
- * Other loads, round by round. All contenders of a round run at the same time, each on a store that was empty before,
- * and take turns mix by mix.
+ * Other loads, round by round. All contenders of a round are open at the same time, each on an empty store, and are loaded
+ * in turn for each mix.
  *
  * @param {import('../contenders/open-contender.js').Context} context
  * @param {import('../plan.js').Plan} plan
@@ -63,7 +63,7 @@ async function measureRound(context, contenders, { warmupSeconds, phaseSeconds: 
       running.push(await openContender(context, contender, { store: 'mixed', isFresh: true }))
     }
     for (const { name: mix, load, isAgain, isForFloor } of mixes) {
-      // the first mix also warms the contender up for the others
+      // the first mix also warms up the contender for the others
       const duration = { seconds, warmupSeconds: mix === 'new' ? warmupSeconds * 2 : warmupSeconds / 2 }
       for (const opened of running) {
         const { name } = opened.contender
@@ -80,7 +80,7 @@ async function measureRound(context, contenders, { warmupSeconds, phaseSeconds: 
   return runs
 }
 
-/** Repeats are new events to the floor, which keeps nothing. @param {string} mix */
+/** The mix of the floor to compare with: it stores nothing, so repeats are new events to it. @param {string} mix */
 export function floorOf(mix) {
   return (/** @type {MixedRound} */ round) => round.floor?.[mix] ?? round.floor?.new
 }

@@ -13,7 +13,7 @@ import { formatTable } from '../report/format.js'
 import { figureCell } from '../report/rounds.js'
 
 /**
- * Processor time of the sender in microseconds an event: `command` with the start of its process, `loop` without.
+ * Processor time of the sender in microseconds per event: `command` includes the start of its process, `loop` does not.
  *
  * @typedef {{ command: number, loop: number }} SendRound
  */
@@ -21,7 +21,7 @@ import { figureCell } from '../report/rounds.js'
 const ingest = fileURLToPath(new URL('../../../cli/bin/ingest.js', import.meta.url))
 
 /**
- * The cost of `ingest send` with a file, beside that of the load, whose bodies are ready. Undefined without /proc.
+ * The cost of `ingest send` with a file, beside that of the load, whose bodies are prepared. Undefined without /proc.
  *
  * @param {import('../contenders/open-contender.js').Context} context
  * @param {import('../plan.js').Plan} plan
@@ -47,7 +47,7 @@ export async function measureSend(context, { rounds, seconds, warmupSeconds, sen
   return results
 }
 
-/** New events as NDJSON. @param {string} file @param {number} count a multiple of 100 */
+/** Writes new events as NDJSON. @param {string} file @param {number} count a multiple of 100 */
 async function writeEvents(file, count) {
   const [batch, seed] = [makeBatch(projectId, 100), newSeed()]
   await rm(file, { force: true })
@@ -61,7 +61,7 @@ async function writeEvents(file, count) {
 /**
  * @param {string} file @param {number} count
  * @param {{ port: number, headers: Record<string, string> }} server
- * @returns {Promise<number>} the processor time of the command, in microseconds an event
+ * @returns {Promise<number>} the processor time of the command, in microseconds per event
  */
 async function runSend(file, count, { port, headers }) {
   const env = {

@@ -3,7 +3,7 @@ import { inTurn } from '../plan.js'
 import { formatTable } from '../report/format.js'
 import { figureCell, runsOf, speedCells, speedHead } from '../report/rounds.js'
 
-/** By contender. @typedef {Record<string, import('../load/send-load.js').LoadResult>} ThroughputRound */
+/** Runs by contender. @typedef {Record<string, import('../load/send-load.js').LoadResult>} ThroughputRound */
 
 /**
  * The usual load on each contender with an empty store, round by round.

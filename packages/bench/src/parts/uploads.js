@@ -15,13 +15,13 @@ import { figureCell, formatThreads, processorTime } from '../report/rounds.js'
  * @property {number} seconds of the uploads
  */
 
-/** A large map of a game. */
+/** The size of a large map. */
 const publishedBytes = 55_000_000
-/** Of each map that is published while events come in. */
+/** The size of each map that is published during the load. */
 const uploadedBytes = 8_000_000
 
 /**
- * How fast a map is published, and the latency of events while one map after another is.
+ * How fast a map is published, and the latency of events while maps are published one after another.
  *
  * @param {import('../contenders/open-contender.js').Context} context
  * @param {import('../plan.js').Plan} plan
@@ -31,7 +31,7 @@ export async function measureUploads(context, plan) {
   const opened = await openOurs(context, 'uploads')
   const uploader = await startProgram(new URL('../load/load-process.js', import.meta.url), opened.program.started)
   try {
-    // compiles what the measured ones run
+    // warms up the code for the measured maps
     await uploader.call('publish', { bytes: publishedBytes })
     const published = []
     for (let round = 0; round < plan.rounds; round++) {

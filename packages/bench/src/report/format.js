@@ -1,6 +1,6 @@
 /** @typedef {import('./statistics.js').Summary} Summary */
 
-/** Three digits that matter, with separators: 1,234,000, 12.3, 0.57. @param {number} value */
+/** Three significant digits, with separators: 1,234,000, 12.3, 0.57. @param {number} value */
 export function formatNumber(value) {
   if (!Number.isFinite(value)) return '–'
   const magnitude = value === 0 ? 0 : Math.floor(Math.log10(Math.abs(value)))
@@ -8,7 +8,7 @@ export function formatNumber(value) {
   return rounded.toLocaleString('en', { maximumFractionDigits: Math.max(0, 2 - Math.max(0, magnitude)) })
 }
 
-/** Of a number of events. @param {number} size */
+/** Formats a number of events. @param {number} size */
 export function formatSize(size) {
   return size >= 1e6 ? `${size / 1e6} M` : size.toLocaleString('en')
 }

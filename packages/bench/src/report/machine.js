@@ -5,7 +5,7 @@ import { cpus, release, totalmem, type } from 'node:os'
 /** @typedef {{ label: string, value: string }} Fact */
 
 /**
- * What the figures were measured on.
+ * The machine that the figures were measured on.
  *
  * @param {string} directory where the stores are
  * @returns {Fact[]}
@@ -21,7 +21,7 @@ export function describeMachine(directory) {
   ]
 }
 
-/** The version of a package. @param {string} manifest its package.json, from this directory @returns {string} */
+/** The version of a package. @param {string} manifest path of its package.json, relative to this directory @returns {string} */
 export function versionOf(manifest) {
   try {
     return JSON.parse(readFileSync(new URL(manifest, import.meta.url), 'utf8')).version

@@ -8,7 +8,7 @@ const rowHeight = 30
 const title = 'Events a second, empty store, 100 a batch, 16 connections'
 
 /**
- * Bars of the throughput with their spread, as an SVG for light and dark pages.
+ * An SVG with a bar for each throughput and its spread, for light and dark pages.
  *
  * @param {import('./report.js').Measured} record
  */

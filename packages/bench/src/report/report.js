@@ -32,7 +32,7 @@ import { formatTable } from './format.js'
  * @property {Results} results
  */
 
-/** The report in Markdown, beside the plot `benchmark.svg`. @param {Measured} record */
+/** The report in Markdown, which links to the plot `benchmark.svg`. @param {Measured} record */
 export function makeReport({ measuredAt, command, plan, machine, versions, contenders, results }) {
   const { throughput, mixed, growth, latency, uploads, send, databases } = results
   const facts = [...machine, ...versions].map(({ label, value }) => [label, value])

@@ -2,7 +2,7 @@ import { totalOf } from '../contenders/processor-time.js'
 import { formatNumber, formatSummary } from './format.js'
 import { summarize, summarizeRatios } from './statistics.js'
 
-// Runs of several rounds, as the cells of a table.
+// Summarizes runs of several rounds in the cells of a table.
 
 /**
  * @typedef {import('../contenders/processor-time.js').ProcessorTime} ProcessorTime
@@ -15,7 +15,7 @@ import { summarize, summarizeRatios } from './statistics.js'
 
 /** @type {Figure<LoadResult>} */
 export const rate = ({ eventsPerSecond }) => eventsPerSecond
-/** An event, over all threads. @type {Figure<LoadResult>} */
+/** Processor time per event, over all threads. @type {Figure<LoadResult>} */
 export const processorTime = ({ processor }) => totalOf(processor)
 
 /** @template Round, Run @param {readonly Round[]} rounds @param {Pick<Round, Run>} pick @returns {Run[]} */
@@ -24,7 +24,7 @@ export function runsOf(rounds, pick) {
 }
 
 /**
- * One run relative to another, of the rounds that have both.
+ * One run relative to another, over the rounds that have both.
  *
  * @template Round, Run
  * @param {readonly Round[]} rounds

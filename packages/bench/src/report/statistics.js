@@ -1,5 +1,5 @@
 /**
- * The middle of a few measurements, and how far they lie apart.
+ * The median and the range of a few measurements.
  *
  * @typedef {{ median: number, min: number, max: number, count: number }} Summary
  */
@@ -17,7 +17,7 @@ export function summarize(values) {
 }
 
 /**
- * One figure over another, round by round: what the machine does to both in a round falls out.
+ * One figure relative to another, round by round, so that effects of the machine on a whole round cancel out.
  *
  * @param {readonly number[]} values
  * @param {readonly number[]} others of the same rounds
@@ -28,7 +28,7 @@ export function summarizeRatios(values, others) {
 }
 
 /**
- * The smallest value that `share` of all are not above.
+ * The smallest value that at least `share` of all values do not exceed.
  *
  * @param {ArrayLike<number>} sorted ascending, at least one
  * @param {number} share 0 to 1

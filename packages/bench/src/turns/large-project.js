@@ -11,7 +11,7 @@ const rejectedEvents = 30
 
 /**
  * Fills a store in an empty directory with one project of as many builds, places, keys and consumers, and 14 days of
- * activity whose rows are full: events of many types and builds, and rejections of many causes with their text.
+ * activity with full rows: events of many types and builds, and rejections with many causes and texts.
  *
  * @param {string} directory
  * @param {{ builds: number, places: number, keys: number, consumers: number, days: number }} sizes
@@ -73,7 +73,7 @@ async function putKeys({ keys }, store, count) {
       ...record,
       keyId: String(i).padStart(8, '0'),
       hash: createHash('sha256').update(String(i)).digest('hex'),
-      // so that another key takes the place of one
+      // revoked, so that a new key may replace one
       ...(i > 100 && { revokedAt: 1 }),
     }))
     return { entry: { ...project, keys: [...project.keys, ...others] }, result: undefined }

@@ -4,7 +4,7 @@ import { createIngest } from '@ingest/core'
 import { openLmdbStore } from '@ingest/lmdb'
 import { serve } from '@ingest/server'
 
-// Serves a store, and measures what each turn of the event loop takes of the processor. Started by turns.js.
+// Serves a store, and measures the processor time of each turn of the event loop. Started by turns.js.
 
 const [directory = '', adminToken = ''] = argv.slice(2)
 const schedstat = openSync(`/proc/self/task/${pid}/schedstat`, 'r')
@@ -13,9 +13,9 @@ const limit = { perSecond: 1_000_000_000, burst: 1_000_000_000 }
 
 const never = new Int32Array(new SharedArrayBuffer(4))
 
-/** What the main thread has taken of the processor, in milliseconds: other processes do not count. */
+/** The processor time of the main thread in milliseconds, which other processes do not distort. */
 function threadMs() {
-  // the kernel counts what a thread has taken when it blocks, otherwise every few milliseconds
+  // the kernel updates the time of a thread when it blocks, otherwise only every few milliseconds
   Atomics.wait(never, 0, 0, 0.001)
   const length = readSync(schedstat, buffer, 0, buffer.length, 0)
   return Number(buffer.toString('latin1', 0, buffer.indexOf(32)).slice(0, length)) / 1e6
