@@ -38,7 +38,7 @@ export {
   shareStore,
 } from './store/store-check.ts'
 
-/** What every store promises. With `shareStore`, checks that are not isolated use one store. */
+/** The promises of every store. With `shareStore`, checks that are not isolated use one store. */
 export const storeChecks: readonly StoreCheck[] = [
   ...appendChecks,
   ...identityChecks,
@@ -55,7 +55,7 @@ export const storeChecks: readonly StoreCheck[] = [
   ...closeChecks,
 ]
 
-/** What a store also promises if several processes may use it at once. */
+/** The promises of a store that several processes may use at once. */
 export const sharedStoreChecks: readonly SharedStoreCheck[] = [
   ...raceChecks,
   ...raceEraseChecks,
@@ -65,17 +65,17 @@ export const sharedStoreChecks: readonly SharedStoreCheck[] = [
   ...handleEraseChecks,
 ]
 
-/** What a store also promises if it outlives its process. */
+/** The promises of a store that outlives its process. */
 export const durableStoreChecks: readonly DurableStoreCheck[] = [
   ...durableChecks,
   ...durableEraseChecks,
   ...durableActivityChecks,
 ]
 
-/** What a store also promises if its backups can be restored: by the store, and by hand if operators may do so. */
+/** The promises of a store whose backups can be restored, by the store or, if that is allowed, by hand. */
 export const restoreChecks: readonly RestoreCheck[] = backupChecks
 
-/** What every Ingest promises: `for (const { name, run } of ingestChecks) test(name, () => run(openMyIngest))`. */
+/** The promises of every Ingest: `for (const { name, run } of ingestChecks) test(name, () => run(openMyIngest))`. */
 export const ingestChecks: readonly IngestCheck[] = [
   ...eventChecks,
   ...readingChecks,

@@ -37,7 +37,7 @@ t.test('the memory store keeps the contract, with one handle or several that are
   await shared.close()
 })
 
-/** A handle whose end closes nothing. */
+/** A handle whose `close` does nothing. */
 function handleOf(store: Store): Store {
   return { ...store, async close() {} }
 }
@@ -91,7 +91,7 @@ t.test('a store that forgets fails every durable check', async (t) => {
   }
 })
 
-t.test('a store that completes what it has rejected fails a durable check', async (t) => {
+t.test('a store that completes rejected operations fails a durable check', async (t) => {
   const failed: string[] = []
   const kept = openMemoryStore()
   const open = (): Store => ({
@@ -174,7 +174,7 @@ interface Kept {
   bytes: number
 }
 
-/** Right as long as one caller waits for the other: it does in several steps what must be done in one. */
+/** Correct only for callers that wait for each other: it does in several steps what must be done in one. */
 function openCheckThenActStore(): Store {
   const memory = openMemoryStore()
   const frozen = new Map<string, number>()
@@ -206,7 +206,7 @@ type Events = Pick<
   'append' | 'known' | 'find' | 'read' | 'lastCursor' | 'totals' | 'countSince' | 'projects' | 'close'
 >
 
-/** Events, and what is said of them; `frozen` are the builds that they froze. */
+/** An event store that checks and then acts; `frozen` holds the builds that were frozen. */
 function createEvents(memory: Store, frozen: Map<string, number>): Events {
   const identity = { id: randomBytes(8), epoch: randomBytes(8) }
   const kept = new Map<string, Kept>()

@@ -1,4 +1,4 @@
-// A small sender in the program of `ingest conformance`, with the bug that its argument names.
+// A small sender as a program for `ingest conformance`, with the bug that its argument names.
 // @ts-check
 import { randomUUID } from 'node:crypto'
 import { once } from 'node:events'
@@ -29,12 +29,12 @@ if (/[\r\n]/.test(key ?? '')) throw new Error(bug === 'quote-key' ? `not a key: 
 /** @type {string[]} */
 const queue = []
 let queueBytes = 0
-/** The files of events. @type {Map<string, string>} */
+/** The file of each event. @type {Map<string, string>} */
 const paths = new Map()
 const hasSpool = env.INGEST_SPOOL && bug !== 'no-spool'
 const spool = hasSpool ? (bug === 'relative-spool' ? env.INGEST_SPOOL : resolve(env.INGEST_SPOOL ?? '')) : undefined
 let fileNumber = 0
-/** In the names of the files: a deleted spool may have become that of another program. */
+/** Makes file names unique, because another program may use the spool after it was deleted. */
 const ownName = bug === 'shared-names' ? '' : `-${randomUUID()}`
 /** @type {Promise<void> | undefined} */
 let running
@@ -49,7 +49,7 @@ function drop(reason, count = 1) {
   counts.dropped[reason] = (counts.dropped[reason] ?? 0) + count
 }
 
-/** Locks the spool by a socket that ends with the process, which no process can take for that of another one. */
+/** Locks the spool with a socket, which ends with the process and cannot be mistaken for that of another process. */
 async function lockSpool() {
   if (!spool) return
   mkdirSync(spool, { recursive: true })
@@ -74,7 +74,7 @@ async function lockSpool() {
   }
 }
 
-/** Holds a lock as long as its file is written. @param {string} path */
+/** Holds a lock by heartbeat, as long as its file is written. @param {string} path */
 function beat(path) {
   const age = Date.now() - (statSync(path, { throwIfNoEntry: false })?.mtimeMs ?? 0)
   if (age < 1000) throw new Error('the spool is in use')
@@ -111,7 +111,7 @@ function isJson(text) {
   }
 }
 
-/** Makes a deleted spool again. Its lock is not made again: a test starts no second program then. */
+/** Creates a deleted spool again, without its lock: tests start no second program then. */
 function renewSpool() {
   if (!spool || existsSync(spool) || bug === 'deleted-spool') return
   mkdirSync(spool, { recursive: true })
@@ -128,7 +128,7 @@ function writeToSpool(event) {
   try {
     writeFileSync(path, event)
   } catch {
-    // in memory only
+    // the event stays in memory only
   }
 }
 
@@ -140,7 +140,7 @@ function removeFromSpool(batch) {
   }
 }
 
-/** Counts what `close` leaves. @param {number} count */
+/** Counts events that `close` leaves unsent. @param {number} count */
 function leave(count) {
   renewSpool()
   if (spool) counts.unsent += count
@@ -213,7 +213,7 @@ function takeBatch() {
 let rangeMs = 1000
 let seed = bug === 'seed-by-minute' ? Math.floor(Date.now() / 60_000) : 1
 
-/** The same in each process with the same seed. */
+/** A random number, the same in each process with the same seed. */
 function random() {
   if (bug !== 'fixed-seed' && bug !== 'seed-by-minute') return Math.random()
   seed = (seed * 48_271) % (2 ** 31 - 1)
@@ -364,13 +364,13 @@ function batchUrl(url) {
 
 /** @type {import('node:net').Socket | undefined} */
 let kept
-/** Takes what the kept connection receives, undefined at its end. @type {(text?: string) => void} */
+/** Receives the data of the kept connection, and undefined at its end. @type {(text?: string) => void} */
 let receive = () => {}
-/** What the kept connection has received behind a response. */
+/** What the kept connection has received after a response. */
 let ahead = ''
 
 /**
- * On one connection, also after the server has ended it.
+ * Posts on one kept connection, even after the server has ended it.
  *
  * @param {string} url
  * @param {Record<string, string | undefined>} headers

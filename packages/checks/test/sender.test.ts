@@ -7,7 +7,7 @@ import { expectRules, runConformance, type StartProgram, senderRules, startComma
 const program = fileURLToPath(new URL('sender-program.js', import.meta.url))
 const start = (...bug: string[]) => startCommand(process.execPath, [program, ...bug])
 
-t.test('every rule for senders stands in the documentation', async (t) => {
+t.test('every rule for senders is in the documentation', async (t) => {
   const text = ['http-api', 'senders']
     .map((page) => readFileSync(new URL(`../../../../docs/${page}.md`, import.meta.url), 'utf8'))
     .join('\n')
@@ -30,7 +30,7 @@ t.test('the rules of a spool are skipped without one', async (t) => {
     t.strictSame([outcome, note], ['skipped', 'for senders with a spool'])
 })
 
-t.test('a rule that cannot be checked here is skipped, or passes with a note of what is missing', async (t) => {
+t.test('a rule that cannot be checked here is skipped, or passes with a note of the missing part', async (t) => {
   const startElsewhere: StartProgram = async (variables) => {
     const { freezer: _, ...program } = await start()(variables)
     return program
@@ -42,7 +42,7 @@ t.test('a rule that cannot be checked here is skipped, or passes with a note of 
   ])
 })
 
-t.test('an unknown rule, and a command that cannot be started or ends at once are refused', async (t) => {
+t.test('an unknown rule, and a command that does not start or ends at once, are refused', async (t) => {
   await t.rejects(runConformance({ start: start(), rules: ['none'] }), { code: 'invalid-argument' })
   await t.rejects(runConformance({ start: startCommand('no-such-sender') }), { code: 'invalid-argument' })
   await t.rejects(runConformance({ start: startCommand(process.execPath, ['no-such-sender.js']) }), {
@@ -51,7 +51,7 @@ t.test('an unknown rule, and a command that cannot be started or ends at once ar
   })
 })
 
-t.test('a program that leaves a process behind, with its output, holds up nothing', async (t) => {
+t.test('a process that a program leaves behind does not delay the verdict', async (t) => {
   const file = join(t.testdir({ file: '' }), 'file')
   const isThere = 'setInterval(() => require("node:fs").existsSync(process.argv[1]) || process.exit(), 50)'
   const script = `
@@ -141,7 +141,7 @@ const broken: Record<string, string[]> = {
   'unbounded-bytes': ['queue-bytes'],
 }
 
-/** The ids of the rules that pass in each of three runs: a busy machine may delay a request as long as a pause would. */
+/** The ids of rules that pass in each of three runs, because a busy machine may delay a request as long as a pause. */
 async function passedWith(bug: string, rules: readonly string[]): Promise<readonly string[]> {
   let passed = rules
   for (let runs = 0; runs < 3 && passed.length > 0; runs++) {

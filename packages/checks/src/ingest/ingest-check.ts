@@ -11,20 +11,20 @@ import type {
 } from '@ingest/core'
 import { chunk } from '../store/sample-maps.ts'
 
-/** Opens the Ingest of a project with nothing in it. */
+/** Opens the Ingest of an empty project. */
 export type OpenIngest = () => Promise<{ ingest: Ingest; close(): Promise<void> }>
 
 /** One promise of an {@link Ingest}, embedded or over HTTP. */
 export interface IngestCheck {
   /** The promise, as a fact: "a retry of the same batch changes nothing". */
   name: string
-  /** Whether the check closes its Ingest; all others may use new projects of one Ingest. */
+  /** Whether the check closes its Ingest. All other checks may use new projects of one Ingest. */
   isolated: boolean
-  /** Resolves when the promise is kept, rejects with an `AssertionError` when not; closes what it opens. */
+  /** Resolves if the promise is kept, otherwise rejects with an `AssertionError`. Closes the Ingest that it opens. */
   run(open: OpenIngest): Promise<void>
 }
 
-/** An opened Ingest, and what most checks do with it: for place `1` of build `b`, unless they say otherwise. */
+/** An open Ingest with the operations of most checks. The default map is that of place `1` of build `b`. */
 export interface Bench {
   ingest: Ingest
   close(): Promise<void>
@@ -33,9 +33,9 @@ export interface Bench {
   submit(...events: unknown[]): Promise<BatchResult>
   events(options?: ReadEventsOptions): Promise<{ cursor: string; receivedAt: number; text: string }[]>
   publish(publication: object, options?: PublishOptions): Promise<PublishedMap>
-  /** Puts chunks of these texts. */
+  /** Puts these texts as chunks. */
   put(...texts: string[]): ReturnType<Ingest['putChunks']>
-  /** The complete map. */
+  /** The text of the complete map. */
   text(id?: { placeId?: string; buildId?: string }): Promise<string>
 }
 
@@ -109,7 +109,7 @@ export async function assertRefused(
   return error
 }
 
-/** Compares the name, because the caller may have loaded another copy of the class. */
+/** Compares the name of the class, because the caller may have loaded another copy of it. */
 export function isRefusal(error: unknown): error is IngestError {
   return error instanceof Error && error.name === 'IngestError'
 }

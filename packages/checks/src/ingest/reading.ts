@@ -74,7 +74,7 @@ export const readingChecks: readonly IngestCheck[] = [
         const ids = async (value: string) => (await events({ [name]: value })).map(idOf)
         assert.deepEqual(await ids('é "1"'), [`${name} text`])
         assert.deepEqual(await ids('1200'), [`${name} digits`])
-        // some of these fields are texts only
+        // some of these fields must be strings
         await ingest.submitBatch({ events: [event(`${name} integer`, { [name]: 1200 })] as never[] })
         const exponential = `{"projectId":"${bench.projectId}","eventId":"${name} 1.2e3","${name}": 1.2e3}`
         await ingest.submitBatch(Buffer.from(`{"events":[${exponential}]}`))
@@ -146,7 +146,7 @@ export const readingChecks: readonly IngestCheck[] = [
     const after = await ingest.lastCursor()
     const waitMs = 600_000
     const batches = ingest.readBatches({ after, follow: true })[Symbol.asyncIterator]()
-    // the first one reports the end
+    // the first batch reports the end
     await batches.next()
     const readers: AsyncIterator<unknown>[] = [
       batches,
@@ -319,7 +319,7 @@ export const readingChecks: readonly IngestCheck[] = [
     for (const buildId of ['a', 'Beta', 'c']) await publish({ map: 1, buildId })
     for (const buildId of ['é&1', 'alpha', 'c']) {
       await submit(event(buildId, { buildId }))
-      // the times of a log may be equal
+      // two events may have the same time
       await publish({ map: 1, buildId: `${buildId}-next` })
     }
     const { builds, next } = await ingest.listBuilds()
@@ -368,7 +368,7 @@ export const readingChecks: readonly IngestCheck[] = [
       [24, 600],
       [14 * 24, 3_600],
     ] as const) {
-      // the clock of the bench may be behind
+      // the clock of this process may be behind
       const to = Date.now() + 60_000
       const from = to - hours * 3_600_000
       const activity = await ingest.getActivity({ from, to, by: 'type' })

@@ -1,15 +1,15 @@
 import type { Exchange } from './scripted-server.ts'
 
-/** Requests that no rule has taken yet, oldest first. */
+/** Queues requests until a rule takes them, oldest first. */
 export interface Arrivals {
   add(exchange: Exchange): void
-  /** Resolves when there is one. */
+  /** Resolves when the queue has a request. */
   any(): Promise<void>
   has(): boolean
   take(): Exchange
-  /** Passes on all requests, also those to come, instead of keeping them. */
+  /** Passes on the queued requests and all later ones. */
   serve(respond: (exchange: Exchange) => unknown): void
-  /** Forgets all requests, and keeps those to come. */
+  /** Drops the queued requests, and queues later ones. */
   reset(): void
 }
 

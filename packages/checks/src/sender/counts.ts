@@ -1,4 +1,4 @@
-/** The counts that a program prints at its end. */
+/** The counts that a program prints when it ends. */
 export interface Counts {
   accepted: number
   duplicates: number
@@ -7,7 +7,7 @@ export interface Counts {
   unsent: number
 }
 
-/** The counts in a line; undefined if it has none. */
+/** Parses the counts in a line; undefined if it has none. */
 export function parseCounts(line: string): Counts | undefined {
   try {
     const { accepted, duplicates, rejected, dropped, unsent } = JSON.parse(line)
@@ -19,7 +19,7 @@ export function parseCounts(line: string): Counts | undefined {
   }
 }
 
-/** How many events they count. */
+/** The number of counted events. */
 export function sumOf({ accepted, duplicates, rejected, dropped, unsent }: Counts): number {
   return accepted + duplicates + rejected + unsent + totalOf(dropped)
 }
@@ -29,7 +29,7 @@ export function totalOf(dropped: Counts['dropped']): number {
   return Object.values(dropped).reduce((sum, count) => sum + count, 0)
 }
 
-/** The same counts with their reasons in order, without those of 0. */
+/** The same counts, with the reasons sorted and without those that are 0. */
 export function sortCounts({ dropped, ...counts }: Counts): object {
   const reasons = Object.entries(dropped).filter(([, count]) => count > 0)
   return { ...counts, dropped: Object.fromEntries(reasons.sort(([a], [b]) => (a < b ? -1 : 1))) }

@@ -8,8 +8,8 @@ export interface RuleTest {
 }
 
 /**
- * Expects that the program of a sender keeps the rules, but for those in `broken`, each with the reason. A broken rule
- * that it keeps fails the test until its entry is deleted.
+ * Expects that the program of a sender keeps all rules except those in `broken`, which maps each to its reason. If it keeps
+ * a rule of `broken`, the test fails until that entry is deleted.
  */
 export async function expectRules(
   t: RuleTest,

@@ -4,7 +4,7 @@ import type { ServerResponse } from 'node:http'
 export interface FaultyRequest {
   /** Reads the body to its end. */
   read(): Promise<unknown>
-  /** Stores the batch. Its response is lost. */
+  /** Stores the batch, without a response. */
   store(): Promise<unknown>
 }
 
@@ -18,7 +18,7 @@ function respond(status: number, headers: Record<string, string> = {}, body = ''
   }
 }
 
-/** What can happen between a sender and Ingest. After a fault named `… after`, the batch is stored. */
+/** Faults between a sender and Ingest. After a fault named `… after`, the batch is stored. */
 export const faults = {
   400: respond(400),
   401: respond(401),

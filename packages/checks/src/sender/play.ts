@@ -19,33 +19,33 @@ export class SkippedRule extends Error {
   override readonly name = 'SkippedRule'
 }
 
-/** A program that was started. Methods throw a {@link BrokenRule}. */
+/** A running program. Methods throw a {@link BrokenRule}. */
 export interface Sending {
   /** Gives events to the program. */
   send(events: readonly JsonObject[]): void
-  /** Gives events to the program, and an empty line, so that they are sent at once. */
+  /** Gives events and an empty line to the program, which then sends them at once. */
   flush(events?: readonly JsonObject[]): void
-  /** Whether its sender takes that many events; false if the program ends before. */
+  /** Waits until its sender has taken that many events; false if the program ends before. */
   takes(count: number): Promise<boolean>
-  /** Ends its standard input, and resolves to its exit code and counts, whatever they are. `how` it ended is for a message. */
+  /** Ends its standard input, and resolves with any exit code and counts. `how` describes its end in a message. */
   exit(): Promise<{ code: number | null; how: string; counts: Counts | undefined }>
 }
 
 /** A program and the server that it sends to, as the rules see them. */
 export interface Play extends Sending {
-  /** The next request. The rule has to respond to it. */
+  /** The next request, to which the rule must respond. */
   next(): Promise<Exchange>
-  /** The next request, which has to hold the events of an earlier one, within these pauses of the sender's time. */
+  /** The next request, which must repeat the events of an earlier one after a pause within these limits, in sender time. */
   retryOf(exchange: Exchange, leastMs?: number, mostMs?: number): Promise<Exchange>
   /** Resolves after that many milliseconds without a request. */
   quiet(ms: number, why: string): Promise<void>
-  /** Responds to all further requests, also those that have arrived. */
+  /** Responds to the queued requests and all later ones. */
   serve(respond: (exchange: Exchange) => unknown): void
-  /** Refuses all connections for that many milliseconds. @throws {SkippedRule} if the port of the server is lost */
+  /** Refuses all connections for that many milliseconds. @throws {SkippedRule} if another process takes the port */
   refuse(ms: number): Promise<void>
-  /** Ends the standard input of the program, and resolves to its counts when it has ended. */
+  /** Ends the standard input of the program, and resolves with its counts when it has ended. */
   end(): Promise<Counts>
-  /** Accepts all further batches and ends the program, whose counts have to be these. */
+  /** Accepts all further batches and ends the program, which must print these counts. */
   finish(counts: Partial<Counts>): Promise<void>
   /** Whether the program has printed this. */
   hasPrinted(secret: string): boolean
@@ -57,9 +57,9 @@ export interface Play extends Sending {
   restart(carried?: number | 'any', changes?: Settings): Promise<void>
   /** The directory of the spool. */
   readonly spool: string
-  /** The stored events, in their order. */
+  /** The stored events, in order. */
   stored(): Promise<JsonObject[]>
-  /** Breaks the rule from outside of its script. */
+  /** Fails the rule from outside its script. */
   breakRule(seen: string): void
 }
 
@@ -71,7 +71,7 @@ export interface PlayOptions {
   signal: AbortSignal
 }
 
-/** Runs `script` with a program and a server of its own. Resolves to what it could not check here; null if nothing. */
+/** Runs `script` with its own program and server. Resolves with what could not be checked here; null if nothing. */
 export async function runPlay(options: PlayOptions, script: (play: Play) => Promise<void>): Promise<string | null> {
   const arrivals = createArrivals()
   const server = await openScriptedServer(arrivals.add)
@@ -111,7 +111,7 @@ async function createPlay({ arrivals, server, spool, start, patienceMs, signal, 
   let program = await start(settings)
   let carried: number | 'any' = 0
 
-  /** Waits for an event, as long as patience lasts; otherwise `what` is what was seen. */
+  /** Waits for an event for at most `patienceMs`; afterwards the rule is broken by `what`. */
   const until = <T>(what: string, event: Promise<T>, { errors } = program): Promise<T> =>
     withPatience(event, patienceMs, stop, () => `${what} within ${patienceMs / 1000} s${errors()}`)
 
@@ -120,12 +120,12 @@ async function createPlay({ arrivals, server, spool, start, patienceMs, signal, 
     return arrivals.take()
   }
 
-  /** Resolves when there is a request. The end of the program before it breaks the rule. */
+  /** Resolves when a request has arrived. If the program ends before, the rule is broken. */
   async function arrival(): Promise<void> {
     const { ended, errors } = program
     const event = arrivals.any()
     const end = ended.then(async ({ code, signal }) => {
-      // what arrived before the end counts
+      // a request that arrived before the end counts
       if (await Promise.race([event.then(() => true), nextTurn(false)])) return
       throw new BrokenRule(`the program ended with ${signal ?? `exit code ${code}`}${errors()}`)
     })

@@ -10,11 +10,11 @@ export interface Program {
   readonly stderr: Readable
   /** Resolves when it has ended and its output is complete. */
   readonly ended: Promise<{ code: number | null; signal: string | null }>
-  /** Kills it, with the processes that it has started. */
+  /** Kills it and the processes that it has started. */
   kill(): void
-  /** Stops it and lets it continue, as SIGSTOP and SIGCONT do; undefined where there are no signals. */
+  /** Stops and continues it, as SIGSTOP and SIGCONT do; undefined where there are no signals. */
   readonly freezer?: Freezer | undefined
-  /** Whether it sees no other processes. Default false. */
+  /** Whether it cannot see other processes. Default false. */
   readonly isIsolated?: boolean
 }
 
@@ -23,11 +23,11 @@ export interface Freezer {
   thaw(): void
 }
 
-/** Starts the program with these variables in its environment. */
+/** Starts a program with these environment variables. */
 export type StartProgram = (variables: Readonly<Record<string, string>>, options?: StartOptions) => Promise<Program>
 
 export interface StartOptions {
-  /** Whether it is to see no other processes, as in a container of its own, where the system can do that. Default false. */
+  /** Whether to hide other processes from it, as a container does, if the system can. Default false. */
   isIsolated?: boolean
 }
 
@@ -53,7 +53,7 @@ export function startCommand(command: string, args: readonly string[] = []): Sta
         reject(new IngestError('invalid-argument', `${command} cannot be started: ${cause.message}.`, { cause }))
       })
     })
-    // a program may end before it has read everything
+    // a program may end before it has read all input
     child.stdin.on('error', () => {})
     const signal = (name: NodeJS.Signals) => {
       try {
@@ -80,14 +80,14 @@ export function startCommand(command: string, args: readonly string[] = []): Sta
   }
 }
 
-/** The command in front of one that is to see no other processes; none where it is not permitted. */
+/** The command that hides other processes from the command after it; empty if it is not permitted. */
 function findIsolation(): string[] {
   const unshare = ['unshare', '--user', '--map-root-user', '--pid', '--fork', '--mount-proc']
   const [file = '', ...options] = unshare
   return spawnSync(file, [...options, 'true']).status === 0 ? unshare : []
 }
 
-/** A program, and what it was given and has written. */
+/** A program with its input and output. */
 export interface WatchedProgram extends Program {
   /** Writes a line for each event. */
   give(events: readonly JsonObject[]): void
@@ -95,17 +95,17 @@ export interface WatchedProgram extends Program {
   given(): number
   /** The last line of its standard output. */
   output(): string
-  /** The last lines of its standard error, for a message. */
+  /** The last lines of its standard error, for messages. */
   errors(): string
-  /** Resolves when it has printed that its sender has taken that many events. */
+  /** Resolves when it has printed that its sender took that many events. */
   taken(count: number): Promise<void>
-  /** Whether either of its outputs had the secret. */
+  /** Whether either of its outputs contained the secret. */
   hasPrinted(secret: string): boolean
 }
 
 const outputCharsMax = 64 * 1024
 
-/** Counts what a program is given, and reads what it writes. */
+/** Counts the events that a program is given, and reads its output. */
 export function watchProgram(program: Program): WatchedProgram {
   const texts = { stdout: '', stderr: '' }
   let given = 0

@@ -23,20 +23,20 @@ export const senderRules: readonly Rule[] = [
   ...faultRules,
 ]
 
-/** What no rule shows, for the end of a report. */
+/** What no rule checks, for the end of a report. */
 export const notChecked =
   'TLS and proxies, power loss, a full disk, a wall clock that is set while the program runs, a spool of another project, threads, memory, and what takes hours'
 
 /** Whether a program keeps a rule. */
 export interface Verdict {
   id: string
-  /** The sentence of the documentation. */
+  /** The sentence in the documentation. */
   rule: string
   outcome: 'passed' | 'failed' | 'skipped'
   expected: string
-  /** What was seen instead, of a rule that failed; otherwise null. */
+  /** What a failed rule saw instead; otherwise null. */
   seen: string | null
-  /** Why the rule was skipped, or what of it could not be checked here; otherwise null. */
+  /** Why the rule was skipped, or which part could not be checked here; otherwise null. */
   note: string | null
   durationMs: number
 }
@@ -45,9 +45,9 @@ export interface ConformanceOptions {
   start: StartProgram
   /** The ids of the rules to judge. Default: all. */
   rules?: readonly string[] | undefined
-  /** Whether the sender has a spool; without one, the rules for it are skipped. Default false. */
+  /** Whether the sender has a spool. If not, the rules for it are skipped. Default false. */
   hasSpool?: boolean | undefined
-  /** How long the program may take for a step, such as to start and send, in milliseconds. Default 30,000. */
+  /** How long a step of the program may take, such as to start and send, in milliseconds. Default 30,000. */
   patienceMs?: number | undefined
   /** Ends the run, which rejects with the reason of the signal. */
   signal?: AbortSignal | undefined
@@ -57,13 +57,13 @@ export interface ConformanceOptions {
 
 const defaultPatienceMs = 30_000
 
-/** How many programs run at a time. */
+/** The number of programs that run at once. */
 const concurrency = 4
 
 /**
- * Judges the program of a sender: starts it once for each rule, with a server that responds as the rule needs it. A sender
- * that keeps all rules may still fail in what {@link notChecked} names, and in callbacks and options that the program
- * does not set.
+ * Judges the program of a sender: starts it once for each rule, with a server that responds as the rule needs. A sender
+ * that keeps all rules may still have the faults that {@link notChecked} names, or faults in callbacks and options that
+ * the program does not set.
  *
  * @throws {IngestError} `invalid-argument` for an unknown rule, and if the program cannot be started, or ends before its
  *   sender has taken an event
@@ -113,7 +113,7 @@ async function checkStart({ start, patienceMs = defaultPatienceMs, signal }: Con
   }
   await runPlay({ start, settings, patienceMs, signal: signal ?? new AbortController().signal }, script).catch(
     (error) => {
-      // the rules say what a program does that runs
+      // the rules judge a program that runs
       if (!(error instanceof BrokenRule)) throw error
     },
   )

@@ -17,7 +17,7 @@ import type { Fault } from './faults.ts'
 export const projectId = 'conformance'
 export const key = 'ik_conformance'
 
-/** A request, and the response that the rule decides on. */
+/** A request, to which a rule responds. */
 export interface Exchange {
   /** When it arrived, in milliseconds. */
   readonly arrivedAt: number
@@ -31,31 +31,31 @@ export interface Exchange {
   /** The events of the body; none if it is not a batch. */
   readonly events: readonly JsonObject[]
   readonly res: ServerResponse
-  /** When an earlier request came on a connection that had been ended, in milliseconds; undefined without one. */
+  /** When an earlier request was lost on a closed connection, in milliseconds; undefined if none was. */
   lostAt: number | undefined
   respond(status: number, headers?: Readonly<Record<string, string>>, body?: string): void
   /** Stores the batch and responds as Ingest does. */
   accept(): Promise<void>
-  /** Writes to the connection, also after the response. */
+  /** Writes to the connection, even after the response. */
   write(text: string): void
-  /** Ends the connection after the response, without having announced it. */
+  /** Ends the connection after the response, without announcing it. */
   endConnection(): void
   inject(fault: Fault): Promise<void>
 }
 
-/** An Ingest in memory whose responses a rule decides on. */
+/** An Ingest in memory whose responses are chosen by a rule. */
 export interface ScriptedServer {
   readonly url: string
-  /** The stored events, in their order. */
+  /** The stored events, in order. */
   stored(): Promise<JsonObject[]>
   /** Closes all connections. */
   disconnect(): void
-  /** Closes all connections, and refuses others for that many milliseconds. */
+  /** Closes all connections, and refuses new ones for that many milliseconds. */
   refuse(ms: number): Promise<void>
   close(): Promise<void>
 }
 
-/** The most bytes of a decompressed body: more than a batch may have. */
+/** Maximum bytes of a decompressed body: more than a batch may have. */
 const bodyBytesMax = 64 * 1024 * 1024
 
 /** Opens a server on a free port of 127.0.0.1 that passes on each request when its body is complete. */
@@ -77,11 +77,11 @@ export async function openScriptedServer(onRequest: (exchange: Exchange) => void
       lostAt = undefined
       onRequest(exchange)
     } catch {
-      // the sender has closed the connection, or its body is not gzip as declared
+      // the sender has closed the connection, or the body is not gzip as declared
       res.writeHead(400).end()
     }
   })
-  // a response that a rule holds back must not be ended by the server
+  // the server must not end a response that a rule delays
   server.requestTimeout = 0
   await once(server.listen(0, '127.0.0.1'), 'listening')
   const { port } = server.address() as AddressInfo
@@ -126,7 +126,7 @@ function toExchange(
   body: Buffer,
   submit: () => Promise<object>,
 ): Exchange {
-  // a response that is complete has none
+  // a complete response has no socket
   const { socket } = res
   const exchange: Exchange = {
     arrivedAt: performance.now(),
@@ -169,7 +169,7 @@ function toExchange(
     const problem = JSON.stringify({ status, code: error.code, detail: error.message })
     exchange.respond(status, { 'Content-Type': 'application/problem+json' }, problem)
   }
-  // writes to a connection that the sender has closed
+  // errors of writes to a connection that the sender has closed
   res.on('error', () => {})
   return exchange
 }

@@ -1,7 +1,7 @@
 import { relative } from 'node:path'
 import { projectId, key as projectKey } from './scripted-server.ts'
 
-/** What the program gets in its environment. */
+/** The settings in the environment of a program. */
 export interface Settings {
   /** `INGEST_TIME_SCALE`. Default 0.001. */
   timeScale?: number
@@ -21,16 +21,16 @@ export interface Settings {
   changesDirectory?: boolean
   /** A path at the end of `INGEST_URL`. Default none. */
   path?: string
-  /** `INGEST_URL` in place of that of the server. */
+  /** `INGEST_URL`. Default: that of the server. */
   url?: string
-  /** `INGEST_KEY` in place of that of the project. */
+  /** `INGEST_KEY`. Default: that of the project. */
   key?: string
 }
 
-/** Where the program of a play keeps files. */
+/** The directories of a play's program. */
 export interface Directories {
   spool: string
-  /** Where a relative path of the spool leads to nothing outside of the play. */
+  /** Another directory, from which the relative path of the spool does not leave the play. */
   elsewhere: string
 }
 
@@ -57,12 +57,12 @@ export function toVariables(settings: Settings, serverUrl: string, directories: 
     INGEST_CLOSE_MS: String(closeMs),
     INGEST_SPOOL: hasSpool ? spool : '',
     INGEST_CHDIR: changesDirectory ? directories.elsewhere : '',
-    // 14 hours from UTC: a time that is read as a local one is far off
+    // UTC+14: a date that is parsed as local time is far off
     TZ: 'Pacific/Kiritimati',
   }
 }
 
-/** The factor of the sender's pauses. */
+/** The factor for the sender's pauses. */
 export function scaleOf({ timeScale = 0.001 }: Settings): number {
   return timeScale
 }

@@ -15,7 +15,7 @@ import {
 const minuteMs = 60_000
 const hourMs = 60 * minuteMs
 
-/** What processes counted by minute and by hour. */
+/** Activity: what processes counted by minute and by hour. */
 export const activityChecks: readonly StoreCheck[] = [
   check('activity rows are read in the order of their times, then of their writers', async (store) => {
     assert.deepEqual(await rowsOf(store), [])
@@ -64,7 +64,7 @@ export const activityChecks: readonly StoreCheck[] = [
     assert.deepEqual(keysOf(await rowsOf(store, { from: minuteMs + 1, to: 2 * minuteMs + 1 })), ['2 a', '2 b'])
   }),
 
-  check('activity of minutes and of hours is apart, also at the same time', async (store) => {
+  check('activity of minutes and of hours is separate, even at the same time', async (store) => {
     const minutes = [0, 60, 61].map((at) => activityRow(at, 'w', { body: '"minute"' }))
     const hours = [0, 60, 120].map((at) => activityRow(at, 'w', { span: 'hour', body: '"hour"' }))
     await store.putActivity([...minutes, ...hours])
@@ -75,7 +75,7 @@ export const activityChecks: readonly StoreCheck[] = [
     for (const [span, rows] of spans) assert.deepEqual(await rowsOf(store, { span }), shown(rows))
   }),
 
-  check('activity of projects is apart, also if the id of one begins with that of another', async (store) => {
+  check('activity of projects is separate, even if the id of one is a prefix of another', async (store) => {
     const projectIds = ['p', 'p0', 'p.', 'P', 'pp', 'p-p']
     const rowOf = (projectId: string) => activityRow(1, 'w', { projectId, body: JSON.stringify(projectId) })
     await store.putActivity(projectIds.map(rowOf))
@@ -85,7 +85,7 @@ export const activityChecks: readonly StoreCheck[] = [
     for (const projectId of ['p-', 'q', 'p00']) assert.deepEqual(await rowsOf(store, { projectId }), [])
   }),
 
-  check('activity makes no project, and stays when the first event does', async (store) => {
+  check('activity does not create a project, and stays when the first event does', async (store) => {
     await store.putActivity([activityRow(1), activityRow(1, 'w', { projectId: 'rejected' })])
     assert.deepEqual(await store.projects(), [])
     assert.equal(await store.entry('project', 'p'), undefined)
@@ -110,8 +110,8 @@ export const activityChecks: readonly StoreCheck[] = [
     }
   }),
 
-  check('an expiry of activity erases what began before a time, of all projects and spans', async (store) => {
-    // what other checks left in the same store
+  check('an expiry deletes the activity of all projects and spans that began before a time', async (store) => {
+    // delete what other checks left in the same store
     await store.sweep({ mapsTouched: 0, activity: 0 })
     const projects = ['p', 'silent', 'rejected']
     await store.append('p', batchOf([event('a')]))
@@ -167,7 +167,7 @@ export const raceActivityChecks: readonly SharedStoreCheck[] = [
       ])
     await Promise.all(
       handles.map(async (store, h) => {
-        // each handle has another order
+        // each handle writes in another order
         for (const round of range(rounds)) {
           const rows = rowsIn(round, h)
           await store.putActivity([...rows.slice(h * 10), ...rows.slice(0, h * 10)])
@@ -188,26 +188,21 @@ export const raceActivityChecks: readonly SharedStoreCheck[] = [
     }
   }),
 
-  sharedCheck(
-    'concurrent sweeps of activity, through all handles, delete what is old and nothing else',
-    async (handles) => {
-      const [a] = handles
-      await a.sweep({ mapsTouched: 0, activity: 0 })
-      for (const part of range(3)) {
-        await a.putActivity(range(250).map((i) => activityRow(i, `${part}`, { projectId: `p-${i % 5}` })))
-      }
-      const expiries = [...handles, ...handles].map((store) =>
-        store.sweep({ mapsTouched: 0, activity: 200 * minuteMs }),
-      )
-      const later = activityRow(300, 'later')
-      await a.putActivity([later])
-      await Promise.all(expiries)
-      for (const store of handles) {
-        assert.deepEqual(await rowsOf(store), shown([later]))
-        for (const i of range(5)) assert.equal((await rowsOf(store, { projectId: `p-${i}` })).length, 3 * 10)
-      }
-    },
-  ),
+  sharedCheck('concurrent sweeps through all handles delete old activity and nothing else', async (handles) => {
+    const [a] = handles
+    await a.sweep({ mapsTouched: 0, activity: 0 })
+    for (const part of range(3)) {
+      await a.putActivity(range(250).map((i) => activityRow(i, `${part}`, { projectId: `p-${i % 5}` })))
+    }
+    const expiries = [...handles, ...handles].map((store) => store.sweep({ mapsTouched: 0, activity: 200 * minuteMs }))
+    const later = activityRow(300, 'later')
+    await a.putActivity([later])
+    await Promise.all(expiries)
+    for (const store of handles) {
+      assert.deepEqual(await rowsOf(store), shown([later]))
+      for (const i of range(5)) assert.equal((await rowsOf(store, { projectId: `p-${i}` })).length, 3 * 10)
+    }
+  }),
 
   isolatedSharedCheck('Ingests on all handles agree on what they counted, once each has put it', async (handles) => {
     const start = 500_000 * hourMs
@@ -276,7 +271,7 @@ export const durableActivityChecks: readonly DurableStoreCheck[] = [
   }),
 ]
 
-/** A row at so many minutes. */
+/** An activity row that many minutes after the first. */
 export function activityRow(minutes: number, writer = 'w', other: Partial<ActivityToPut> = {}): ActivityToPut {
   const at = minutes * minuteMs
   return { projectId: 'p', span: 'minute', at, writer: idOf(writer), body: JSON.stringify([minutes, writer]), ...other }
@@ -297,7 +292,7 @@ export async function rowsOf(
   return rows
 }
 
-/** The minutes and the names of the writers. */
+/** The minute and the writer's name of each row. */
 function keysOf(rows: readonly ActivityRow[]): string[] {
   return rows.map(({ at, writer }) => `${at / minuteMs} ${Buffer.from(writer.replace(/(00)+$/, ''), 'hex')}`)
 }

@@ -120,7 +120,7 @@ export const appendChecks: readonly StoreCheck[] = [
     for (const each of [found, read]) assert.equal(textOf(each), event('a'))
   }),
 
-  check('totals count events and batches of which something was stored, and say when they came', async (store) => {
+  check('totals count stored events, and batches with stored events, and have their times', async (store) => {
     const nothing = { events: 0, batches: 0, bytes: 0 }
     assert.deepEqual(await store.totals('p'), nothing)
     await store.append('q', batchOf([event('a')], { receivedAt: 1 }))

@@ -149,7 +149,7 @@ export const chunkChecks: readonly StoreCheck[] = [
     assert.deepEqual(await store.pendingTotals('p'), { maps: 700, bytes })
   }),
 
-  check('a chunk is read byte for byte: of one byte, of 1 MiB, and out of a larger buffer', async (store) => {
+  check('a chunk is read byte for byte: one byte, 1 MiB, and part of a larger buffer', async (store) => {
     const large = Buffer.alloc(1_048_576, 'large ')
     const parts = [Buffer.from([0]), large, large.subarray(3, 900)].map((bytes) => ({
       digest: digestOf(bytes),

@@ -4,9 +4,9 @@ import { expireAll } from './erase.ts'
 import { appendSome, batchOf, event, readAll } from './sample-events.ts'
 import { assertRefused, check, range, type StoreCheck } from './store-check.ts'
 
-/** The events after a cursor. */
+/** Counting the events after a cursor. */
 export const countAfterChecks: readonly StoreCheck[] = [
-  check('the events behind each cursor are counted, with the time of the first', async (store) => {
+  check('the events after each cursor are counted, with the time of the first', async (store) => {
     const start = await store.lastCursor('p')
     assert.deepEqual(await store.countAfter('p', start, 9), { events: 0, batchesLeft: 0 })
     await appendSome(store)
@@ -32,7 +32,7 @@ export const countAfterChecks: readonly StoreCheck[] = [
     }
   }),
 
-  check('many batches behind a cursor are counted, or said to be left', async (store) => {
+  check('many batches after a cursor are counted, or reported as left', async (store) => {
     const start = await store.lastCursor('p')
     for (const i of range(150)) await store.append('p', batchOf([event(`${i}-a`), event(`${i}-b`)]))
     for (const max of [0, 63, 64, 65, 149, 150, 1_000]) {
@@ -42,7 +42,7 @@ export const countAfterChecks: readonly StoreCheck[] = [
     }
   }),
 
-  check('events that an expiry has erased are not behind a cursor; others that were erased are', async (store) => {
+  check('expired events are not counted after a cursor; events that were erased otherwise are', async (store) => {
     const start = await store.lastCursor('p')
     for (const i of range(40)) {
       await store.append('p', batchOf([event(`${i}-a`), event(`${i}-b`)], { receivedAt: 1_000 + i }))
@@ -63,7 +63,7 @@ export const countAfterChecks: readonly StoreCheck[] = [
     }
   }),
 
-  check('a cursor that a read refuses is refused by a count of what is behind it', async (store) => {
+  check('a count of the events after a cursor refuses the same cursors as a read', async (store) => {
     const ofEmpty = await store.lastCursor('empty')
     await appendSome(store)
     const [last, other] = [await store.lastCursor('p'), await store.lastCursor('q')]

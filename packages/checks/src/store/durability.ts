@@ -78,7 +78,7 @@ export const closeChecks: readonly StoreCheck[] = [
     for (const [name, operate] of Object.entries(operations)) await assertRefused(operate(), 'store-closed', name)
   }),
 
-  isolatedCheck('a close waits for the appends that have begun, and may come twice, also at once', async (store) => {
+  isolatedCheck('a close waits for appends that have begun, and may be called twice, even at once', async (store) => {
     await store.check()
     let unsettled = 0
     const appends = range(8).map((i) => {
@@ -209,7 +209,7 @@ export const backupChecks: readonly RestoreCheck[] = [
       await assertRefused(readAll(restored, 'p', { after }), 'invalid-cursor', 'a cursor beyond the end')
       await assertRefused(readAll(restored, 'empty', { after }), 'invalid-cursor', 'a cursor of another project')
     }
-    // longer than it was, with other events at the positions of the lost ones
+    // longer than before, with other events at the positions of the lost ones
     for (const i of range(30)) {
       await restored.append('p', batchOf([event(`new-${i}-a`), event(`new-${i}-b`), event(`new-${i}-c`)]))
       for (const after of lost) await assertRefused(readAll(restored, 'p', { after }), 'invalid-cursor', 'a lost event')
@@ -220,7 +220,7 @@ export const backupChecks: readonly RestoreCheck[] = [
   restoreCheck(
     'a cursor from before the restore is refused or skips no event',
     async ({ before, lost, start, restored }) => {
-      // the events that were lost are sent again, later and in another order
+      // the lost events are sent again, later and in another order
       const again = ['lost-3', 'lost-0', 'lost-2', 'new', 'lost-1']
       for (const id of again) await restored.append('p', batchOf([event(id)], { receivedAt: 2_000 }))
       const all = [...before.map(idOfStored), ...again]
@@ -259,13 +259,13 @@ export const backupChecks: readonly RestoreCheck[] = [
   }),
 ]
 
-/** A store as it is after a backup with five events of `p` was restored, which had four more by then. */
+/** A store after the restore of a backup that had five events of `p`; four more were appended after the backup. */
 interface Restored {
   /** The cursor before all events. */
   start: Cursor
-  /** The events in the backup, as they were before. */
+  /** The events in the backup, as they were read before. */
   before: StoredEvent[]
-  /** The cursors of events that came after the backup. */
+  /** The cursors of events after the backup. */
   lost: Cursor[]
   restored: Store
   reopen: () => Promise<Store>

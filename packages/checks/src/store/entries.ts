@@ -116,7 +116,7 @@ function consumer(name: string, position = 1): ConsumerRecord {
   return { name, cursor: `cursor-${position}`, updatedAt: position }
 }
 
-/** Moves the consumer `shared` on if it stands at this position; resolves to whether it did. */
+/** Advances the consumer `shared` if it is at this position; resolves with whether it did. */
 function moveFrom(store: Store, position: number): Promise<boolean> {
   return store.updateEntry('consumers', 'p', (consumers) =>
     (consumers?.[0]?.updatedAt ?? 0) === position

@@ -298,7 +298,7 @@ export const raceEraseChecks: readonly SharedStoreCheck[] = [
 ]
 
 export const durableEraseChecks: readonly DurableStoreCheck[] = [
-  durableCheck('tombstones, their cursors and how far an expiry came survive a close', async (store, reopen) => {
+  durableCheck('tombstones, their cursors and the progress of an expiry survive a close', async (store, reopen) => {
     await appendSome(store)
     await store.append('p', batchOf([event('f'), event('g')], { receivedAt: 3_000 }))
     const cursors = (await readAll(store)).map(({ cursor }) => cursor)
@@ -317,7 +317,7 @@ export const durableEraseChecks: readonly DurableStoreCheck[] = [
 
 const duplicates = (count: number) => appended(range(count).map(() => false))
 
-/** The ids of the events that a read returns, those of tombstones after "erased". */
+/** The ids of the events that a read returns; those of tombstones follow "erased". */
 async function shownIn(store: Store, options?: ReadOptions): Promise<string[]> {
   const shown: string[] = []
   for await (const each of store.read('p', options)) {
@@ -337,7 +337,7 @@ export async function expireAll(store: Store, before: number): Promise<{ events:
   }
 }
 
-/** A batch of events, given as their JSON, and of tombstones, given as their ids. */
+/** A batch of events, given as JSON, and of tombstones, given as ids. */
 function mixedBatch(elements: readonly string[]): AppendBatch {
   let body = '{"events":['
   const events = elements.map((element) => {

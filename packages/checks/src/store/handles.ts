@@ -5,7 +5,7 @@ import { addKey, batchOf, event, idsOf, outcomeOf, projectWith, readAll } from '
 import { eventBatch, key, publish } from './sample-maps.ts'
 import { isolatedSharedCheck, range, type SharedStoreCheck, sharedCheck } from './store-check.ts'
 
-/** What several handles agree on. */
+/** Agreement between several handles. */
 export const handleChecks: readonly SharedStoreCheck[] = [
   sharedCheck(
     'the time at which events were received never decreases, whatever the clocks of the handles',
@@ -78,7 +78,7 @@ export const handleChecks: readonly SharedStoreCheck[] = [
       })
       const meanwhile = range(16).map((i) => left.append('p', eventBatch(`${name}-left-${i}`, `${name}-${i}`)))
       await closed.close()
-      // one turn for the promises that are chained to the appends
+      // one turn, for promises that are chained to the appends
       await nextTurn()
       assert.equal(unsettled, 0)
       for (const { stored } of await Promise.all(meanwhile)) assert.deepEqual(stored, [true])

@@ -20,7 +20,7 @@ import {
 } from './sample-maps.ts'
 import { range } from './store-check.ts'
 
-/** The handles through which a build is published and frozen. */
+/** The handles that publish, freeze and read a build. */
 interface FreezeRacers {
   publisher: Store
   appender: Store
@@ -28,8 +28,8 @@ interface FreezeRacers {
 }
 
 /**
- * One build, named after `turns`: three publishers that publish versions while it is open, one appender of its first
- * event, and two readers.
+ * Races for one build, named after `turns`: three publishers publish versions while it is open, one appender appends its
+ * first event, and two readers read.
  */
 export async function raceFreeze({ publisher, appender, reader }: FreezeRacers, turns: number): Promise<void> {
   const buildId = `build-${turns}`
@@ -65,7 +65,7 @@ export async function raceFreeze({ publisher, appender, reader }: FreezeRacers, 
   }
 
   async function appendOne(): Promise<Digest | undefined> {
-    // counts publications, as stores differ in speed
+    // waits for publications instead of time, because stores differ in speed
     while (running && publications.length < turns % 10) await nextTurn()
     for (let i = 0; i < turns % 3; i++) await nextTurn()
     appendedAt = 'begun'
@@ -101,8 +101,8 @@ export async function raceFreeze({ publisher, appender, reader }: FreezeRacers, 
 }
 
 /**
- * One build with three complete maps, which are replaced through one handle, one as a whole and two by manifests with many
- * chunks, while its first event is appended through another one.
+ * Races for one build with three complete maps: one handle replaces them, one as a whole and two with manifests of many
+ * chunks, while another handle appends the first event.
  */
 export async function raceReplacements({ publisher, appender, reader }: FreezeRacers, turns: number): Promise<void> {
   const buildId = `replaced-${turns}`
@@ -146,7 +146,7 @@ export async function raceReplacements({ publisher, appender, reader }: FreezeRa
   }
 }
 
-/** The handles through which chunks and the maps that name them are written. */
+/** The handles that write and read chunks, and publish the maps that name them. */
 interface ChunkRacers {
   /** Each publishes in all places. */
   publishers: readonly Store[]
@@ -176,7 +176,7 @@ export async function raceChunks({ publishers, writer, reader }: ChunkRacers): P
   await checkChunks(reader, writer, texts)
 }
 
-/** Checks that a chunk is stored only if a map names it, and that one can be put if and only if a map names it. */
+/** Checks that only chunks named by a map are stored, and that exactly those can be put. */
 async function checkChunks(reader: Store, writer: Store, texts: readonly string[]): Promise<void> {
   const slots = (await reader.maps('p', { limit: 10 })).map(({ slot }) => slot)
   const named = new Set(

@@ -188,7 +188,7 @@ export const mapChecks: readonly StoreCheck[] = [
   }),
 
   check(
-    'pending totals are the pending maps, and their sizes, 256 bytes each, and 160 for each chunk',
+    'pending totals count the pending maps, and their sizes plus 256 bytes each and 160 per chunk',
     async (store) => {
       const assertPending = async (maps: number, bytes: number, what: string) => {
         assert.deepEqual(await store.pendingTotals('p'), { maps, bytes }, what)

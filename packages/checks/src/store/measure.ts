@@ -3,7 +3,7 @@ import type { StoreCommit } from '@ingest/core'
 import { batchOf, event } from './sample-events.ts'
 import { check, range, type StoreCheck } from './store-check.ts'
 
-/** What a store reports of itself; both operations are optional. */
+/** What a store reports about itself; both operations are optional. */
 export const measureChecks: readonly StoreCheck[] = [
   check('every append is in one reported commit, until the watcher ends', async (store) => {
     await store.append('p', batchOf([event('first')]))
@@ -42,7 +42,7 @@ export const measureChecks: readonly StoreCheck[] = [
     },
   ),
 
-  check('what a store measures has the names of Prometheus and finite values', async (store) => {
+  check('the measurements of a store have Prometheus names and finite values', async (store) => {
     await store.append('p', batchOf([event('a')]))
     const metrics = (await store.measure?.()) ?? []
     assert.equal(new Set(metrics.map(({ name }) => name)).size, metrics.length, 'each name once')

@@ -17,7 +17,7 @@ import {
 } from './sample-maps.ts'
 import { type Handles, range, type SharedStoreCheck, sharedCheck } from './store-check.ts'
 
-/** What is done through all handles at once. */
+/** Operations through all handles at once. */
 export const raceChecks: readonly SharedStoreCheck[] = [
   sharedCheck('of appends of the same events through all handles exactly one stores each', async (handles) => {
     const rounds = 20
@@ -47,7 +47,7 @@ export const raceChecks: readonly SharedStoreCheck[] = [
       const idsOn = (side: string) => range(size).map((i) => `${round}-${side}-${i}`)
       const [left, right, middle] = [idsOn('left'), idsOn('right'), `${round}-middle`]
       const orders = [
-        // slow, as each event freezes a build: the others meet its first event in the midst of theirs
+        // slow, because each event freezes a build: the other batches reach its first event while they run
         [middle, ...idsOn('own')],
         [...left, middle, ...right],
         [...right, middle, ...left],
@@ -75,7 +75,7 @@ export const raceChecks: readonly SharedStoreCheck[] = [
       count++
     }
 
-    /** Appends events that wait for publications to their builds: others must not overtake them. */
+    /** Appends events that wait for publications to their builds; other appends must not overtake them. */
     async function appendSlowly(): Promise<void> {
       for (const n of range(12)) {
         const publications = range(3).map((place) => {
@@ -155,7 +155,7 @@ export const raceChecks: readonly SharedStoreCheck[] = [
     const made: { key: string; record: KeyRecord }[] = []
     for (const _ of range(8)) made.push(await others.create('p', { scopes: ['read'] }))
     const ids = made.map(({ record }) => record.keyId)
-    // a key that is revoked first has no use to note; the uses are written from the next turn on
+    // before the revocations, as a revoked key has no uses to note; the uses are written from the next turn on
     const valid = await Promise.all(made.map(({ key }) => noting.authenticate({ projectId: 'p', key, scope: 'read' })))
     assert.ok(valid.every(Boolean))
     await Promise.all([
@@ -230,13 +230,13 @@ async function assertSameLog(handles: Handles, count: number): Promise<string[]>
   return ids as string[]
 }
 
-/** Each handle in each role, by turns. */
+/** Assigns the handles to the roles in rotation. */
 function rolesOf(handles: Handles, turns: number) {
   const [publisher, appender, reader] = [0, 1, 2].map((i) => handleAt(handles, turns + i)) as unknown as Handles
   return { publisher, appender, reader }
 }
 
-/** A batch of five events that are named after it, as is the build that the last of them references. */
+/** A batch of five events named after it; the last one references a build of the same name. */
 function watchedBatch(name: string): AppendBatch {
   const ids = watchedIds(name)
   return batchOf(ids.map((id) => event(id, id === ids.at(-1) ? { buildId: name } : {})))
@@ -247,8 +247,8 @@ function watchedIds(name: string): string[] {
 }
 
 /**
- * Reads watched batches behind its cursor until nothing is running, and checks for each batch, through `other` too, what
- * must have become visible with its first event. Returns the ids in the order in which they were read.
+ * Reads watched batches after its cursor until nothing is running. Checks for each batch, through `other` too, that it is
+ * visible as a whole, with its build, once its first event is. Returns the ids in the order of the reads.
  */
 async function watch(store: Store, other: Store, isRunning: () => boolean): Promise<string[]> {
   return tail(store, isRunning, async (id) => {
@@ -260,7 +260,7 @@ async function watch(store: Store, other: Store, isRunning: () => boolean): Prom
   })
 }
 
-/** Reads behind its cursor until nothing is running, and once more. Returns the ids in the order in which they were read. */
+/** Reads after its cursor until nothing is running, and once more. Returns the ids in the order of the reads. */
 async function tail(
   store: Store,
   isRunning: () => boolean,

@@ -118,7 +118,7 @@ export const readChecks: readonly StoreCheck[] = [
     }
   }),
 
-  isolatedCheck('a time far ahead of the clock is not that of the event, nor of later ones', async (store) => {
+  isolatedCheck('a time far ahead of the clock is not taken for the event, nor for later ones', async (store) => {
     const [dayMs, yearMs] = [24 * 3600 * 1000, 365 * 24 * 3600 * 1000]
     const now = Date.now()
     await store.append('p', batchOf([event('a', { buildId: 'b' })], { receivedAt: now + yearMs }))

@@ -14,14 +14,14 @@ import { codeOf, range } from './store-check.ts'
 
 interface BatchOptions {
   receivedAt?: number
-  /** The elements of `events` that are to be stored; all without it. */
+  /** The elements of `events` to store. Default: all. */
   indexes?: readonly number[]
 }
 
-/** Not the key of any store, so a store that uses hashes computes them again. */
+/** The hash key of no store, so that a store that uses hashes must compute them again. */
 const hashKey = Buffer.alloc(16, 'sample')
 
-/** A batch of these events, each given as its JSON. */
+/** A batch of these events, each given as JSON. */
 export function batchOf(texts: readonly string[], options: BatchOptions = {}): AppendBatch {
   return batchFrom(`{"events":[${texts.join(',')}]}`, options)
 }
@@ -43,7 +43,7 @@ export function event(eventId: string, members: object = {}): string {
   return JSON.stringify({ projectId: 'p', eventId, ...members })
 }
 
-/** What an append returns that freezes no build. */
+/** The result of an append that freezes no build. */
 export function appended(stored: boolean[], conflicts = 0): AppendResult {
   return { stored, conflicts, frozen: [] }
 }
@@ -76,7 +76,7 @@ export const envelopes: readonly ((events: string) => string)[] = [
   (events) => `{"":{},"é😀":"\u2028","events\\u0000":[4],"__proto__":{"events":[5]},"events":${events},"z":0 }`,
 ]
 
-/** Ids that are one only after some folding, trimming, normalising, unescaping or shortening. */
+/** Ids that are equal only after some folding, trimming, normalizing, unescaping or shortening. */
 export const lookAlikes: readonly string[] = [
   ...['a', 'A', ' a', 'a ', '  a', 'a\u00a0', 'a\u200b', '\ufeffa', 'aa', 'b', '`'],
   ...['\u00e9', 'e\u0301', 'e', '\u00c5', '\u212b', 'A\u030a', '\ufb01', 'fi'],
@@ -90,7 +90,7 @@ export const lookAlikes: readonly string[] = [
   ...['😀'.repeat(64), `${'😀'.repeat(63)}😁`],
 ]
 
-/** Stores five events in three batches, with another project's between them, and returns their ids in order. */
+/** Stores five events in three batches, with one of another project in between, and returns their ids in order. */
 export async function appendSome(store: Store): Promise<string[]> {
   await store.append('q', batchOf([event('a')]))
   await store.append('p', batchOf([event('a', { buildId: 'b' }), event('b')]))
@@ -103,7 +103,7 @@ export async function appendSome(store: Store): Promise<string[]> {
 export async function readAll(store: Store, projectId = 'p', options?: ReadOptions): Promise<StoredEvent[]> {
   const events: StoredEvent[] = []
   for await (const each of store.read(projectId, options)) events.push(each)
-  // one kind of byte array, so that they can be compared
+  // one type of byte array, so that results can be compared
   return events.map(({ cursor, receivedAt, bytes }) => ({ cursor, receivedAt, bytes: Uint8Array.from(bytes) }))
 }
 
@@ -115,7 +115,7 @@ export async function idsOf(store: Store, projectId = 'p'): Promise<string[]> {
   return (await readAll(store, projectId)).map(idOfStored)
 }
 
-/** When the events were received. */
+/** The times at which the events were received. */
 export async function timesOf(store: Store): Promise<number[]> {
   return (await readAll(store)).map(({ receivedAt }) => receivedAt)
 }
@@ -139,7 +139,7 @@ export function textsIn(batch: AppendBatch): string[] {
   return events.map((each) => JSON.stringify(each))
 }
 
-/** Publishes a map of no bytes. */
+/** Publishes an empty map. */
 export async function publishEmpty(store: Store, buildId: string, placeId: string, projectId = 'p'): Promise<void> {
   const manifest = { contentType: 'a/b', size: 0, digest: `sha256:${'0'.repeat(64)}`, chunks: [] }
   const contents = { complete: { manifest, publishedAt: 1 } }
@@ -158,7 +158,7 @@ export function projectWith(keyIds: readonly string[]): Project {
   return { projectId: 'p', createdAt: 1_000, keys: keyIds.map(keyRecord) }
 }
 
-/** Adds a key to those that project `p` has. */
+/** Adds a key to project `p`. */
 export async function addKey(store: Store, keyId: string): Promise<void> {
   await store.updateEntry('project', 'p', (project) => ({
     entry: { ...projectWith([]), keys: [...(project?.keys ?? []), keyRecord(keyId)] },

@@ -51,7 +51,7 @@ export function pendingOf(...texts: string[]): PendingManifest {
   return { manifest: manifestOf(...texts), touchedAt: 1_000 }
 }
 
-/** A pending map as it is read. */
+/** A pending map as a store returns it. */
 export function pendingMap(texts: string[], missing: string[]): NonNullable<MapSlot['pending']> {
   return { ...pendingOf(...texts), missing: digests(...missing) }
 }
@@ -69,7 +69,7 @@ export async function publish(store: Store, id: MapKey, ...texts: string[]): Pro
   await store.updateMap(id, uploadsOf(...new Set(texts)), () => ({ contents: wholeOf(...texts), result: 1 }))
 }
 
-/** Records a manifest, beside the complete map if there is one. */
+/** Records a manifest as pending, and keeps the complete map if there is one. */
 export async function record(store: Store, id: MapKey, ...texts: string[]): Promise<void> {
   await store.updateMap(id, {}, ({ complete }) => ({
     contents: { ...(complete && { complete }), pending: pendingOf(...texts) },
@@ -77,7 +77,7 @@ export async function record(store: Store, id: MapKey, ...texts: string[]): Prom
   }))
 }
 
-/** Adds 1 to when the complete map was published, with a decision on what it was. */
+/** Adds 1 to `publishedAt` of the complete map, decided on its value before. */
 export async function countUpdate(store: Store, id: MapKey): Promise<void> {
   await store.updateMap(id, {}, ({ complete }) => {
     assert.ok(complete)
@@ -106,13 +106,13 @@ export async function list(store: Store, selection: Partial<MapSelection> = {}, 
   return (await store.maps(projectId, { limit: 1_000, ...selection })).map(mapIdOf)
 }
 
-/** The places with a pending map that misses no chunk. */
+/** The places whose pending map misses no chunk. */
 export async function readyPlaces(store: Store, projectId = 'p'): Promise<string[]> {
   const maps = await store.maps(projectId, { limit: 1_000 })
   return maps.filter(({ slot }) => slot.pending?.missing.length === 0).map(({ placeId }) => placeId)
 }
 
-/** Those of these chunks that are stored. */
+/** The stored ones of these chunks. */
 export async function present(store: Store, texts: string[], projectId = 'p'): Promise<string[]> {
   const stored = await store.updateMap(key({ projectId }), { digests: digests(...texts) }, (_, stored) => ({
     result: stored,
@@ -129,7 +129,7 @@ export function eventBatch(eventId: string, buildId?: string, receivedAt = 1_000
   return batchOf([event(eventId, buildId === undefined ? {} : { buildId })], { receivedAt })
 }
 
-/** Stores a chunk, and returns the outcome only. */
+/** Stores a chunk, and returns only the outcome. */
 export async function putChunk(store: Store, projectId: string, chunk: NewChunk): Promise<PutChunkOutcome['outcome']> {
   return (await store.putChunk(projectId, chunk)).outcome
 }

@@ -1,12 +1,12 @@
 import type { ActivityToPut, Store } from '@ingest/core'
 
 let scopeCount = 0
-/** Longer than the times of any check, in whole hours, as activity has. */
+/** Longer than any check's range of times, and whole hours because of activity. */
 const scopeMs = 24 * 3_600_000
-/** In 1992: a store may replace times in the future, and 12,000 scopes end before the present. */
+/** In 1992, so that 12,000 scopes end before the present: a store may replace times in the future. */
 const firstScopeMs = 200_000 * 3_600_000
 
-/** Projects and times of one check. */
+/** The projects and times of one check. */
 export interface CheckScope {
   prefix: string
   offsetMs: number
@@ -17,7 +17,7 @@ export function createScope(): CheckScope {
   return { prefix: `scope-${scopeCount}-`, offsetMs: firstScopeMs + scopeCount * scopeMs }
 }
 
-/** The operations whose only time is in an object that they take or return, and whose first argument is a project. */
+/** Operations whose first argument is a project, and whose times are only in objects that they take or return. */
 const ofProjects = [
   ...(['append', 'known', 'find', 'lastCursor', 'totals', 'erase'] as const),
   'countAfter' as const,
@@ -26,8 +26,8 @@ const ofProjects = [
 const timeNames = new Set(['receivedAt', 'firstAt', 'lastAt', 'since', 'from', 'frozenAt', 'publishedAt', 'touchedAt'])
 
 /**
- * A view of a store with projects and times of its own, so that checks can share a store: project ids get a prefix, and
- * times an offset, because the times of a log never decrease.
+ * A view of a store with its own projects and times, so that checks can share a store. Project ids get a prefix; times get
+ * an offset, because the times of a log never decrease.
  */
 export function scopeStore(store: Store, { prefix, offsetMs }: CheckScope): Store {
   const scopedId = (projectId: string) => `${prefix}${projectId}`
@@ -88,7 +88,7 @@ export function scopeStore(store: Store, { prefix, offsetMs }: CheckScope): Stor
   }
 }
 
-/** A copy in which all times are later; bytes and whatever is no plain object stay the same. */
+/** A copy with all times shifted; bytes and other values that are not plain objects are kept. */
 function withTimes<T>(value: T, ms: number): T {
   if (Array.isArray(value)) return value.map((each) => withTimes(each, ms)) as T
   if (value === null || typeof value !== 'object' || Object.getPrototypeOf(value) !== Object.prototype) return value
@@ -99,7 +99,7 @@ function withTimes<T>(value: T, ms: number): T {
   return Object.fromEntries(members)
 }
 
-/** An entry that has the id of its project gets another one. */
+/** Replaces the project id in an entry that has one. */
 function withId<Entry>(entry: Entry, projectId: string): Entry {
   const hasId = typeof entry === 'object' && entry !== null && 'projectId' in entry
   return hasId ? { ...entry, projectId } : entry

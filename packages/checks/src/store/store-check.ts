@@ -5,14 +5,14 @@ import { createScope, scopeStore } from './scope-store.ts'
 /** Opens a new, empty store, independent of all others. */
 export type OpenStore = () => Promise<Store> | Store
 
-/** Opens a further, independent handle on the same store: another process, or another pool of connections. */
+/** Opens another, independent handle on the same store, like another process or pool of connections. */
 export type OpenAgain = (store: Store) => Promise<Store> | Store
 
-/** Opens a closed store again, with all that it keeps. */
+/** Opens a closed store again, with its data. */
 export type ReopenStore = (closed: Store) => Promise<Store> | Store
 
 /**
- * Takes a backup of a closed store. The function that it resolves with replaces that store, closed again by then, with
+ * Takes a backup of a closed store. Resolves with a function that replaces the store, which is closed again by then, with
  * the backup, and opens it.
  */
 export type BackUpStore = (closed: Store) => Promise<() => Promise<Store>>
@@ -21,16 +21,16 @@ export type BackUpStore = (closed: Store) => Promise<() => Promise<Store>>
 export interface StoreCheck {
   /** The promise, as a fact: "a second append of a batch stores nothing". */
   name: string
-  /** Whether the check needs a store of its own; all others may use one store, one after another: {@link shareStore}. */
+  /** Whether the check needs its own store. Other checks may use one store, one after another: {@link shareStore}. */
   isolated: boolean
-  /** Resolves when the store keeps the promise, rejects with an `AssertionError` otherwise; closes the stores it opens. */
+  /** Resolves if the store keeps the promise, otherwise rejects with an `AssertionError`. Closes the stores it opens. */
   run(open: OpenStore): Promise<void>
 }
 
 /** One promise of a store that several processes use at once. */
 export interface SharedStoreCheck {
   name: string
-  /** As that of {@link StoreCheck}. */
+  /** As in {@link StoreCheck}. */
   isolated: boolean
   run(open: OpenStore, openAgain: OpenAgain): Promise<void>
 }
@@ -47,7 +47,7 @@ export interface RestoreCheck {
   run(open: OpenStore, reopen: ReopenStore, backUp: BackUpStore): Promise<void>
 }
 
-/** Checks that are not isolated share what it opens: `open` opens one store, and only `close` closes it. */
+/** Opens one store for all checks that are not isolated; only `close` closes it. */
 export function shareStore(
   open: OpenStore,
   openAgain?: OpenAgain,
@@ -79,7 +79,7 @@ export function shareStore(
   }
 }
 
-/** A check that uses projects, and a time, of its own. */
+/** A check that uses its own projects and times. */
 export function check(name: string, use: (store: Store) => Promise<void>): StoreCheck {
   return { name, isolated: false, run: (open) => withStore(open, (store) => use(scopeStore(store, createScope()))) }
 }
@@ -101,7 +101,7 @@ async function withStore(open: OpenStore, use: (store: Store) => Promise<void>):
 /** Three handles on one store. */
 export type Handles = readonly [Store, Store, Store]
 
-/** A check of three handles that uses projects, and a time, of its own. */
+/** A check of three handles that uses its own projects and times. */
 export function sharedCheck(name: string, use: (handles: Handles) => Promise<void>): SharedStoreCheck {
   return {
     name,
@@ -119,7 +119,7 @@ export function isolatedSharedCheck(name: string, use: (handles: Handles) => Pro
   return { name, isolated: true, run: (open, openAgain) => withHandles(open, openAgain, use) }
 }
 
-/** The same check of a store with one handle, through which everything is done at once. */
+/** The same check for a store with one handle, which takes all three roles at once. */
 export function withOneHandle({ name, isolated, run }: SharedStoreCheck): StoreCheck {
   const openAgain = (store: Store) => ({ ...store, async close() {} })
   return { name: `with one handle: ${name}`, isolated, run: (open) => run(open, openAgain) }

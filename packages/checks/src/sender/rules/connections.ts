@@ -6,7 +6,7 @@ import { makeEvents, type Rule } from './rule.ts'
 
 const interimRule = 'An interim response (1xx) does not count: wait for the final one.'
 
-/** What a server may do with a connection. */
+/** Rules for connections that a server closes or misuses. */
 export const connectionRules: readonly Rule[] = [
   {
     id: 'interim',
@@ -54,7 +54,7 @@ export const connectionRules: readonly Rule[] = [
         await play.takes(200 * (i + 1))
         refused.respond(status)
         const next = await play.next()
-        // a proxy that did not read the refused body takes its rest for this request
+        // a proxy that did not read the refused body takes the rest of it for this request
         if (next.res.socket === socket) next.respond(400)
         else await next.accept()
       }
@@ -66,20 +66,20 @@ export const connectionRules: readonly Rule[] = [
     rule: 'A response that arrives before its request is not that to the request: use another connection.',
     expected: 'each batch sent again after its own 503, although the 202 before it came twice',
     async play(play) {
-      // large events: each is a batch, and the next one is due when its predecessor is stored
+      // large events: each is a batch, and is due when the one before is stored
       const count = 12
       play.flush(makeEvents(count).map((event) => ({ ...event, text: 'x'.repeat(140_000) })))
       for (let n = 0; n < count; n += 2) {
         await (await nextWith(play, n)).inject(acceptTwice)
         let second = await play.next()
-        // the sender may take what is no HTTP for an error
+        // the sender may treat bytes that are not HTTP as an error
         if (second.events[0]?.n === n) {
           await second.accept()
           second = await play.next()
         }
         await refuseOnce(play, second, n + 1)
       }
-      // also while the connection is idle
+      // the same while the connection is idle
       play.flush(makeEvents(1, count))
       const exchange = await nextWith(play, count)
       await exchange.accept()
@@ -96,7 +96,7 @@ export const connectionRules: readonly Rule[] = [
 ]
 
 const result = '{"accepted":1,"duplicates":0,"rejected":[]}'
-/** A response without a request, which looks like that to the next batch. */
+/** A response without a request, which looks like the response to the next batch. */
 const unsolicited = `HTTP/1.1 202 Accepted\r\nContent-Length: ${result.length}\r\n\r\n${result}`
 
 /** Responds to a batch twice, with an error and as Ingest does, after each series of interim responses. */
@@ -130,7 +130,7 @@ async function refuseOnce(play: Play, exchange: Exchange, n: number): Promise<vo
   await (await play.retryOf(exchange)).accept()
 }
 
-/** The next request, which has to hold this event alone. */
+/** The next request, which must hold only this event. */
 async function nextWith(play: Play, n: number): Promise<Exchange> {
   const exchange = await play.next()
   expectEvent(exchange, n)
@@ -142,7 +142,7 @@ function expectEvent(exchange: Exchange, n: number): void {
   if (numbers.join() !== String(n)) throw new BrokenRule(`a batch of the events ${numbers.join(', ')} in place of ${n}`)
 }
 
-/** Writes a head for each status, which goes before the response, in a packet of its own after a pause. */
+/** Writes an interim head for each status before the response, in a packet of its own after a pause. */
 async function sendInterim({ res }: Exchange, statuses: readonly number[], pauseMs: number): Promise<void> {
   for (const status of statuses) {
     res.socket?.write(`HTTP/1.1 ${status} Interim\r\nLink: </style.css>; rel=preload\r\n\r\n`)
@@ -150,7 +150,7 @@ async function sendInterim({ res }: Exchange, statuses: readonly number[], pause
   }
 }
 
-/** Expects that a request that was lost came again without a backoff. */
+/** Expects that a lost request was repeated without backoff. */
 function expectSoon({ arrivedAt, lostAt = arrivedAt }: Exchange): void {
   const lostMs = arrivedAt - lostAt
   // a backoff takes up to 500 or 1,000 ms here

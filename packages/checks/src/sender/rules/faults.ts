@@ -6,7 +6,7 @@ import { makeEvents, type Rule } from './rule.ts'
 
 const eventsMax = 400
 
-/** Random faults. */
+/** Rules for random faults, one for each seed. */
 export const faultRules: readonly Rule[] = [1, 2, 3].map((seed) => ({
   id: `faults-${seed}`,
   rule: 'Limit the queue, not the attempts, and count what it drops.',

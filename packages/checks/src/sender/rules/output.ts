@@ -5,12 +5,12 @@ import { makeEvents, type Rule } from './rule.ts'
 
 const rule = 'Refuse a key with a line break when the sender is made, and write no key to a log or a message.'
 
-/** Without a part that may stand in a path or a message. */
+/** Has no part that may occur in a path or a message. */
 const key = 'ik_Zx81QpLm47RtVb90WsNc'
-/** So many characters of a key are a leak. */
+/** The number of consecutive characters of a key that are a leak. */
 const leakChars = 6
 
-/** What is printed of a key and of responses. */
+/** Rules for what a sender prints of its key and of responses. */
 export const outputRules: readonly Rule[] = [
   {
     id: 'key-line-break',
@@ -81,12 +81,12 @@ export const outputRules: readonly Rule[] = [
 ]
 
 const forgedLine = 'ERROR the disk is on fire'
-/** Starts a line, changes the title and colors of a terminal, and rings its bell. */
+/** Starts new lines, and changes the title and colors of a terminal. */
 const forged = `no\r\n${forgedLine}\r${forgedLine}\n${forgedLine}\x1b]0;title\x07\x1b[31m\x9b31m\u2028\x00`
-/** Without what a head cannot hold. */
+/** The same without characters that a head cannot hold. */
 const forgedHead = forged.replaceAll(/[\r\n\0]/g, ' ')
 const issues = [{ code: forged, path: forged, message: forged }]
-// with line feeds between its members
+// indented, so that there are line feeds between its members
 const rejection = JSON.stringify(
   { accepted: 0, duplicates: 0, rejected: [{ index: 0, eventId: null, issues }] },
   null,
@@ -112,11 +112,11 @@ function nameOf(character: string): string {
   return `U+${character.charCodeAt(0).toString(16).toUpperCase().padStart(4, '0')}`
 }
 
-// wherever a text is cut, one of the two is cut within a key
+// wherever a sender truncates a text, it cuts within a key in one of the two
 const texts = ['', 'x'.repeat(12)].map((start) => `${start}${`${key}-`.repeat(200)}`)
 const json = { 'Content-Type': 'application/problem+json' }
 const problem = JSON.stringify({ detail: texts[0] })
-/** As JSON may have it: no mask finds the key before it is parsed. */
+/** The key with JSON escapes: a mask finds it only after parsing. */
 const escaped = [...key].map((character) => `\\u${character.charCodeAt(0).toString(16).padStart(4, '0')}`).join('')
 
 /** Responses with the key, the last of which drops the batch. */

@@ -9,7 +9,7 @@ const backoffRule =
   'Back off a random time from 0 to a bound that starts at 1 second and doubles to 60, at least `Retry-After`.'
 const retryAfterRule = '`Retry-After` is seconds or an HTTP date. Limit it to an hour, and ignore an invalid one.'
 
-/** How long a sender waits before it sends a batch again. */
+/** Rules for the pause before a batch is sent again. */
 export const pauseRules: readonly Rule[] = [
   {
     id: 'unauthorized',
@@ -40,7 +40,7 @@ export const pauseRules: readonly Rule[] = [
       let exchange = await play.next()
       for (const [n, status] of [429, 503].entries()) {
         exchange.respond(status, { 'Retry-After': '10' })
-        // a flush reads no further event before its end
+        // the program reads no further event during a flush
         if (n === 0) play.send(makeEvents(1, 1))
         else play.flush(makeEvents(1, 2))
         exchange = await play.retryOf(exchange, 10_000)
@@ -99,7 +99,7 @@ export const pauseRules: readonly Rule[] = [
     expected: 'pauses while connections are refused',
     settings: { timeScale: 0.5 },
     async play(play) {
-      // the bound is 1,000 to 2,000 ms by then: by chance, seven waits are that short together once in 10,000 runs
+      // the bound is 1,000 to 2,000 ms by then: seven random pauses have so short a sum once in 10,000 runs
       let waitedMs = 0
       for (let n = 0; n < 7; n++) {
         play.flush(makeEvents(1, n))
@@ -121,7 +121,7 @@ export const pauseRules: readonly Rule[] = [
     id: 'backoff-reset',
     rule: 'Reset the backoff for each batch.',
     expected: 'random pauses of at most 1 second after the first failure of a batch, also after one that failed often',
-    // a busy machine takes 40 ms without a pause
+    // a busy machine takes 40 ms even without a pause
     settings: { timeScale: 0.5 },
     async play(play) {
       await failBatch(play, 0, 4)
@@ -185,9 +185,9 @@ export const pauseRules: readonly Rule[] = [
 
 interface Pause {
   status: number
-  /** The header, when it is sent. */
+  /** The value of the header at the time of sending. */
   retryAfter(): string
-  /** The shortest and the longest pause, of the sender's time. */
+  /** The shortest and the longest pause, in sender time. */
   leastMs?: number
   mostMs?: number
 }
@@ -198,10 +198,10 @@ function inDate(status: number, ms: number): Pause {
   return { status, retryAfter: () => new Date(date()).toUTCString(), leastMs: Math.max(0, ms) }
 }
 
-/** Less than an hour; more than any backoff, so that a busy machine may be late. */
+/** Less than an hour, and far more than any backoff, so that a busy machine may be late. */
 const ignoredMsMax = 0.9 * hourMs
 
-/** A `Retry-After` that is not to be read, in part or with tolerance, as an hour or more. */
+/** An invalid `Retry-After`, which must not be read as an hour or more, not even in part or leniently. */
 function ignored(value: string): Pause {
   return { status: 503, retryAfter: () => value, mostMs: ignoredMsMax }
 }
@@ -217,7 +217,7 @@ async function pauseAfter(play: Play, pauses: readonly Pause[]): Promise<void> {
   await play.finish({ accepted: 1 })
 }
 
-/** Lets a batch fail that many times before it is stored, by a 502 and a reset in turn. Resolves to the pauses between. */
+/** Fails a batch that many times before it is stored, with a 502 and a reset in turn. Resolves with the pauses between. */
 async function failBatch(play: Play, n: number, failures: number): Promise<number[]> {
   play.flush(makeEvents(1, n))
   let exchange = await play.next()
@@ -234,7 +234,7 @@ async function failBatch(play: Play, n: number, failures: number): Promise<numbe
   return pauses
 }
 
-/** Lets a batch of each of two programs fail twelve times. Resolves to the last pauses of each, up to 60 seconds. */
+/** Fails a batch of each of two programs twelve times. Resolves with the last pauses of each, up to 60 seconds. */
 async function failTwo(play: Play): Promise<number[][]> {
   const attempts: [Exchange[], Exchange[]] = [[], []]
   for (let requests = 0; requests < 26; requests++) {
@@ -246,7 +246,7 @@ async function failTwo(play: Play): Promise<number[][]> {
   return attempts.map((own) => own.slice(7).map((retry, i) => pauseBefore(retry, own[i + 6] as Exchange)))
 }
 
-/** The pauses before the first retries, and those at the bound of 60 seconds. */
+/** The number of pauses before the bound of 60 seconds is reached, and after. */
 const growing = 6
 const bounded = 6
 

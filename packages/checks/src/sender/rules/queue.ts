@@ -6,7 +6,7 @@ import { BrokenRule, type Play } from '../play.ts'
 import type { Exchange } from '../scripted-server.ts'
 import { makeEvents, type Rule } from './rule.ts'
 
-/** When events are sent, and what is counted. */
+/** Rules for when events are sent, and for what is counted. */
 export const queueRules: readonly Rule[] = [
   {
     id: 'outcomes',
@@ -138,7 +138,7 @@ export const queueRules: readonly Rule[] = [
     rule: 'Limit the queue, not the attempts, and count what it drops.',
     expected: 'of 300 events that cannot be sent, 50 to 150 kept, and the others dropped as `queue_overflow`',
     settings: { flushMs: 20, queueEvents: 50, closeMs: 500 },
-    // the batch in flight may count beside the queue
+    // a sender may hold the batch in flight in addition to the queue
     play: (play) => playFull(play, makeEvents(300), { least: 150, most: 250 }),
   },
   {
@@ -185,18 +185,18 @@ export const queueRules: readonly Rule[] = [
 
 const json = { 'Content-Type': 'application/json' }
 
-/** A result with these counts, and the events of these indexes as rejected. */
+/** A result with these counts and the events at these indexes rejected. */
 function resultOf({ rejected, ...counts }: { accepted: number; duplicates: number; rejected: number[] }): string {
   const issues = [{ code: 'required', path: '/type', message: 'Required.' }]
   return JSON.stringify({ ...counts, rejected: rejected.map((index) => ({ index, eventId: null, issues })) })
 }
 
-/** Events of a little more than 50,000 bytes. */
+/** Events of slightly more than 50,000 bytes each. */
 export function makeLargeEvents(count: number): JsonObject[] {
   return makeEvents(count).map((event) => ({ ...event, text: 'x'.repeat(50_000) }))
 }
 
-/** Gives events that cannot be sent, and expects that at least and at most so many of them are dropped by a full queue. */
+/** Gives events that cannot be sent, and expects that a full queue drops between `least` and `most` of them. */
 export async function playFull(
   play: Play,
   events: readonly JsonObject[],
@@ -226,7 +226,7 @@ async function finishStored(play: Play, count: number): Promise<void> {
   await expectStored(play, count)
 }
 
-/** Expects the events 0 to `count` - 1, each once and in order. */
+/** Expects that the events 0 to `count` - 1 are stored, each once and in order. */
 async function expectStored(play: Play, count: number): Promise<void> {
   const numbers = (await play.stored()).map(({ n }) => n)
   if (numbers.length !== count) throw new BrokenRule(`${numbers.length} of ${count} events were stored`)

@@ -6,7 +6,7 @@ import { BrokenRule, idsOf } from '../play.ts'
 import { type Exchange, key, projectId } from '../scripted-server.ts'
 import { makeEvents, type Rule, receive } from './rule.ts'
 
-/** What a request consists of. */
+/** Rules for the contents of a request. */
 export const requestRules: readonly Rule[] = [
   {
     id: 'request',
@@ -108,7 +108,7 @@ export const requestRules: readonly Rule[] = [
       play.flush([{ n: 255 }, { n: 256, text: 'x'.repeat(300_000) }, { n: 257 }])
       await receive(play, 2, checkLimits)
       for (const count of [1, 2]) {
-        // the size of a batch without the texts depends on how the sender writes it
+        // measure the batch without texts: its size depends on how the sender writes it
         play.flush(makeTexts(count, 0))
         const exchange = await play.next()
         checkLimits(exchange)
@@ -126,7 +126,7 @@ export const requestRules: readonly Rule[] = [
   },
 ]
 
-/** Events that have that many characters together beside members of a constant length. */
+/** Events with texts of that many characters in total; their other members have a constant length. */
 function makeTexts(count: number, chars: number): JsonObject[] {
   const rest = Math.floor(chars / count)
   return makeEvents(count, 1000).map((event, i) => ({

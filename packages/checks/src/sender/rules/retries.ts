@@ -8,7 +8,7 @@ import { makeEvents, type Rule } from './rule.ts'
 
 const page = '<html><body>Sign in to this network</body></html>'
 
-/** Statuses after which a batch is sent again, by the rule that says so. */
+/** Statuses after which a batch is sent again, each with its rule. */
 const retriedStatuses = [
   {
     id: 'server-errors',
@@ -30,7 +30,7 @@ const retriedStatuses = [
 /** After a 408 on a kept connection, a browser sends the request again at once. */
 const pausing = { 'Retry-After': '200', Connection: 'close' }
 
-/** Which responses are retried, and which drop a batch. */
+/** Rules for which responses are retried, and which drop a batch. */
 export const retryRules: readonly Rule[] = [
   ...retriedStatuses.map(({ id, rule, statuses }) => ({
     id,
@@ -195,11 +195,11 @@ interface Response {
   status: number
   headers?: Readonly<Record<string, string>>
   body?: string
-  /** The shortest pause after it, of the sender's time. Default 0. */
+  /** The shortest pause after it, in sender time. Default 0. */
   leastMs?: number
 }
 
-/** Expects one event again after each response, and accepts it. */
+/** Expects the same event again after each response, and finally accepts it. */
 async function retryEach(play: Play, responses: readonly Response[]): Promise<void> {
   play.flush(makeEvents(1))
   let exchange = await play.next()
@@ -212,22 +212,22 @@ async function retryEach(play: Play, responses: readonly Response[]): Promise<vo
   await play.finish({ accepted: 1 })
 }
 
-/** What happens to a request, and its name. */
+/** A fault of a request, with its name. */
 type Attempt = [name: string, run: (exchange: Exchange) => Promise<unknown>]
 
-/** Expects one event again after each attempt, and accepts it. */
+/** Expects the same event again after each attempt, and finally accepts it. */
 async function retryAll(play: Play, attempts: readonly Attempt[]): Promise<void> {
   play.flush(makeEvents(1))
   let exchange = await play.next()
   for (const [name, run] of attempts) {
-    // a response that never ends is not waited for
+    // not awaited: a response may never end
     run(exchange).catch((error) => play.breakRule(String(error)))
     exchange = await naming(name, play.retryOf(exchange))
   }
   await exchange.accept()
 }
 
-/** Names the fault in front of what was seen after it. */
+/** Puts the name of the fault before the message of a broken rule. */
 async function naming<T>(fault: string, retry: Promise<T>): Promise<T> {
   try {
     return await retry
@@ -236,14 +236,14 @@ async function naming<T>(fault: string, retry: Promise<T>): Promise<T> {
   }
 }
 
-/** Accepts the event, also if the last response came too late for the time-out. */
+/** Accepts the event, which may be a duplicate if the last response came after the timeout. */
 async function finishOnce(play: Play): Promise<void> {
   play.serve((exchange) => exchange.accept())
   const { accepted, duplicates } = await play.end()
   if (accepted + duplicates !== 1) throw new BrokenRule(`${accepted} accepted events and ${duplicates} duplicates`)
 }
 
-/** Writes a text again and again, until the sender closes the connection. */
+/** Writes a text repeatedly until the sender closes the connection. */
 async function drip(res: ServerResponse, text = ' ', stream: Writable | null = res): Promise<void> {
   while (!res.destroyed && res.socket?.writable) {
     stream?.write(text)

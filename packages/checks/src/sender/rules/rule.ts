@@ -2,26 +2,26 @@ import { BrokenRule, type Play } from '../play.ts'
 import type { Exchange } from '../scripted-server.ts'
 import type { Settings } from '../settings.ts'
 
-/** A rule for senders, and the play that shows whether a program keeps it. */
+/** A rule for senders, with the play that shows whether a program keeps it. */
 export interface Rule {
   id: string
-  /** The sentence of the documentation. */
+  /** The sentence in the documentation. */
   rule: string
   /** What the play expects, in one sentence. */
   expected: string
   settings?: Settings
-  /** Whether only senders with a spool have this rule. */
+  /** Whether the rule applies only to senders with a spool. */
   needsSpool?: boolean
-  /** Throws a `BrokenRule`. */
+  /** Throws a `BrokenRule` if the program breaks it. */
   play(play: Play): Promise<void>
 }
 
-/** Events that are told apart by `n`. */
+/** Events that differ in `n`. */
 export function makeEvents(count: number, from = 0): { n: number }[] {
   return Array.from({ length: count }, (_, i) => ({ n: from + i }))
 }
 
-/** Accepts batches until that many events have arrived, after a check of each batch. */
+/** Checks and accepts batches until that many events have arrived. */
 export async function receive(
   play: Play,
   count: number,

@@ -17,7 +17,7 @@ const deletedRule =
 const rule =
   'With a spool, events survive the end of the process; the next sender on the directory sends them first, with the same ids.'
 
-/** What a spool promises. */
+/** Rules for a spool. */
 export const spoolRules: readonly Rule[] = [
   {
     id: 'spool-kill',
@@ -36,7 +36,7 @@ export const spoolRules: readonly Rule[] = [
         await batch.inject(fault)
         await play.restart('any')
         batch = await play.next()
-        // the first events may come again: their outcome may have been lost
+        // the first events may be sent again, because their outcome may have been lost
         if (Number(batch.events[0]?.n) > 5)
           throw new BrokenRule(`the next process started with event ${batch.events[0]?.n}`)
         for (const n of numbersOf(batch)) requested.add(n)
@@ -126,7 +126,7 @@ export const spoolRules: readonly Rule[] = [
     async play(play) {
       play.send(makeEvents(250).map((event) => ({ ...event, text: `event-${event.n}-` })))
       await expectTaken(play, 250)
-      // the program changes no file meanwhile: no batch gets a response
+      // no batch gets a response, so the program changes no file meanwhile
       await cutLine(play.spool, 'event-50-')
       await play.restart('any')
       play.serve((exchange) => exchange.accept())
@@ -166,7 +166,7 @@ export const spoolRules: readonly Rule[] = [
       play.send(makeEvents(150))
       await expectTaken(play, 150)
       await rm(play.spool, { recursive: true })
-      // the first batch gets no response
+      // the first batch has no response yet
       const { unsent } = await play.end()
       await play.restart(unsent, { closeMs: 600_000 })
       await play.finish({ accepted: unsent })
@@ -212,7 +212,7 @@ export const spoolRules: readonly Rule[] = [
   },
 ]
 
-/** Kills the program each time that it has taken so many events, and expects all of them from the last one, in order. */
+/** Kills the program after each of these counts of events, and expects all events from the last run, in order. */
 async function playKills(play: Play, counts: readonly number[]): Promise<void> {
   let taken = 0
   for (const count of counts) {
@@ -226,12 +226,12 @@ async function playKills(play: Play, counts: readonly number[]): Promise<void> {
   await expectEach(play, numbers(taken))
 }
 
-/** Starts a second program on the spool of the first, which is stopped meanwhile or has a request in flight. */
+/** Starts a second program on the spool of the first, which is stopped or has a request in flight. */
 async function playSecond(play: Play, freezer?: Freezer): Promise<void> {
   play.send(makeEvents(5))
   await expectTaken(play, 5)
   freezer?.freeze()
-  // longer than a lock by time may last
+  // longer than a lock by heartbeat may last
   if (freezer) await sleep(12_000)
   const inFlight: Exchange[] = []
   play.serve((exchange) => {
@@ -259,7 +259,7 @@ async function expectTaken(play: Play, count: number): Promise<void> {
   if (!(await play.takes(count))) throw new BrokenRule(`the program ended before it had taken ${count} events`)
 }
 
-/** Cuts the end of the line that has this text, of any file of the spool. */
+/** Cuts off the end of the line with this text, in any file of the spool. */
 async function cutLine(spool: string, text: string): Promise<void> {
   const entries = await readdir(spool, { recursive: true, withFileTypes: true })
   for (const entry of entries.filter((each) => each.isFile())) {
@@ -282,7 +282,7 @@ function numbers(count: number, from = 0): number[] {
   return makeEvents(count, from).map(({ n }) => n)
 }
 
-/** Expects that a further program stores what is missing of these events, but for those that were dropped. */
+/** Expects that another program stores the missing ones of these events, except dropped ones. */
 async function expectAfterRestart(play: Play, expected: readonly number[], dropped = 0): Promise<void> {
   await play.restart('any', { closeMs: 600_000 })
   play.serve((exchange) => exchange.accept())
@@ -292,7 +292,7 @@ async function expectAfterRestart(play: Play, expected: readonly number[], dropp
   if (lost.length > dropped) throw new BrokenRule(`${lost.length} events were lost, such as ${lost[0]}`)
 }
 
-/** Expects that these events are stored, and none twice or out of order. */
+/** Expects that these events are stored, each once and in order. */
 async function expectEach(play: Play, expected: readonly number[]): Promise<void> {
   const stored = (await play.stored()).map(({ n }) => Number(n))
   const present = new Set(stored)
