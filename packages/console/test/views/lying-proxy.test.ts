@@ -82,10 +82,10 @@ browserTest('the state of the server is green only if everything was loaded', as
   const proxy = await startProxy(t, url, (path) => lied.get(path))
   const { page } = await openPage({ url: `${proxy}#/now`, key, allow: [/status of (429|503)/] })
   for (const [path, lie, text] of [
-    ['/v1/stats', { status: 200, headers: json, body: '{"ok":true}' }, foreign],
+    ['/v1/stats', refusal(429, 'rate-limited'), 'The read rate limit'],
     ['/readyz', { status: 200, headers: json, body: '{"status":"ok"}' }, foreign],
     ['/v1/activity', refusal(503, 'overloaded', { title: 'Overloaded' }), 'Overloaded'],
-    ['/v1/stats', refusal(429, 'rate-limited'), 'The read rate limit'],
+    ['/v1/stats', { status: 200, headers: json, body: '{"ok":true}' }, foreign],
   ] as const) {
     await page.waitForSelector('.ready')
     lied.set(path, lie)

@@ -1,7 +1,7 @@
 import { useContext, useEffect, useState } from 'preact/hooks'
 import type { RequestError } from '../../api/request-error.ts'
 import { ConnectionContext, repeat } from '../../api/use-api.ts'
-import { formatCount, formatCountOf } from '../../format.ts'
+import { formatCount, formatCountOf, formatSpan } from '../../format.ts'
 import { Failure } from '../../parts/notice.tsx'
 import { Time } from '../../parts/time.tsx'
 import { Value } from '../../parts/value.tsx'
@@ -106,6 +106,7 @@ export function ReadingLine({ reading, name, counted }: ReadingLineProps) {
   const { status, progress, error, stop, readMore } = reading
   // hitting the read rate limit is expected while reading
   const isLimited = error?.kind === 'limited'
+  const retryAfterMs = error?.retryAfterMs
   return (
     <>
       {error && !isLimited && <Failure error={error} what="return events" />}
@@ -119,7 +120,7 @@ export function ReadingLine({ reading, name, counted }: ReadingLineProps) {
               :{' '}
             </>
           )}
-          {isLimited && `Waiting${waitOf(error)} for the read rate limit. `}
+          {isLimited && `Waiting${retryAfterMs ? ` ${formatSpan(retryAfterMs)}` : ''} for the read rate limit. `}
           {status === 'reading' && !isLimited && 'Reading… '}
           {progress && describeSample(progress, counted)}
           {progress && (
@@ -144,10 +145,6 @@ export function ReadingLine({ reading, name, counted }: ReadingLineProps) {
       </div>
     </>
   )
-}
-
-function waitOf({ retryAfterMs }: RequestError): string {
-  return retryAfterMs ? ` ${Math.ceil(retryAfterMs / 1000)} s` : ''
 }
 
 /**
