@@ -255,6 +255,21 @@ export function createIngest<const Schemas extends EventSchemas = EventSchemas>(
   const submits = { operations, onBatch: reports.reportBatch }
   let closing: Promise<void> | undefined
 
+  /** Those without a signal, as batches use them; forgotten all at once, as making one is cheap. */
+  const projects = new Map<string, Ingest<EventOf<Schemas>>>()
+
+  function createProject(projectId: string, signal?: AbortSignal): Ingest<EventOf<Schemas>> {
+    checkProjectId(projectId)
+    const own = signal ? cancellableStore(store, signal) : store
+    return {
+      ...eventsOf(projectId, submitting, { ...reading, store: own, signal }, submits),
+      ...mapsOf(projectId, own),
+      ...createConsumers(own, now)(projectId),
+      ...createProjectStats(own, now)(projectId),
+      ...createActivityReader({ store: own, counter, now })(projectId),
+    }
+  }
+
   /** Waits for the batches in flight, stores the activity counts, and closes the store. */
   async function closeAll(): Promise<void> {
     const counted = operations.drain().then(counter.close)
@@ -264,15 +279,13 @@ export function createIngest<const Schemas extends EventSchemas = EventSchemas>(
 
   return {
     project(projectId, { signal } = {}) {
-      checkProjectId(projectId)
-      const own = signal ? cancellableStore(store, signal) : store
-      return {
-        ...eventsOf(projectId, submitting, { ...reading, store: own, signal }, submits),
-        ...mapsOf(projectId, own),
-        ...createConsumers(own, now)(projectId),
-        ...createProjectStats(own, now)(projectId),
-        ...createActivityReader({ store: own, counter, now })(projectId),
-      }
+      if (signal) return createProject(projectId, signal)
+      const known = projects.get(projectId)
+      if (known) return known
+      const project = createProject(projectId)
+      if (projects.size >= projectsKeptMax) projects.clear()
+      projects.set(projectId, project)
+      return project
     },
     keys,
     authenticate: authenticate ?? keys.authenticate,
@@ -311,6 +324,9 @@ export function createIngest<const Schemas extends EventSchemas = EventSchemas>(
   }
 }
 
+/** The most projects whose functions are kept. */
+const projectsKeptMax = 1_000
+
 interface Submits {
   operations: Operations
   /** Called with the result of each batch. */
@@ -338,7 +354,7 @@ function eventsOf(
       const startedAt = performance.now()
       const report = await operations.run(() => submitBatch(submitting, projectId, body, options))
       if (report.result.accepted > 0) notifier.notify(projectId)
-      onBatch({ ...report, projectId, durationMs: performance.now() - startedAt })
+      onBatch(Object.assign(report, { projectId, durationMs: performance.now() - startedAt }))
       return report.result
     },
 

@@ -22,15 +22,22 @@ export function createOperations(): Operations {
     if (isClosing) throw new IngestError('store-closed', 'The store is closed.')
   }
 
-  async function run<T>(operation: () => Promise<T>): Promise<T> {
-    checkOpen()
+  function end(): void {
+    running--
+    if (running === 0) onIdle()
+  }
+
+  function run<T>(operation: () => Promise<T>): Promise<T> {
+    let result: Promise<T>
     running++
     try {
-      return await operation()
-    } finally {
-      running--
-      if (running === 0) onIdle()
+      checkOpen()
+      result = Promise.resolve(operation())
+    } catch (error) {
+      result = Promise.reject(error)
     }
+    result.then(end, end)
+    return result
   }
 
   return {

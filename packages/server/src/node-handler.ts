@@ -83,16 +83,20 @@ function respond(router: Router, req: IncomingMessage, res: ServerResponse, awai
       return signal
     },
   }
-  router
-    .respond(request)
-    .then(async (response) => {
-      // the refusal may precede the parsing of a body that arrived with the headers; once it is parsed, the connection
-      // can stay open
-      if (req.headers['content-length'] !== undefined && hasUnreadBody(req)) await nextTurn()
-      if (req.headers.upgrade !== undefined && mayHaveDropped(req)) res.shouldKeepAlive = false
-      sendResponse(req, res, response)
-    })
-    .catch(() => res.destroy())
+  answer(router, request, req, res)
+}
+
+async function answer(router: Router, request: HttpRequest, req: IncomingMessage, res: ServerResponse): Promise<void> {
+  try {
+    const response = await router.respond(request)
+    // the refusal may precede the parsing of a body that arrived with the headers; once it is parsed, the connection
+    // can stay open
+    if (req.headers['content-length'] !== undefined && hasUnreadBody(req)) await nextTurn()
+    if (req.headers.upgrade !== undefined && mayHaveDropped(req)) res.shouldKeepAlive = false
+    sendResponse(req, res, response)
+  } catch {
+    res.destroy()
+  }
 }
 
 /** Node drops headers beyond `maxHeadersCount`: if the maximum is reached, some may be missing. */

@@ -61,7 +61,7 @@ export function createPublicRouter(ingest: EmbeddedIngest, options: HandlerOptio
   }
   return createRouter<ProjectRoute | OpenRoute>({
     routes,
-    async run(route, call) {
+    run(route, call) {
       const isDraining = draining?.aborted ?? false
       if (!('scope' in route)) {
         checkRepeated(call.request.headers)

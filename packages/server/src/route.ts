@@ -20,8 +20,8 @@ export interface RouteContext extends Pick<Call, 'request' | 'params' | 'headers
   /** The id of the request's key; null if unknown. */
   keyId: string | null
   limiter: RateLimiter
-  /** The body of an upload; its slots are released with that of the request. */
-  upload: UploadBody
+  /** The body of a request with the budget `maps`; its slots are released with that of the request. */
+  upload: UploadBody | undefined
   /** Takes from the turn's budget for the body of a batch, as {@link TurnBudget}. @throws {IngestError} `overloaded` */
   beginBatch(bytes: number): Promise<void> | undefined
   /** Limits a wait after the complete body. For a route without a body, `runRoute` limits the whole handler. */
@@ -93,14 +93,16 @@ export interface Services {
 export async function runRoute(
   { scope, concurrency, budget, operation, handle }: ProjectRoute,
   services: Services,
-  { request, params, headers, record, onAuthenticated, onError }: Call,
+  call: Call,
 ): Promise<HttpResponse> {
   const { limiter, cancellation } = services
+  const { request, params, headers, record, onError } = call
   if (record?.isLogged) setKeyId(record, request)
   const wait = createWait()
   const { projectId, keyId } = await authenticateRequest(services, request.headers, scope, wait)
-  onAuthenticated()
-  await services.turnBudgets.requests(projectId, 1)
+  call.isAuthenticated = true
+  const turn = services.turnBudgets.requests(projectId, 1)
+  if (turn) await turn
   if (record) {
     record.projectId = projectId
     record.budget = budget
@@ -118,7 +120,7 @@ export async function runRoute(
     // a batch is stored in one step that cannot be cancelled
     const ingest = services.ingest.project(projectId, budget === 'batches' ? {} : { signal: request.signal() })
     const onCancel: RouteContext['onCancel'] = (cancel) => cancellation.watch(request, cancel)
-    const upload = holdUpload(services, projectId, held)
+    const upload = budget === 'maps' ? holdUpload(services, projectId, held) : undefined
     const beginBatch = (bytes: number) => services.turnBudgets.requests(projectId, Math.floor(bytes / requestBytes))
     const context = { request, params, ingest, keyId, limiter, headers, upload, beginBatch, wait, record, onCancel }
     const response = await (operation.body ? handle(context) : wait(handle(context)))
@@ -126,12 +128,15 @@ export async function runRoute(
     // for HEAD, only a stream saves work
     const isRead = request.method !== 'HEAD' || !isStream(response.body)
     if (budget === 'reads' && isRead) await limiter.charge(projectId, { readBytes: knownLength(response) })
-    return await startBody(response, request, { onError, onEnd: release })
+    if (isStream(response.body)) return await startBody(response, response.body, request, { onError, onEnd: release })
+    release()
+    return withLength(response, response.body)
   } catch (error) {
     release()
     throw error
   } finally {
-    Object.assign(headers, await limiter.headers(projectId, budget))
+    const limits = limiter.headers(projectId, budget)
+    Object.assign(headers, limits instanceof Promise ? await limits : limits)
   }
 }
 
@@ -148,18 +153,20 @@ function holdUpload({ turnBudgets, concurrency }: Services, projectId: string, h
   }
 }
 
-/** Starts a stream; for bytes, ends the request at once. HEAD gets no body. */
+function withLength(response: RouteResponse, body: string | Uint8Array): HttpResponse {
+  if (response.status !== 304) response.headers['Content-Length'] ??= String(Buffer.byteLength(body))
+  return { ...response, body }
+}
+
+/** HEAD gets no body. */
 async function startBody(
   response: RouteResponse,
+  source: AsyncIterable<Uint8Array>,
   { method }: HttpRequest,
   options: StreamOptions,
 ): Promise<HttpResponse> {
-  const body = isStream(response.body) ? await startStream(response.body, options) : response.body
-  if (!isStream(body)) {
-    options.onEnd()
-    if (response.status !== 304) response.headers['Content-Length'] ??= String(Buffer.byteLength(body))
-    return { ...response, body }
-  }
+  const body = await startStream(source, options)
+  if (!isStream(body)) return withLength(response, body)
   if (method !== 'HEAD') return { ...response, body }
   await body.return()
   return { ...response, body: '' }

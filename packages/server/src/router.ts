@@ -34,14 +34,15 @@ export interface Call {
   headers: Record<string, string>
   /** Undefined if the request is not measured, logged or traced. */
   record: ObservedRequest | undefined
-  /** Called once the request counts against a project's limits. */
-  onAuthenticated(): void
+  /** Set once the request counts against a project's limits. */
+  isAuthenticated: boolean
   /** Called with an error that ends the body after its start. */
   onError(error: unknown): void
 }
 
 export interface RouterOptions<Route> {
   routes: readonly Route[]
+  /** May also throw. */
   run(route: Route, call: Call): Promise<HttpResponse>
   log: Log
   logError: LogError
@@ -81,8 +82,12 @@ export function createRouter<Route extends { method: string; path: string }>(opt
   const { observer, draining, cors } = options
   const findPath = indexRoutes(options.routes)
 
-  async function respond(request: HttpRequest, requestId: string, record?: ObservedRequest): Promise<HttpResponse> {
-    const headers: Record<string, string> = {}
+  async function respond(
+    request: HttpRequest,
+    requestId: string,
+    found: FoundPath<Route> | undefined,
+    record: ObservedRequest | undefined,
+  ): Promise<HttpResponse> {
     function onError(error: unknown): IngestError {
       const ids = { requestId, traceId: record?.traceId ?? traceIdOf(request.headers) }
       const refusal = toIngestError(error, ids, options)
@@ -93,16 +98,19 @@ export function createRouter<Route extends { method: string; path: string }>(opt
       const refusal = onError(error)
       return problemResponse(refusal, requestId, options.detailOf?.(refusal))
     }
-    let isAnonymous = true
-    function onAuthenticated(): void {
-      isAnonymous = false
+    const headers: Record<string, string> = {}
+    const call: Call = { request, params: found?.params ?? [], headers, record, isAuthenticated: false, onError }
+    let response: HttpResponse
+    try {
+      response = await callRoute(call, found, options)
+    } catch (error) {
+      response = refuse(error)
     }
-    const call = { request, params: [], headers, record, onAuthenticated, onError }
-    let response = await callRoute(call, findPath(request.path), options).catch(refuse)
-    if (isAnonymous) response = await waitForTurn(request, response).catch(refuse)
+    if (!call.isAuthenticated) response = await waitForTurn(request, response).catch(refuse)
     if (draining?.aborted) headers.Connection = 'close'
     response.headers = { 'Cache-Control': 'no-store', 'X-Request-Id': requestId, ...response.headers, ...headers }
     cors?.addHeaders(request, response.headers)
+    if (record) response.body = observer?.end(record, response) ?? response.body
     return response
   }
 
@@ -122,24 +130,20 @@ export function createRouter<Route extends { method: string; path: string }>(opt
   }
 
   /** The path of the route, with `{…}` for its parameters; undefined if the path is unknown. */
-  function pathOf(path: string): string | undefined {
-    const found = findPath(path)
+  function pathOf(path: string, found: FoundPath<Route> | undefined): string | undefined {
     if (found) return found.path
     const isConsole = path.startsWith(consolePath) || path === '/console'
     return options.console && isConsole ? consolePath : undefined
   }
 
   return {
-    hasRoute: (path) => pathOf(path) !== undefined,
+    hasRoute: (path) => pathOf(path, findPath(path)) !== undefined,
     respond(request) {
       const requestId = observer ? requestIdOf(request.headers) : newRequestId()
-      const record = observer?.begin(request, requestId, pathOf(request.path) ?? 'unknown')
-      if (!record) return respond(request, requestId)
-      const run = () => respond(request, requestId, record)
-      return (record.span ? record.span.run(run) : run()).then((response) => {
-        response.body = observer?.end(record, response) ?? response.body
-        return response
-      })
+      const found = findPath(request.path)
+      const record = observer?.begin(request, requestId, pathOf(request.path, found) ?? 'unknown')
+      const run = () => respond(request, requestId, found, record)
+      return record?.span ? record.span.run(run) : run()
     },
     refuse(error, { method = 'unknown', socket, rawHeaders = [], isRouted = false }) {
       const requestId = newRequestId()
@@ -159,11 +163,11 @@ export function createRouter<Route extends { method: string; path: string }>(opt
 }
 
 /** Runs the route of a request, if its path and method have one. */
-async function callRoute<Route>(
+function callRoute<Route>(
   call: Call,
   found: FoundPath<Route> | undefined,
   { check, run, cors, console }: RouterOptions<Route>,
-): Promise<HttpResponse> {
+): HttpResponse | Promise<HttpResponse> {
   const { request, headers } = call
   const { method, path } = request
   check?.(request)
@@ -174,7 +178,7 @@ async function callRoute<Route>(
   }
   // HEAD is served by the route of GET
   const route = found.byMethod.get(method === 'HEAD' ? 'GET' : method)
-  if (route) return run(route, { ...call, params: found.params })
+  if (route) return run(route, call)
   const allowed = [...found.byMethod.keys()].flatMap((each) => (each === 'GET' ? ['GET', 'HEAD'] : [each])).join(', ')
   if (cors?.isPreflight(request)) return cors.preflightResponse(allowed)
   headers.Allow = allowed

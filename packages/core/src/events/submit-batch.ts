@@ -117,7 +117,8 @@ export async function submitBatch(
           },
         })
   const appendMs = stored.length === 0 ? 0 : performance.now() - appendedAt
-  const accepted = stored.filter(Boolean).length
+  let accepted = 0
+  for (const isStored of stored) if (isStored) accepted++
   const rejected = rejections.map(({ rejection }) => rejection)
   const duplicates = count - accepted - rejected.length
   counter.count(projectId, { receivedAt, accepted, duplicates, events: valid, stored, rejections, texts, keyId })

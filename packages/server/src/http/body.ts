@@ -78,10 +78,12 @@ export async function readChargedBody(
   { admit, charge }: BodyCharge,
 ): Promise<{ body: Uint8Array; chargedBytes: number }> {
   const declaredBytes = Math.max(1, Number(request.headers.values['content-length'] ?? 0))
-  await admit(declaredBytes)
+  const admitted = admit(declaredBytes)
+  if (admitted) await admitted
   const body = await request.readBody(gzip, limit)
   const chargedBytes = Math.max(declaredBytes, body.length)
-  await charge(chargedBytes - declaredBytes)
+  const charged = charge(chargedBytes - declaredBytes)
+  if (charged instanceof Promise) await charged
   return { body, chargedBytes }
 }
 

@@ -61,19 +61,19 @@ export type Wait = <T>(step: T | Promise<T>) => Promise<T>
 /** Creates the waits of one request. */
 export function createWait(): Wait {
   let leftMs = waitMsMax
-  return async function wait<T>(step: T | Promise<T>): Promise<T> {
-    const startedAt = performance.now()
-    let timer: NodeJS.Timeout | undefined
-    const late = new Promise<never>((_, reject) => {
-      timer = setTimeout(() => {
+  return <T>(step: T | Promise<T>) =>
+    new Promise<T>((resolve, reject) => {
+      const startedAt = performance.now()
+      const timer = setTimeout(() => {
         reject(new IngestError('store-unavailable', 'The store did not respond in time.', { retryAfterSeconds: 1 }))
       }, leftMs)
+      const after =
+        <Value>(settle: (value: Value) => void) =>
+        (value: Value) => {
+          clearTimeout(timer)
+          leftMs -= performance.now() - startedAt
+          settle(value)
+        }
+      Promise.resolve(step).then(after(resolve), after(reject))
     })
-    try {
-      return await Promise.race([step, late])
-    } finally {
-      clearTimeout(timer)
-      leftMs -= performance.now() - startedAt
-    }
-  }
 }

@@ -62,7 +62,8 @@ async function acceptBatch(context: RouteContext): Promise<HttpResponse> {
     record.bodyAt = performance.now()
     record.receivedBytes = body.length
   }
-  await beginBatch(body.length)
+  const turn = beginBatch(body.length)
+  if (turn) await turn
   const submit = () =>
     ingest.submitBatch(body, {
       admit: (count) =>
