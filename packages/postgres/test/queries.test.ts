@@ -9,29 +9,29 @@ import { queries } from '../src/sql.ts'
 import { batchOf } from './batches.ts'
 import { createDatabase, noPostgres, runSql } from './database.ts'
 
-/** A project with a little of everything, of which all others are copies. */
+/** A project with some of everything; all other projects are copies of it. */
 const projectId = 'game'
 const project = numberOf(projectId, 0)
 const copies = 300
-/** Batches, maps and builds of each. */
+/** The number of batches, maps and builds of each project. */
 const perProject = 60
-/** What a query may read of each table, in rows: less than a project has, and as much as `values` ask for. */
+/** Maximum rows that a query may read of each table: fewer than a project has, and as many as `values` request. */
 const rowsMax = 20
-/** Of tables with one row for each project. */
+/** Rows in tables with one row for each project. */
 const headCopies = 20_000
-/** Tables that grow with each event have so many rows: a database of 10 million needs 4 GB and some minutes. */
+/** Rows in tables that grow with each event: a database with 10 million needs 4 GB and some minutes. */
 const eventRows = Number(process.env.INGEST_TEST_ROWS ?? 0)
 const eventTables = ['ingest.event_keys', 'ingest.batches']
 
-/** Queries of PostgreSQL's own tables, which have no more rows the more a store has. */
+/** Queries of PostgreSQL's own tables, which do not grow with the store. */
 const ofCatalogs = ['size']
-/** Tables of one row, and of one for each server. */
+/** Tables with one row, or one for each server. */
 const smallTables = ['meta', 'servers']
 
-/** Of activity: an Ingest expires older rows. */
+/** The time of activity, which is recent because an Ingest expires older rows. */
 const start = Math.floor(Date.now() / 60_000) * 60_000
 
-/** Values as a store sends them; a query that calls a function has none, its statements are seen in the counters. */
+/** Values as a store sends them. A query that calls a function has none: its statements show in the counters. */
 const values: Record<string, unknown[]> = {
   check: [],
   clock: [],
@@ -76,11 +76,11 @@ interface Plan {
   Plans?: Plan[]
 }
 
-t.test('every query uses an index, of a database with many projects', { skip: noPostgres }, async (t) => {
+t.test('every query uses an index in a database with many projects', { skip: noPostgres }, async (t) => {
   const url = await createDatabase()
   const filled = await openPostgresStore(url)
   await fill(url, filled)
-  // connections report what they did as they end
+  // connections report their statistics when they end
   await filled.close()
 
   t.test('as planned', async (t) => {
@@ -98,14 +98,14 @@ t.test('every query uses an index, of a database with many projects', { skip: no
       for (const scan of row === undefined ? [] : scansOf(row['QUERY PLAN'][0].Plan)) {
         t.not(scan['Node Type'], 'Seq Scan', name)
         const { 'Actual Rows': rows, 'Actual Loops': loops, 'Rows Removed by Filter': removed = 0 } = scan
-        // an upload limit bounds the pending maps of a project, and all are counted
+        // counts all pending maps of a project, whose number a limit bounds
         const max = name === 'pending-totals' ? perProject : rowsMax
         t.ok((rows + removed) * loops <= max, `${name} reads what it returns: ${(rows + removed) * loops} rows`)
       }
     }
   })
 
-  t.test('as counted while an ingest keeps its promises', async (t) => {
+  t.test('as counted during the checks of an Ingest', async (t) => {
     await runSql(url, 'SELECT pg_stat_reset()')
     const store = await openPostgresStore(url)
     const ofAll = copiesOf('ingest.projects', 1) + 1
@@ -149,7 +149,7 @@ t.test('every query uses an index, of a database with many projects', { skip: no
   })
 })
 
-/** Scans of tables: below a bitmap scan of the table, that of the index has the condition. */
+/** The scans of a plan. A bitmap scan of a table counts as the index scan below it, which has the condition. */
 function scansOf(plan: Plan): Plan[] {
   const below = (plan.Plans ?? []).flatMap(scansOf)
   const isScan = /^(Seq Scan|Index Scan|Index Only Scan|Bitmap Index Scan)$/.test(plan['Node Type'])
@@ -163,7 +163,7 @@ function summaryOf(plan: Plan): string {
   return `${[...new Set(scans)].join(', ')}: ${hits + reads} pages, ${ms} ms`
 }
 
-/** Stores some of everything in one project, and copies its rows to other projects. */
+/** Stores some of everything in one project, and copies the rows to other projects. */
 async function fill(url: string, store: Store): Promise<void> {
   for (let i = 0; i < perProject; i++) await store.append(projectId, batchOf(`e-${i}`, `f-${i}`))
   // more batches than a query may read
@@ -175,7 +175,7 @@ async function fill(url: string, store: Store): Promise<void> {
   for (let i = 0; i < perProject; i++) {
     const id = { placeId: `place-${i % 5}`, buildId: `build-${i}` }
     await ingest.project(projectId).publishMap({ ...id, map: { i } })
-    // a replacement that waits for its chunk
+    // a pending replacement whose chunk is missing
     const digest = digestOf(Buffer.from(`missing ${i}`))
     const manifest = { contentType: 'text/plain', size: 9, digest, chunks: [{ digest, size: 9 }] }
     await ingest.project(projectId).publishMap({ ...id, manifest })

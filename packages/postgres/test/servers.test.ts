@@ -8,7 +8,7 @@ import { numberOf } from '../src/projects/project-numbers.ts'
 import { batchOf } from './batches.ts'
 import { createDatabase, createForRoles, holdLock, noPostgres, runSql } from './database.ts'
 
-/** The values by name and labels. */
+/** The measured values by name and labels. */
 async function measured(store: Store): Promise<Record<string, number>> {
   const rows = ((await store.measure?.()) ?? []).flatMap(({ name, values }) =>
     values.map(({ labels = {}, value }) => [
@@ -125,7 +125,7 @@ t.test('several servers of one database', { skip: noPostgres }, async (t) => {
     await reader.close()
   })
 
-  t.test('a key that is revoked at one server ends at the other one', async (t) => {
+  t.test('a key that is revoked at one server is revoked at the other', async (t) => {
     const [revoking, cached] = [createIngest({ store: one }), createIngest({ store: other })]
     const { key, record } = await revoking.keys.create('p')
     const credentials = { projectId: 'p', key, scope: 'read' } as const

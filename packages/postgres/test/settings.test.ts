@@ -10,7 +10,7 @@ import { startProxy } from './proxy.ts'
 
 const skip = noPostgres
 
-/** Hostile values of what a role or a database may be set to, and the refusal of those that no store can work with. */
+/** Hostile settings of a role or a database, and the refusal of those with which no store can work. */
 const hostile: Record<string, [value: string, refusal?: RegExp]> = {
   // durability
   client_min_messages: ['error'],
@@ -72,7 +72,7 @@ const hostile: Record<string, [value: string, refusal?: RegExp]> = {
   min_parallel_table_scan_size: ['0'],
 }
 
-/** A text that other encodings, and escapes, change. */
+/** A text that another encoding or escaping would change. */
 const exact = '\u00e9\u4e2d\\u00e9\\\\n \\134 \\x1e "{}"'
 const map = { walls: 4, name: 'caf\u00e9' }
 
@@ -95,7 +95,7 @@ t.test('a hostile setting of the role and the database changes no result, or is 
   const names = new Set(known.map(({ name }) => name))
 
   for (const [name, [value, refusal]] of Object.entries(hostile)) {
-    // extensions and later versions have some
+    // settings of extensions and later versions may be missing
     if (!names.has(name) && !name.includes('.')) continue
     const outcome = await withSettings([[name, value]])
     if (refusal === undefined) t.strictSame(outcome, expected, `${name} = ${value}`)
@@ -107,7 +107,7 @@ t.test('a hostile setting of the role and the database changes no result, or is 
   t.ok(allOff.length > 10)
   t.strictSame(await withSettings(allOff), expected, 'of all plans, the worst')
 
-  /** Migrates and uses a database whose roles have these settings, as it has too. */
+  /** Migrates and uses a database with these settings, which its roles have too. */
   async function withSettings(settings: readonly [name: string, value: string][]): Promise<object> {
     const admin = await openTestServer()
     const urls = await createForRoles({ isMigrated: false })
@@ -128,7 +128,7 @@ t.test('a hostile setting of the role and the database changes no result, or is 
   }
 })
 
-/** What every operation of a new store returns. */
+/** The results of every operation on a new store. */
 async function useStore(url: string): Promise<object> {
   const store = await openPostgresStore(url, { migrate: false })
   const ingest = createIngest({ store })
@@ -168,7 +168,7 @@ async function useStore(url: string): Promise<object> {
   }
 }
 
-t.test('a setting that changes while a server runs gets no wrong result either', { skip }, async (t) => {
+t.test('a setting that changes while a server runs causes no wrong result', { skip }, async (t) => {
   const { asServer } = await createForRoles()
   const store = await openPostgresStore(asServer, { migrate: false })
   t.teardown(() => store.close())
@@ -224,7 +224,7 @@ async function outcomeOf(operation: Promise<unknown>): Promise<string> {
   )
 }
 
-/** Ends those of servers. */
+/** Ends the sessions of servers. */
 async function endSessions(url: string): Promise<void> {
   const ofServers = `SELECT pg_terminate_backend(pid) FROM pg_stat_activity
     WHERE application_name = 'ingest' AND datname = $1`

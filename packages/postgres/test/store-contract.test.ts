@@ -14,7 +14,7 @@ import {
   runSql,
 } from './database.ts'
 
-/** Opens stores in databases of their own, and again in the database of a closed one. */
+/** Opens stores, each in its own database, and again in the database of a closed store. */
 function openStores() {
   const urls = new Map<Store, string>()
 
@@ -29,7 +29,7 @@ function openStores() {
     open: async () => openAt(await createDatabase()),
     reopen: (closed: Store) => openAt(urls.get(closed) as string),
 
-    /** Another store on the database of one. */
+    /** Another store on the same database. */
     openAgain: (store: Store) => openAt(urls.get(store) as string),
 
     async backUp(closed: Store) {
@@ -71,7 +71,7 @@ t.test('several stores on one database keep the contract, without a deadlock', {
   t.equal(await countDeadlocks(url), 0)
 })
 
-/** Sessions add their deadlocks as they end, so it waits until all have. */
+/** Waits until all sessions have ended, because they report their deadlocks then. */
 async function countDeadlocks(url: string): Promise<number> {
   const sql = 'SELECT d.deadlocks::int, d.numbackends FROM pg_stat_database d WHERE d.datname = $1'
   for (;;) {

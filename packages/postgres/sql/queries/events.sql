@@ -11,7 +11,7 @@ JOIN ingest.batches b ON b.project = k.project AND b.id = k.batch
 WHERE k.project = $1::int AND k.key = $2::bytea
 
 -- name: batches-from
--- without those that are known to have tombstones alone, unless they are wanted
+-- without batches that are known to have only tombstones, unless these are wanted
 SELECT b.seq, b.id::text, b.received_at, b.body
 FROM ingest.batches b
 WHERE b.project = $1::int AND b.seq >= $2::bigint
@@ -72,7 +72,7 @@ FROM (
 WHERE b.received_at >= $2::bigint
 
 -- name: count-after
--- without the batches that are known to have tombstones alone
+-- without batches that are known to have only tombstones
 SELECT b.behind, h.seq - b.behind AS batches, c.batches AS counted, c.events, (
     SELECT f.received_at FROM ingest.batches f WHERE f.project = $1::int AND f.seq > b.behind ORDER BY f.seq LIMIT 1
   ) AS first_at
@@ -93,7 +93,7 @@ CROSS JOIN LATERAL (
 WHERE h.project = $1::int
 
 -- name: heads
--- of all watched projects, each by its key
+-- the heads of all watched projects, each found by its key
 SELECT p.project_id, h.seq
 FROM ingest.projects p
 JOIN ingest.heads h ON h.project = p.project

@@ -12,7 +12,7 @@ LEFT JOIN ingest.builds b ON b.project = k.project AND b.build_id = k.build_id
 LEFT JOIN ingest.map_slots s ON s.project = k.project AND s.build_id = k.build_id AND s.place_id = k.place_id
 
 -- name: maps
--- without a build, a place, or a map to begin after, these are null
+-- the build, the place and the map to begin after are null if not given
 SELECT s.frozen_at, s.build_id, s.place_id, s.complete_head, s.complete_chunks, s.published_at,
   s.pending_head, s.pending_chunks, s.touched_at, s.missing
 FROM (
@@ -29,7 +29,7 @@ JOIN ingest.map_slots s ON s.project = k.project AND s.build_id = k.build_id AND
 ORDER BY k.build_id, k.place_id
 
 -- name: builds
--- those before a time and id, of the newest $6 builds; `search` is '' for all
+-- the builds before a time and id, among the newest $6; `search` is '' for all
 SELECT b.build_id, b.frozen_at, m.maps
 FROM (
   SELECT b.project, b.build_id, b.frozen_at, coalesce(b.frozen_at, 9223372036854775806) AS at
@@ -46,7 +46,7 @@ ORDER BY b.at DESC, b.build_id DESC
 LIMIT $5::int
 
 -- name: build-at
--- the last of as many builds
+-- the $4th build of the same list
 SELECT b.build_id, b.frozen_at
 FROM ingest.builds b
 WHERE b.project = $1::int AND (coalesce(b.frozen_at, 9223372036854775806), b.build_id) < ($2::bigint, $3::text)

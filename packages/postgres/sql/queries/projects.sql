@@ -49,7 +49,7 @@ FROM pg_class c
 WHERE c.relnamespace = 'ingest'::regnamespace AND c.relkind = 'r'
 
 -- name: check
--- what require_durability_1 refuses; a call of it would be a write
+-- the setting that require_durability_1 checks; a call of that function would be a write
 SELECT current_setting('transaction_isolation') AS isolation
 
 -- name: clock

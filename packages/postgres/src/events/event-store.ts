@@ -41,7 +41,7 @@ const firstPageBatches = 4
 const pageBatchesMax = 64
 /** Target size of a page, in bytes. */
 const pageBytes = 2 ** 20
-/** Maximum batches that one statement changes: about 600 kB, at most 4 MiB. */
+/** Maximum number of batches that one statement changes: about 600 kB, at most 4 MiB. */
 const erasedBatchesMax = 16
 
 export function createEventStore(options: EventStoreOptions): Omit<EventStore, 'watch'> {

@@ -45,7 +45,7 @@ t.test('an expiry finds rows of every project, over several pages of projects', 
   const store = await openPostgresStore(url)
   t.teardown(() => store.close())
   for (const projectId of ['p', 'q']) await store.putActivity([0, 1, 2].map((at) => ({ ...row, projectId, at })))
-  // the first and the last number, and more in between than one page has
+  // the first and the last number, and more projects in between than one page has
   await runSql(
     url,
     `WITH copies(project) AS (SELECT generate_series(1, 2500) UNION SELECT unnest('{-2147483648,2147483647}'::int[])),

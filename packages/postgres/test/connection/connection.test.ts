@@ -18,7 +18,7 @@ import { startPostgres, whyNoServer } from '../postgres-server.ts'
 
 const skip = noPostgres
 
-t.test('a connection URL names one host or several, and what else is decoded', async (t) => {
+t.test('a connection URL names one or several hosts, and its other parts are decoded', async (t) => {
   const hosts: [list: string, expected: string[]][] = [
     ['', []],
     ['a', ['a 5432']],
@@ -81,7 +81,7 @@ t.test('an invalid URL is refused without its password', async (t) => {
   }
 })
 
-t.test('a mode of TLS that pg does not check means what it says, without a warning', async (t) => {
+t.test('a TLS mode that pg does not support has its documented meaning, without a warning', async (t) => {
   const warnings: Error[] = []
   const warn = (warning: Error) => void warnings.push(warning)
   process.on('warning', warn)
@@ -112,11 +112,11 @@ t.test('a file of the URL that cannot be read is named', async (t) => {
   }
 })
 
-t.test('a certificate that is not trusted is said in one line, and temporary while a server runs', async (t) => {
+t.test('an untrusted certificate is reported in one line, and is temporary while a server runs', async (t) => {
   const { cert, key } = certificateA
   const server = createServer((socket) => {
     socket.on('error', () => {})
-    // the answer to an SSLRequest
+    // the response to an SSLRequest
     socket.once('data', () => {
       socket.write('S')
       const secure = new TLSSocket(socket, { isServer: true, cert, key })
@@ -151,7 +151,7 @@ const states: [FailureKind, code: string | undefined, ...sqlStates: string[]][] 
   ['final', 'disk-full', '53100'],
   ['final', 'store-failed', '28000', '28P01', '3D000', '42501'],
   ['final', 'store-failed', '3F000', '42883', '42P01', 'IG002', '58030', 'XX001', 'XX002'],
-  // faults of the store itself stay what they are
+  // faults of the store itself are not translated
   ['final', undefined, '22P02', '23505', '42601', 'P0001', 'XX000'],
 ]
 
@@ -178,7 +178,7 @@ t.test('a connection that cannot be opened or ends is lost', { skip }, async (t)
   const errors = [
     await errorOf(() => runSql(closed.href, 'SELECT 1')),
     await errorOf(() => runSql(url.href, 'SELECT pg_terminate_backend(pg_backend_pid())')),
-    // the time-out ends the query for this side alone
+    // the timeout ends the query only on this side
     await errorOf(() => slow.query('SELECT pg_sleep(1)').finally(() => slow.end())),
   ]
   for (const error of errors) {
@@ -214,7 +214,7 @@ t.test(
   },
 )
 
-t.test('a database that cannot be reached is unavailable, and temporarily', async (t) => {
+t.test('a database that cannot be reached is temporarily unavailable', async (t) => {
   const error = await errorOf(() => openPostgresStore('postgres://user:canary@127.0.0.1:1/db'))
   t.match(error, { code: 'store-unavailable', retryable: true, retryAfterSeconds: 1 })
   t.notMatch(error.message, /canary/)
@@ -229,7 +229,7 @@ t.test('a server that asks for passwords', { skip: whyNoServer() }, async (t) =>
   await runSql(server.url, 'SELECT pg_reload_conf()')
   const urlWith = (text: string) => Object.assign(new URL(server.url), { username: 'keeper', password: text }).href
 
-  t.test('gets that of a URL, of a list of hosts and of options', async (t) => {
+  t.test('gets the password of a URL, of a list of hosts and of options', async (t) => {
     const { port } = server
     const targets = [
       urlWith(password),
@@ -243,7 +243,7 @@ t.test('a server that asks for passwords', { skip: whyNoServer() }, async (t) =>
     }
   })
 
-  t.test('refuses a wrong or missing one in words', async (t) => {
+  t.test('refuses a wrong or missing password with an explanation', async (t) => {
     const wrong = await errorOf(() => openPostgresStore(urlWith('canary')))
     t.match(wrong, { code: 'invalid-argument', message: /password/ })
     t.notMatch(wrong.message, /canary/)
@@ -268,7 +268,7 @@ function errorResponse(fields: Record<string, string>): Buffer {
   return Buffer.concat([head, body])
 }
 
-t.test('a pooler that refuses the startup parameter of time-outs is used without it', { skip }, async (t) => {
+t.test('a pooler that refuses the startup parameter of timeouts is used without it', { skip }, async (t) => {
   const url = new URL(await createDatabase())
   const { port, hostname } = url
   const startups: boolean[] = []
@@ -301,7 +301,7 @@ t.test('a pooler that refuses the startup parameter of time-outs is used without
   await connections.close()
 })
 
-t.test('a connection has the time-out of statements', { skip }, async (t) => {
+t.test('a connection has the statement timeout', { skip }, async (t) => {
   const connections = openConnections(await createDatabase(), { connectionsMax: 1, statementTimeoutMs: 1234 })
   const client = await connections.connect()
   t.strictSame((await client.query('SHOW statement_timeout')).rows, [{ statement_timeout: '1234ms' }])

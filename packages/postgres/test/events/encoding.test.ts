@@ -6,7 +6,7 @@ import { joinedBytes, splitEvents, writeEvents } from '../../src/events/batch-bo
 import { eventKey } from '../../src/events/event-key.ts'
 import { noPostgres, openTestServer, runSql } from '../database.ts'
 
-/** Events of a batch as it was received, each behind some other bytes, joined. */
+/** The joined events of a batch as it was received, each after some other bytes. */
 function joined(events: readonly { before: string; text: string }[]): string {
   const parts: Buffer[] = []
   let at = 0
@@ -24,8 +24,8 @@ function joined(events: readonly { before: string; text: string }[]): string {
   return out.toString('utf8', 1, end)
 }
 
-t.test('events are split where they were joined, byte for byte', async () => {
-  // of compact JSON, of other JSON, and behind an invalid event
+t.test('joined events are split byte for byte', async () => {
+  // compact JSON, other JSON, and after an invalid event
   const before = fc.constantFrom(',', ', \n', ',null,')
   const event = fc.record({ before, text: fc.json().filter((json) => json !== '') })
   fc.assert(
@@ -45,7 +45,7 @@ t.test('events that were known before are empty and keep their index', async (t)
   t.strictSame(indexes(''), [])
 })
 
-t.test('an escaped separator is a part of its event', async (t) => {
+t.test('an escaped separator is part of its event', async (t) => {
   const texts = ['"\\u001e"', '"é\u2028"']
   t.strictSame(
     splitEvents(joined(texts.map((text) => ({ before: ',', text })))).map(({ bytes }) => String(bytes)),
@@ -53,14 +53,14 @@ t.test('an escaped separator is a part of its event', async (t) => {
   )
 })
 
-t.test('a UUID in lower case has a key of 17 bytes, every other id one of its own text', async (t) => {
+t.test('a lower-case UUID has a key of 17 bytes, every other id a key of its text', async (t) => {
   const uuid = '0190f3a2-7b1c-7d3e-8f40-00ff5c1e7a2b'
   const digits = uuid.replaceAll('-', '')
   t.strictSame(eventKey(uuid).toString('hex'), `01${digits}`)
   const others = [
     ...[uuid.toUpperCase(), uuid.replace('f', 'F'), `{${uuid}}`, `urn:uuid:${uuid}`, digits, ` ${uuid}`, `${uuid}\n`],
     ...[uuid.replace('-', '_'), uuid.replace('a', 'g'), uuid.slice(1), `${uuid.slice(0, -1)}ｂ`],
-    // the bytes of a key as an id
+    // ids with the bytes of a key
     ...[`\x01${digits}`, eventKey(uuid).toString('latin1'), '', '\x00', 'é', 'e\u0301'],
   ]
   for (const id of others) t.strictSame(eventKey(id), Buffer.from(`\x02${id}`), JSON.stringify(id))

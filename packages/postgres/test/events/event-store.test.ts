@@ -25,7 +25,7 @@ async function open(
   return { url, store, commits }
 }
 
-/** An insert of these ids that is not committed, for which another one waits. */
+/** An uncommitted insert of these ids, for which other inserts wait. */
 function inserting(ids: readonly string[]): string {
   const rows = ids.map((id) => `(${project}, '\\x${eventKey(id).toString('hex')}', 1, 0)`)
   return `INSERT INTO ingest.event_keys (project, key, batch, idx) VALUES ${rows.join(', ')}`
@@ -75,7 +75,7 @@ function large(eventId: string): AppendBatch {
   return batchWith([{ eventId, filler: 'x'.repeat(260_000) }])
 }
 
-t.test('more statements run at once while ids are slow, but for some connections', { skip }, async (t) => {
+t.test('more statements run at once while ids are slow, but leave some connections free', { skip }, async (t) => {
   for (const [connectionsMax, least, most] of [
     [undefined, 7, 16],
     [10, 3, 6],
@@ -91,7 +91,7 @@ t.test('more statements run at once while ids are slow, but for some connections
     const first = store.append('p', batchOf('slow'))
     const appends = ids.map((id) => store.append('p', batchOf(id)))
     t.equal(await inFlight(store), 2)
-    // the database measures it: many times as long as the commit
+    // many times as long as a commit, because the database measures the time of the ids
     await sleep(Math.max(1500, 20 * commitMs))
     await slow.release()
     await first
@@ -104,7 +104,7 @@ t.test('more statements run at once while ids are slow, but for some connections
   }
 })
 
-t.test('what waits is bounded over all projects, in events and in bytes', { skip }, async (t) => {
+t.test('waiting appends are bounded over all projects, in events and in bytes', { skip }, async (t) => {
   const { store, url } = await open(t, { statementTimeoutMs: 60_000 })
   for (const [make, count] of [
     [hundred, 1000],
@@ -121,7 +121,7 @@ t.test('what waits is bounded over all projects, in events and in bytes', { skip
   }
 })
 
-t.test('a lock that is held makes the append of its project unavailable, and no other', { skip }, async (t) => {
+t.test('a held lock makes only the appends of its project unavailable', { skip }, async (t) => {
   const url = await createDatabase()
   const ingest = createIngest({ store: await openPostgresStore(url) })
   t.teardown(() => ingest.close())
@@ -131,7 +131,7 @@ t.test('a lock that is held makes the append of its project unavailable, and no 
       events: ids.map((eventId) => ({ projectId, eventId, buildId: 'build-1', placeId: 'place-1' })),
     })
   await submit('p', ['a'])
-  // a build that is open, so that it must be frozen
+  // an open build, which the append must freeze
   await runSql(url, 'UPDATE ingest.builds SET frozen_at = NULL')
   for (const [i, [name, sql]] of Object.entries({
     'the head': head,
@@ -160,7 +160,7 @@ t.test('readers that wake at once share their statements', { skip }, async (t) =
   t.equal(proxy.statements() - before, 2 * ofOne)
 })
 
-t.test('the view shows of an erased event its id alone', { skip }, async (t) => {
+t.test('the view shows only the id of an erased event', { skip }, async (t) => {
   const { url, store } = await open(t)
   const ids = ['a', '0b25c1a8-6c5e-4a3e-9d4f-2f3b8c7d6e5a', 'quote " and é\u2028', 'kept']
   await store.append('p', batchWith(ids.map((eventId) => ({ eventId, secret: 'canary' }))))
@@ -172,7 +172,7 @@ t.test('the view shows of an erased event its id alone', { skip }, async (t) => 
   ])
 })
 
-t.test('appends do not wait for an erasure that runs', { skip }, async (t) => {
+t.test('appends do not wait for a running erasure', { skip }, async (t) => {
   const { url, store } = await open(t)
   await store.erase('p', ['first'])
   const row = await holdLock(t, url, 'SELECT 1 FROM ingest.erasures FOR UPDATE')
@@ -184,7 +184,7 @@ t.test('appends do not wait for an erasure that runs', { skip }, async (t) => {
   t.strictSame(await idsOf(store), ['c'])
 })
 
-t.test('how far an expiry came is kept, and not past an event that came back', { skip }, async (t) => {
+t.test('the progress of an expiry is kept, but does not pass a later event', { skip }, async (t) => {
   const url = await createDatabase()
   const store = await openPostgresStore(url)
   t.teardown(() => store.close())
@@ -199,7 +199,7 @@ t.test('how far an expiry came is kept, and not past an event that came back', {
   t.equal(await expired(), 20)
   await store.erase('p', ['e-30'])
   t.equal(await expired(), 20, 'erasing moves it not')
-  // as a server that read before an event was there would call it
+  // the call of a server that read before the event was there
   await runSql(url, `SELECT ingest.erase_1(${project}, gen_random_uuid(), '{}', 25)`)
   t.equal(await expired(), 20)
   t.equal((await idsOf(store)).length, 19)

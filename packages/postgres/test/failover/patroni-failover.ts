@@ -6,7 +6,7 @@ import { startPatroniCluster } from './patroni-cluster.ts'
 
 t.setTimeout(180_000)
 
-t.test('failovers of a synchronous Patroni cluster lose and double nothing', async (t) => {
+t.test('failovers of a synchronous Patroni cluster neither lose nor duplicate events', async (t) => {
   const cluster = await startPatroniCluster(t)
   const { url, proxyUrl, urlOf, nodes, ready, switchOver } = cluster
   const first = await ready(nodes.length)
@@ -19,7 +19,7 @@ t.test('failovers of a synchronous Patroni cluster lose and double nothing', asy
   const untilAll = (count = 1) => Promise.all(servers.map((server) => load.until(202, { url: server.url, count })))
   await untilAll(10)
 
-  /** Changes the primary, and waits until both servers have acknowledged something that the new one has. */
+  /** Changes the primary, and waits until both servers have acknowledged events that the new primary has. */
   async function change(name: string, how: () => Promise<void>): Promise<void> {
     const { primary } = await ready(nodes.length - 1)
     const [before, startedAt] = [ledger.acknowledged.size, performance.now()]

@@ -1,4 +1,4 @@
-// Loses and switches primaries of a real Patroni cluster under load, with figures: takes 2 to 3 minutes.
+// Kills and switches primaries of a real Patroni cluster under load, and prints figures. Takes 2 to 3 minutes.
 //
 //   apt-get install patroni etcd-server haproxy postgresql && node packages/postgres/test/failover/patroni.js
 //

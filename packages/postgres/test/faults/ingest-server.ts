@@ -17,7 +17,7 @@ export interface IngestServer {
 
 const command = fileURLToPath(new URL('../../../cli/bin/ingest.js', import.meta.url))
 
-/** Starts the built command on a free port, or on that of a server that has ended, until the end of the test. */
+/** Starts the built command until the end of the test, on a free port or on the port of a server that has ended. */
 export async function startIngestServer(t: Test, store: string, port = 0): Promise<IngestServer> {
   const args = ['serve', '--listen', `127.0.0.1:${port}`, '--rate-limit', 'off', '--log-level', 'fatal']
   const child = spawn(process.execPath, [command, ...args], {

@@ -4,7 +4,7 @@ import { openPostgresStore } from '../../src/open-postgres-store.ts'
 import { createDatabase, noPostgres } from '../database.ts'
 import { startProxy } from '../proxy.ts'
 
-t.test('whichever statement loses its connection, the results are the same', { skip: noPostgres }, async (t) => {
+t.test('the results are the same, whichever statement loses its connection', { skip: noPostgres }, async (t) => {
   const database = await createDatabase()
   const proxy = await startProxy(t, database)
   const expected = await useAll(proxy.url, 'whole')
@@ -33,7 +33,7 @@ t.test('whichever statement loses its connection, the results are the same', { s
   }
 })
 
-/** Uses all that writes, with a project of its own, and returns the results. */
+/** Uses every operation that writes, with its own project, and returns the results. */
 async function useAll(url: string, projectId: string, onOpen = () => {}) {
   const store = await openPostgresStore(url)
   const ingest = createIngest({ store })
@@ -44,10 +44,10 @@ async function useAll(url: string, projectId: string, onOpen = () => {}) {
   const { key } = await ingest.keys.create(projectId)
   const batches = [
     await batch(['a', 'b', 'c']),
-    // b and a differ
+    // a and b have other bytes
     await batch(['b', 'd', 'a'], { buildId: 'build-1', placeId: 'place-1' }),
   ]
-  // two at once, and the others in one statement
+  // the first two run at once, and the others share one statement
   const raced = await Promise.all(['e', 'g', 'h', 'i'].map((id) => batch([id, 'f'])))
   const erased = [await store.erase(projectId, ['b', 'x', 'd'])]
   const { bytes } = await store.totals(projectId)

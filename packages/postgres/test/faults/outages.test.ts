@@ -5,7 +5,7 @@ import { type PostgresServer, startPostgres, whyNoServer } from '../postgres-ser
 import { type IngestServer, startIngestServer } from './ingest-server.ts'
 import { checkStored, createProject, startLoad } from './senders.ts'
 
-/** `INGEST_KILLS=100` for more. */
+/** `INGEST_KILLS=100` kills more often. */
 const kills = Number(process.env.INGEST_KILLS ?? 2)
 /** `INGEST_EVENTS=1000000 INGEST_OUTAGE_MS=4000 TAP_TIMEOUT=3600` for a long run. */
 const events = Number(process.env.INGEST_EVENTS ?? 8000)
@@ -15,31 +15,35 @@ const senders = 16
 const batches = Math.ceil(events / eventsPerBatch / senders)
 const sent = batches * senders * eventsPerBatch
 
-t.test('servers that are killed and frozen under load lose and double nothing', { skip: noPostgres }, async (t) => {
-  const store = await createDatabase()
-  const project = await createProject(store, 'game-1')
-  const servers = await Promise.all([startIngestServer(t, store), startIngestServer(t, store)])
-  const urls = servers.map(({ url }) => url)
-  const load = startLoad({ urls, project, senders: 8, timeoutMs: 1000 })
-  for (let n = 0; n < kills; n++) {
-    const killed = n % 2
-    const { url, port, kill } = servers[killed] as IngestServer
-    await load.until(202, { count: 10, url })
-    // with requests in flight
-    await Promise.all([kill(), load.until('lost', { url })])
-    await load.until(202, { count: 10, url: urls[1 - killed] as string })
-    servers[killed] = await startIngestServer(t, store, port)
-  }
-  const [frozen, other] = servers as [IngestServer, IngestServer]
-  await load.until(202, { count: 10, url: frozen.url })
-  frozen.signal('SIGSTOP')
-  await load.until(202, { count: 50, url: other.url })
-  frozen.signal('SIGCONT')
-  await Promise.all(urls.map((url) => load.until(202, { url })))
-  const ledger = await load.stop()
-  t.notOk(ledger.outcomes.has(503), 'the other server needs no break')
-  await checkStored(t, store, project, [ledger])
-})
+t.test(
+  'servers that are killed and frozen under load neither lose nor duplicate events',
+  { skip: noPostgres },
+  async (t) => {
+    const store = await createDatabase()
+    const project = await createProject(store, 'game-1')
+    const servers = await Promise.all([startIngestServer(t, store), startIngestServer(t, store)])
+    const urls = servers.map(({ url }) => url)
+    const load = startLoad({ urls, project, senders: 8, timeoutMs: 1000 })
+    for (let n = 0; n < kills; n++) {
+      const killed = n % 2
+      const { url, port, kill } = servers[killed] as IngestServer
+      await load.until(202, { count: 10, url })
+      // while requests are in flight
+      await Promise.all([kill(), load.until('lost', { url })])
+      await load.until(202, { count: 10, url: urls[1 - killed] as string })
+      servers[killed] = await startIngestServer(t, store, port)
+    }
+    const [frozen, other] = servers as [IngestServer, IngestServer]
+    await load.until(202, { count: 10, url: frozen.url })
+    frozen.signal('SIGSTOP')
+    await load.until(202, { count: 50, url: other.url })
+    frozen.signal('SIGCONT')
+    await Promise.all(urls.map((url) => load.until(202, { url })))
+    const ledger = await load.stop()
+    t.notOk(ledger.outcomes.has(503), 'the other server needs no break')
+    await checkStored(t, store, project, [ledger])
+  },
+)
 
 t.test(
   `${sent} events that are sent to two servers at once are stored once, whatever happens to the database`,
@@ -97,7 +101,7 @@ function signalAll({ pids }: PostgresServer, signal: NodeJS.Signals): void {
     try {
       process.kill(pid, signal)
     } catch (error) {
-      // a process that has ended since they were listed
+      // the process has ended since it was listed
       if ((error as NodeJS.ErrnoException).code !== 'ESRCH') throw error
     }
   }

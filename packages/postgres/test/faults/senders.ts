@@ -4,12 +4,12 @@ import type { Test } from 'tap'
 import { openPostgresStore } from '../../src/open-postgres-store.ts'
 
 export interface LoadOptions {
-  /** Servers; a sender goes to the next one with each batch, and when a request fails. */
+  /** The servers; a sender goes to the next one with each batch, and when a request fails. */
   urls: readonly string[]
   project: Project
   senders: number
   eventsPerBatch?: number
-  /** Batches of each sender; without, until {@link Load.stop}. */
+  /** Batches of each sender. Default: until {@link Load.stop}. */
   batches?: number
   /** How long a sender waits for a response before it goes to the next server. Default: the 15 s of the contract. */
   timeoutMs?: number
@@ -23,7 +23,7 @@ export interface Project {
 /** The status of a response; `lost` for a connection that broke, `late` for a request without a response in time. */
 type Outcome = number | 'lost' | 'late'
 
-/** What senders saw, kept outside of what it is compared with. */
+/** What senders saw, kept apart from the store that it is compared with. */
 export interface Ledger {
   /** The ids of all events of batches that were sent at least once. */
   sent: Set<string>
@@ -32,25 +32,25 @@ export interface Ledger {
   outcomes: Map<Outcome, number>
   /** Responses other than 202 and 503. */
   unexpected: string[]
-  /** When each 202 came. */
+  /** The time of each 202. */
   acknowledgedAt: number[]
 }
 
 export interface Load {
   ledger: Ledger
-  /** Resolves when `count` more responses of this status have come from `url`, or from any server, or all are sent. */
+  /** Resolves after `count` more responses of this status from `url` or any server, or when all batches are sent. */
   until(outcome: Outcome, options?: { count?: number; url?: string }): Promise<void>
-  /** Resolves when so many events are acknowledged. */
+  /** Resolves when this number of events is acknowledged. */
   reached(events: number): Promise<void>
   /** Lets each sender finish its batch, which is sent until it is acknowledged. */
   stop(): Promise<Ledger>
   done: Promise<unknown>
 }
 
-/** A sender that waited for `Retry-After` would hide how soon a server recovers. */
+/** Not the `Retry-After` of the server, which would hide how soon it recovers. */
 const retryMs = 25
 
-/** Starts senders, each with one batch in flight, which is sent until a 202. */
+/** Starts senders. Each has one batch in flight, which it sends until it gets a 202. */
 export function startLoad(options: LoadOptions): Load {
   const { urls, project, eventsPerBatch = 20, batches = Number.POSITIVE_INFINITY, timeoutMs = 15_000 } = options
   const ledger: Ledger = {
@@ -150,7 +150,7 @@ export interface Stored {
   lost: string[]
   /** Stored, but never sent. */
   unknown: string[]
-  /** Of the totals, which must equal what a read finds. */
+  /** The number of events in the totals, which must equal the number that a read finds. */
   totals: number
 }
 
@@ -177,7 +177,7 @@ export async function readBack(store: string, { projectId }: Project, ledgers: r
   }
 }
 
-/** Checks that nothing is lost or stored twice, and that senders got no other statuses than 202 and 503. */
+/** Checks that nothing is lost or stored twice, and that senders got only the statuses 202 and 503. */
 export async function checkStored(t: Test, store: string, project: Project, ledgers: readonly Ledger[]): Promise<void> {
   const { events, ...stored } = await readBack(store, project, ledgers)
   t.strictSame(stored, { doubled: [], lost: [], unknown: [], totals: events })

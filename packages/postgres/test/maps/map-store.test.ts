@@ -55,7 +55,7 @@ async function record(maps: MapStore, ...texts: string[]): Promise<void> {
   await maps.updateMap(key, {}, () => ({ contents: { pending }, result: 1 }))
 }
 
-t.test('a write that is repeated with the same version changes nothing', { skip }, async (t) => {
+t.test('a repeated write with the same version changes nothing', { skip }, async (t) => {
   let written: readonly unknown[] = []
   const { url, database, maps } = await openMaps(t, async (name, values) => {
     if (name === 'put-map') written = values
@@ -110,7 +110,7 @@ t.test('a chunk that vanished after it was seen is decided again, however often'
   let races = 0
   const { maps, others } = await openMaps(t, async (name) => {
     if (name !== 'put-map' || races === 8) return
-    // alternately there and gone
+    // stores and deletes the chunk in turn
     const contents = ++races % 2 ? {} : { complete: { manifest: manifestOf('a'), publishedAt: 1 } }
     await others.updateMap({ ...key, placeId: '2' }, { uploads: [chunk('a')] }, () => ({ contents, result: 1 }))
   })

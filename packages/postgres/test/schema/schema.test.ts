@@ -45,7 +45,7 @@ t.test('an empty database gets the schema, once', { skip }, async (t) => {
   t.strictSame(await migratePostgres(url), { from: schemaVersion, to: schemaVersion })
 })
 
-t.test('of several processes that open an empty database at once, one creates the schema', { skip }, async (t) => {
+t.test('if several processes open an empty database at once, one creates the schema', { skip }, async (t) => {
   const url = await createDatabase()
   const stores = await Promise.all(Array.from({ length: 5 }, () => openPostgresStore(url)))
   for (const [i, store] of stores.entries()) await store.append('p', batchOf(`e-${i}`))
@@ -75,7 +75,7 @@ t.test('without migrations, a missing or older schema is refused', { skip }, asy
   t.strictSame(versions, [{ from: 0, to: 1 }], 'an upgrade is announced before it runs')
 })
 
-/** As a later version may have it: it changes a table, and creates a table and a function. */
+/** A migration of a later version, which changes a table, and creates a table and a function. */
 const later: Migration = {
   version: schemaVersion + 1,
   sql: `ALTER TABLE ingest.batches ADD COLUMN origin text;
@@ -93,7 +93,7 @@ async function migrateLater(url: string, options: MigrateOptions = {}) {
   }
 }
 
-t.test('an earlier schema is upgraded to the same as a new one, and keeps what it has', { skip }, async (t) => {
+t.test('an upgraded schema equals a new one, and keeps its data', { skip }, async (t) => {
   const [created, url] = [await createDatabase(), await createDatabase()]
   t.strictSame(await migrateLater(created), { from: 0, to: schemaVersion + 1 })
   const store = await openPostgresStore(url)
@@ -124,7 +124,7 @@ t.test('a newer schema is refused unless it is compatible with this version', { 
   await older.close()
 })
 
-t.test('a copy of a database keeps its cursors; a new epoch refuses those from before it', { skip }, async (t) => {
+t.test('a copy of a database keeps its cursors; a new epoch refuses earlier ones', { skip }, async (t) => {
   const url = await createDatabase()
   const before = await openPostgresStore(url)
   await before.append('p', batchOf('a', 'b'))
@@ -178,7 +178,7 @@ t.test('a database that is not UTF8 is refused', { skip }, async (t) => {
   await t.rejects(openPostgresStore(ascii.href), { code: 'store-incompatible', message: /SQL_ASCII/ })
 })
 
-t.test('the report says what durability is worth', { skip: whyNoServer() }, async (t) => {
+t.test('the report describes the durability of acknowledged events', { skip: whyNoServer() }, async (t) => {
   const server = await startPostgres()
   const reportOf = async () => {
     let report: DurabilityReport | undefined
@@ -224,20 +224,20 @@ t.test('functions that servers call run as their owner, durably, with a time lim
   const called = [...queries.values(), confirmed('')].join()
   const ofServers = ['register_server_1', 'unregister_server_1']
   for (const { name, firstArgument, mayWrite, isDefiner, settings, body } of routines) {
-    // only other functions call another one: for a server, it has the rights of the server
+    // a function that only other functions call has the rights of its caller
     if (mayWrite) t.equal(isDefiner, called.includes(`ingest.${name}(`), name)
-    // otherwise it finds a type of its caller first
+    // without it, the function would find a type that its caller created
     if (isDefiner || settings !== '') t.match(settings, '"search_path=pg_catalog, pg_temp"', name)
     if (isDefiner && name !== 'unregister_server_1') t.match(settings, 'lock_timeout=5s', name)
     if (!isDefiner || ofServers.includes(name)) continue
     t.match(body, 'ingest.require_durability_1()', name)
-    // a statement that writes is about one project
+    // a statement that writes concerns one project
     t.equal(firstArgument, 'project', name)
   }
   t.ok(routines.length > 10)
 })
 
-t.test('PostgreSQL refuses a role of servers every change but by functions', { skip }, async (t) => {
+t.test('PostgreSQL refuses every change by a role of servers except through functions', { skip }, async (t) => {
   const { asOwner, asServer, asStranger } = await createForRoles()
   const store = await openPostgresStore(asServer, { migrate: false })
   await store.append('p', batchOf('a', 'b'))
@@ -276,7 +276,7 @@ t.test('PostgreSQL refuses a role of servers every change but by functions', { s
   ]
   await refused(asServer, statements)
   await t.rejects(migratePostgres(asServer, { newEpoch: true }), { code: 'invalid-argument' })
-  // a role that was granted nothing
+  // a role without any privilege
   await refused(asStranger, ['SELECT * FROM ingest.batches', 'SELECT ingest.require_durability_1()', ...statements])
   await t.rejects(openPostgresStore(asStranger, { migrate: false }), { code: 'invalid-argument' })
 
@@ -308,7 +308,7 @@ t.test('everything belongs to the owner of the schema, whichever role migrates',
     for (const by of ['a superuser', 'a member of the owner', 'psql'] as const) {
       const { asOwner, asServer, asStranger } = await createForRoles({ isMigrated: false })
       await prepare(asOwner)
-      // what was granted once holds
+      // earlier grants stay in force
       const asSuperuser = Object.assign(new URL(superuser), { pathname: `/${nameOf(asOwner)}` }).href
       const grantTo = userOf({ asServer }, 'asServer')
       if (what === 'an older one') await runSql(asOwner, `GRANT USAGE ON SCHEMA ingest TO ${grantTo}`)
@@ -361,7 +361,7 @@ t.test('a server that migrates is not bound to the time limit of its statements'
   const url = await createDatabase()
   const lock = await holdLock(t, url, 'SELECT pg_advisory_xact_lock(115882870141812)')
   const opening = openPostgresStore(url, { statementTimeoutMs: 200 })
-  // another one migrates, for longer than a statement and a connection may take
+  // another server migrates for longer than a statement and a connection may take
   const waited = `SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event = 'advisory'
     AND clock_timestamp() - query_start > interval '2500 ms'`
   do t.ok(await waitsForLock(url, opening))
@@ -370,7 +370,7 @@ t.test('a server that migrates is not bound to the time limit of its statements'
   await (await opening).close()
 })
 
-t.test('the queries for operators find what they are about', { skip }, async (t) => {
+t.test('the queries for operators return the expected rows', { skip }, async (t) => {
   const text = readFileSync(new URL('../../sql/operators.sql', import.meta.url), 'utf8')
   for (const keyPartitions of [1, 2]) {
     const url = await createDatabase()

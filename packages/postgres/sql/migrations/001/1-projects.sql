@@ -78,7 +78,7 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock
 BEGIN
   PERFORM ingest.require_durability_1();
   IF ingest.has_standby_1() THEN
-    -- as append_1 finds it
+    -- the lookup of append_1
     PERFORM FROM ingest.heads h
       WHERE h.project BETWEEN project AND project ORDER BY h.project DESC LIMIT 1 FOR NO KEY UPDATE;
   END IF;

@@ -1,6 +1,6 @@
 -- The log and the ids of events.
 
--- Rows are written once: a vacuum soon after freezes them for ever, and one against wraparound finds nothing to do.
+-- Rows are written once: an early vacuum freezes them permanently, so that one against wraparound finds nothing to do.
 
 -- The id of each event ever stored: 0x01 and 16 bytes for a UUID in lower case, else 0x02 and its UTF-8.
 CREATE TABLE ingest.event_keys (
@@ -34,14 +34,14 @@ EXCEPTION WHEN feature_not_supported OR invalid_parameter_value THEN
   NULL;
 END $$;
 
--- A build with an event is frozen; one without was published to.
+-- A build with an event is frozen. A build without one was created by a publication.
 CREATE TABLE ingest.builds (
   project int NOT NULL,
   build_id text COLLATE "C" NOT NULL,
   frozen_at bigint,
   PRIMARY KEY (project, build_id)
 );
--- The newest builds: open ones, whose time is after all others, then the newest freeze.
+-- Sorts open builds, whose time is after all others, and then those that froze last.
 CREATE INDEX builds_newest ON ingest.builds (project, coalesce(frozen_at, 9223372036854775806), build_id);
 
 -- Stores batches of one project, and freezes the builds of their new events.
@@ -128,8 +128,8 @@ BEGIN
 
   SELECT count(*) INTO batch_count FROM unnest(counts) AS c(events) WHERE c.events > 0;
   keys_ms := extract(epoch FROM clock_timestamp() - started) * 1000;
-  -- An open snapshot, as of a pg_dump, keeps the versions of the head of all commits since. An index has those of one key in
-  -- the order of the table: read backwards, the newest comes first.
+  -- An open snapshot, such as that of pg_dump, keeps a version of the head for every commit since. The index has the
+  -- versions of one key in the order of the table; read backwards, the newest comes first.
   SELECT h.ctid INTO head FROM ingest.heads h
     WHERE h.project BETWEEN project AND project ORDER BY h.project DESC LIMIT 1 FOR NO KEY UPDATE;
   IF NOT FOUND THEN
@@ -187,7 +187,7 @@ CREATE FUNCTION ingest.count_conflicts_1(
 RETURNS int[] LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 BEGIN
-  -- a batch that is sent again is stored as it is
+  -- a whole batch that was sent again has no conflicts: its bytes are those of a stored batch
   IF NOT EXISTS (
     SELECT FROM (
       SELECT e.batch_no, min(e.stored_batch) AS stored_batch

@@ -1,9 +1,9 @@
 -- Erasure: the text of an event in `body` of its batch becomes a tombstone, the JSON string of its id.
 --
--- An event is a JSON object, so that the first character tells them apart. Keys and rows of batches stay. The former text
--- is on the disk until vacuum has removed the dead rows.
+-- An event is a JSON object, so the first character tells a tombstone from an event. Keys and rows of batches stay. The
+-- former text stays on the disk until vacuum has removed the dead rows.
 
--- Of projects with erased events. Batches up to `expired`, a `seq`, have no events but tombstones; `call` is the last call
+-- One row for each project with erased events. Batches up to `expired`, a `seq`, have no events but tombstones; `call` is the last call
 -- of `erase_1`, and `events` and `bytes` its result. `erase_1` locks the row until it commits.
 CREATE TABLE ingest.erasures (
   project int PRIMARY KEY,

@@ -73,8 +73,8 @@ LANGUAGE sql IMMUTABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp AS $$
   FROM (SELECT $1 || ''::bytea AS list OFFSET 0) l, generate_series(0, octet_length(l.list) / 36 - 1) n
 $$;
 
--- What a store reads of each map: not what a freeze has made void. `missing` has a 1 for each chunk of the pending manifest that is not stored, else a 0;
--- null if none is missing.
+-- Each map as a store reads it, without manifests that a freeze has made void. `missing` has a 1 for each chunk of the
+-- pending manifest that is not stored, else a 0; null if none is missing.
 CREATE VIEW ingest.map_slots AS
   SELECT m.project, m.build_id, m.place_id, m.version, b.frozen_at,
     m.complete, c.head AS complete_head, c.chunks AS complete_chunks, m.published_at,
@@ -103,7 +103,7 @@ BEGIN
   END LOOP;
 END $$;
 
--- Records in pending manifests that these chunks were stored; `at`, unless it is null, is when that touched them.
+-- Records in pending manifests that these chunks were stored; `at`, unless it is null, becomes the time of their last touch.
 CREATE FUNCTION ingest.resolve_missing_1(project int, digests bytea[], at bigint) RETURNS void
 LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
   UPDATE ingest.manifests m

@@ -1,4 +1,4 @@
--- For people and reports: one row for each event. Of an erased one, `event` is null, and `erased` is its id.
+-- For people and reports: one row for each event. For an erased event, `event` is null and `erased` is its id.
 
 CREATE VIEW ingest.events AS
   SELECT p.project_id, b.seq, (x.no - 1)::int AS idx, to_timestamp(b.received_at / 1000.0) AS received_at,

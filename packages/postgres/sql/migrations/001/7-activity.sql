@@ -1,5 +1,5 @@
--- What servers counted of a project in each minute and hour: a process writes its own rows, which its random `writer` tells
--- from those of others. `body` is JSON that only servers read.
+-- What servers counted for each project, minute and hour. Each process writes its own rows, which have its random `writer`.
+-- `body` is JSON that only servers read.
 CREATE TABLE ingest.activity (
   at bigint NOT NULL,
   project int NOT NULL,
