@@ -1,5 +1,5 @@
 import t from 'tap'
-import { checkAccessibility, openBrowser, tryNow, waitForText } from '../browser.ts'
+import { checkAccessibility, openBrowser, submitSignIn, tryNow, waitForText } from '../browser.ts'
 import { type Lie, refusal, startProxy } from '../lying-proxy.ts'
 import { projectId, startConsole } from '../served-console.ts'
 
@@ -74,6 +74,16 @@ for (const what of ['everything', 'events and maps'] as const) {
     }
   })
 }
+
+browserTest('a proxy cannot accept a key', async (t, openPage) => {
+  const { url } = await startConsole(t)
+  const lie = unlike['JSON with a line feed']
+  const proxy = await startProxy(t, url, (path) => (path === '/v1/builds' ? lie : undefined))
+  const { page } = await openPage({ url: proxy })
+  await submitSignIn(page, 'ik_wrong')
+  await waitForText(page, foreign)
+  t.equal(await page.$('nav'), null)
+})
 
 browserTest('the state of the server is green only if everything was loaded', async (t, openPage) => {
   const { url, key, project } = await startConsole(t)
