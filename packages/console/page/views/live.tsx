@@ -59,6 +59,7 @@ function Stream({ filter, seen, query, linked }: StreamProps) {
   if (!isPaused) isPast.current = false
   const following = useFollow({ filter, seen, beginAt: linked?.line?.receivedAt, isPaused, isPast: isPast.current })
   const { held, error, version, status } = following
+  const isFiltered = Object.keys(filter).length > 0
   const events = useMemo(() => eventsWith(text, held.events), [held, held.events, text])
   const opened = events.find((event) => event.cursor === cursor) ?? (linked?.id === id ? linked.line : undefined)
   // if the server does not respond, the banner says so
@@ -72,7 +73,7 @@ function Stream({ filter, seen, query, linked }: StreamProps) {
   return (
     <>
       <StreamState
-        {...{ following, isPaused, isFiltered: Object.values(filter).some(Boolean) }}
+        {...{ following, isPaused, isFiltered }}
         isPast={isPast.current}
         onPause={() => setStopped(true)}
         onResume={() => {
@@ -82,7 +83,7 @@ function Stream({ filter, seen, query, linked }: StreamProps) {
       />
       {isFailed && <Failure error={error} what="return events" />}
       {version === 0 && !error && <Notice kind="loading">Loading…</Notice>}
-      <ListedLine {...{ following, text, shownCount: events.length }} />
+      <ListedLine {...{ following, text, isFiltered, isPaused }} shownCount={events.length} />
       {held.events.length > 0 && <EventList events={events} opened={opened?.cursor} onOpen={open} />}
       {status === 'following' && held.events.length === 0 && !following.history && <NoEvents />}
       {id !== null && <OpenedEvent key={id} {...{ id, filter, event: opened }} onClose={close} />}

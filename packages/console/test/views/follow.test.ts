@@ -178,6 +178,10 @@ t.test('the rate is that of the last ten seconds', async (t) => {
   t.equal(follower.receivedPerSecond(), 4)
   clock.at += 9_000
   t.equal(follower.receivedPerSecond(), 0)
+  clock.at += hour
+  await store('b', 50)
+  await step()
+  t.equal(follower.receivedPerSecond(), undefined, 'unknown after a pause, in which events were not read')
 })
 
 t.test('of large events, responses hold fewer', async (t) => {
@@ -332,6 +336,14 @@ t.test('events that arrive while the list is held are counted, and added later',
   t.equal(events.newerCount, eventsHeldMax + 5)
   events.release()
   t.equal(list()[0], 'gap d5', 'some between were dropped')
+  events.hold()
+  events.add([held({ eventId: 'e' })])
+  t.notOk(events.isNewerCut)
+  events.add([{ ...held({ eventId: 'f' }), isAfterGap: true }])
+  events.add([held({ eventId: 'g' })])
+  t.ok(events.isNewerCut, 'some were skipped')
+  events.release()
+  t.notOk(events.isNewerCut)
 })
 
 t.test('a text is found anywhere in an event, newest first', async (t) => {

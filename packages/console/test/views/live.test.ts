@@ -39,7 +39,6 @@ browserTest('events appear as they are stored, newest first, and open with their
   const { url, key, project } = await startConsole(t)
   const { page } = await openPage({ url: `${url}#/live`, key })
   await waitForText(page, 'No event is stored in this project yet.')
-  await waitForText(page, 'nothing so far')
   await checkAccessibility(page)
   for (const prefix of ['a-', 'b-', 'e-']) await project.submitBatch(batch(prefix, 100))
   await waitForNewest(page, 'e-99')
@@ -49,7 +48,7 @@ browserTest('events appear as they are stored, newest first, and open with their
   await waitForContent(page, '.state', 'Following')
   t.strictSame((await rowIds(page)).slice(0, 3), ['exact', 'e-99', 'e-98'])
   t.ok((await rowIds(page)).length < 60, 'only visible rows are rendered')
-  await waitForText(page, '301 events: all that are stored.')
+  await waitForText(page, '301 events since the first stored event.')
   await page.click('[role=option]')
   await page.waitForSelector('.opened-event')
   t.equal(await page.$eval('section[aria-label="Exact bytes"] pre', ({ textContent }) => textContent), exact)
@@ -82,7 +81,7 @@ browserTest(
     await waitForText(page, '60 events')
     await page.locator('.live-filters input').fill('shot.fired')
     await page.keyboard.press('Enter')
-    await waitForText(page, '10 events')
+    await waitForText(page, '10 matching events')
     t.match(new URL(requests.at(-1)?.url() ?? '').searchParams.get('type'), 'shot.fired')
     t.equal(await page.evaluate(() => location.hash), `#/p/${projectId}/live?type=shot.fired`)
     await project.submitBatch(batch('f-', 4))
@@ -108,16 +107,16 @@ browserTest(
     )
     await checkAccessibility(page, 'live-filtered')
     await page.locator('.event-members div:nth-child(3) a').click()
-    await waitForText(page, '2 events')
+    await waitForText(page, '2 matching events')
     t.strictSame(await rowIds(page), ['f-2', 'e-2'])
     const shownAt = page.url()
     await page.locator('input[type=search]').fill('"E-2"')
-    await waitForText(page, '1 of 2 events')
+    await waitForText(page, '1 of 2 matching events')
     await page.locator('::-p-text(Remove all)').click()
     await waitForText(page, '1 of 64 events')
     t.equal(await page.evaluate(() => location.hash), `#/p/${projectId}/live?text=%22E-2%22`)
     const shared = await openPage({ url: shownAt, key })
-    await waitForText(shared.page, '2 events')
+    await waitForText(shared.page, '2 matching events')
   },
 )
 
@@ -127,16 +126,15 @@ browserTest('earlier events are searched once, and the page says since when it l
   for (let i = 0; i < 3; i++) await project.submitBatch(batch(`a-${i}-`, 100))
   const { page } = await openPage({ url: `${url}#/live?player=7`, key })
   await waitForNewest(page, 'first')
-  await waitForText(page, ': all that are stored.')
+  await waitForText(page, '1 matching event since the first stored event.')
   await project.submitBatch({ events: [{ projectId, eventId: 'last', playerId: '7' }] })
   await waitForNewest(page, 'last')
   const empty = await openPage({ url: `${url}#/live?player=8`, key })
-  await waitForText(empty.page, '0 events')
-  await waitForText(empty.page, 'nothing so far')
+  await waitForText(empty.page, '0 matching events since the first stored event.')
   await empty.page.waitForSelector('#suggestions option[value="shot.fired"]')
   await checkAccessibility(empty.page)
   await page.goto(`${url}#/live?player=${'x'.repeat(257)}`)
-  await waitForText(page, '0 events')
+  await waitForText(page, '0 matching events')
 })
 
 browserTest('while an event is open, the list does not move; a link to it shows the same', async (t, openPage) => {
@@ -148,8 +146,10 @@ browserTest('while an event is open, the list does not move; a link to it shows 
   await waitForContent(page, '.opened-event h2', 'a-1')
   await waitForContent(page, '.state', 'Paused')
   await project.submitBatch(batch('b-', 5))
-  await waitForText(page, '5 new')
+  await waitForText(page, 'Resume: 5 new')
   t.strictSame(await rowIds(page), ['a-2', 'a-1', 'a-0'])
+  const listed = await page.$eval('.listed-line p', ({ textContent }) => textContent)
+  t.match(listed, /^3 events from the first stored event to \S+\.$/, 'those that are not shown are not claimed')
   await checkAccessibility(page, 'live-paused')
 
   const linked = await openPage({ url: page.url(), key, colorScheme: 'dark' })
@@ -161,7 +161,7 @@ browserTest('while an event is open, the list does not move; a link to it shows 
   await waitForNewest(linked.page, 'b-4')
   t.equal(await linked.page.$('.opened-event'), null)
 
-  await page.locator('::-p-text(5 new)').click()
+  await page.locator('::-p-text(Resume: 5 new)').click()
   await waitForNewest(page, 'b-4')
   t.equal(await page.$('.opened-event'), null)
   t.equal(await page.evaluate(() => location.hash), `#/p/${projectId}/live`)
@@ -178,18 +178,42 @@ browserTest('paused, nothing moves; resumed, it shows the newest, or a part and 
   await page.locator('::-p-aria(Pause)').click()
   await waitForContent(page, '.state', 'Paused')
   await project.submitBatch(batch('b-', 5))
-  await waitForText(page, '5 new')
+  await waitForText(page, 'Resume: 5 new')
   t.strictSame(await rowIds(page), ['a-0'])
   for (let first = 0; first < 20; first++) await project.submitBatch(batch(`c-${first}-`, 100))
   await page.waitForFunction(() =>
-    /^\d,\d+\+ new$/.test(document.querySelector('.stream-state button')?.textContent ?? ''),
+    /^Resume: \d,\d+\+ new$/.test(document.querySelector('.stream-state button')?.textContent ?? ''),
   )
   await page.locator('.stream-state button').click()
-  await waitForText(page, 'Following, sampled')
-  await waitForText(page, 'More events arrive than are shown')
-  await waitForText(page, '1,000 are kept at most')
+  await waitForText(page, 'Following a sample')
+  await waitForText(page, 'Events arrive too fast to show them all')
+  await page.waitForFunction(() =>
+    /^1,000 events since \S+\. Older .* Events may be missing at dashed lines\.$/.test(
+      document.querySelector('.listed-line p')?.textContent ?? '',
+    ),
+  )
   t.ok((await rowIds(page)).length < 60)
   await checkAccessibility(page)
+})
+
+browserTest('it gives a rate, or the time of the last event, once it is known', async (t, openPage) => {
+  const { url, key, project } = await startConsole(t)
+  await project.submitBatch(batch('a-', 1))
+  const { page } = await openPage({ url: `${url}#/find`, key })
+  // the clock of the page stands still
+  await page.evaluate(() => {
+    const at = Date.now()
+    Date.now = () => at + Number(document.body.dataset.laterMs ?? 0)
+  })
+  await page.locator('nav ::-p-text(Live events)').click()
+  await waitForNewest(page, 'a-0')
+  await project.submitBatch(batch('b-', 50))
+  await waitForNewest(page, 'b-49')
+  t.equal(await page.$eval('.stream-state .line', ({ textContent }) => textContent), 'PauseFollowing')
+  await page.evaluate(() => Object.assign(document.body.dataset, { laterMs: 10_000 }))
+  await waitForText(page, 'No event since')
+  await project.submitBatch(batch('c-', 50))
+  await waitForText(page, '5 events per second')
 })
 
 browserTest('long and many names fit a phone', async (t, openPage) => {

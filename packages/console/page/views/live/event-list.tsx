@@ -165,7 +165,7 @@ function EventRow({
       aria-posinset={row + 1}
       aria-setsize={count}
       style={{ top: `${row * rowHeight}px` }}
-      title={event.isAfterGap ? 'Events before this one were left out.' : undefined}
+      title={event.isAfterGap ? 'Events before this one may be missing.' : undefined}
       data-cursor={event.cursor}
     >
       <span class="time">{time ?? formatTimeMs(receivedAt)}</span>

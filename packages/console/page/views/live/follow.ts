@@ -45,7 +45,7 @@ export interface Follower {
   isSampled(): boolean
   /** Whether events after the last one were skipped. */
   isAfterGap(): boolean
-  /** Events received per second, over the last ten seconds; undefined during the first ten seconds. */
+  /** Events received per second, over the last ten seconds; undefined in the first ten after a start or a pause. */
   receivedPerSecond(): number | undefined
   /** When the server last refused the cursor. It then restarted with the newest events. */
   cursorRefusedAt(): number | undefined
@@ -136,7 +136,10 @@ export function createFollower({ read, stats, onEvents, beginAt, now = Date.now 
         await begin(signal)
         return 0
       }
+      // events that waited while the tab was hidden are not a rate
+      const isResumed = sentAt - (received.at(-1)?.at ?? sentAt) > windowMs
       await poll(signal)
+      if (isResumed && begunAt !== undefined) begunAt = now()
       return Math.max(0, sentAt + requestIntervalMs - now())
     },
     beginning: () => beginning,

@@ -21,6 +21,8 @@ export interface HeldEvents {
   readonly events: readonly HeldEvent[]
   /** Number of events received since `hold`. */
   readonly newerCount: number
+  /** Whether some of these were skipped. */
+  readonly isNewerCut: boolean
   /** Whether earlier events were dropped, so that none can be added before. */
   readonly isFull: boolean
   add(events: readonly HeldEvent[]): void
@@ -35,6 +37,7 @@ export function createHeldEvents(): HeldEvents {
   let events: HeldEvent[] = []
   let newer: HeldEvent[] = []
   let newerCount = 0
+  let isNewerCut = false
   let isHeld = false
   let isFull = false
 
@@ -47,6 +50,7 @@ export function createHeldEvents(): HeldEvents {
     isFull ||= events.length < all.length
     newer = []
     newerCount = 0
+    isNewerCut = false
   }
 
   return {
@@ -56,12 +60,16 @@ export function createHeldEvents(): HeldEvents {
     get newerCount() {
       return newerCount
     },
+    get isNewerCut() {
+      return isNewerCut
+    },
     get isFull() {
       return isFull
     },
     add(more) {
       newer = newestOf([...newer, ...more])
       newerCount += more.length
+      isNewerCut ||= more.some(({ isAfterGap }) => isAfterGap)
       if (!isHeld) release()
     },
     addEarlier(more) {

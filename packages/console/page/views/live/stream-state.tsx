@@ -5,7 +5,6 @@ import { useConnection, useLoaded } from '../../api/use-api.ts'
 import { formatCount, formatRate } from '../../format.ts'
 import { Notice } from '../../parts/notice.tsx'
 import { Time } from '../../parts/time.tsx'
-import { burstMax } from './follow.ts'
 import type { Following } from './use-follow.ts'
 
 /** Rerender interval: rates and sampling expire even if no events are received. */
@@ -26,7 +25,7 @@ export interface StreamStateProps {
 /** Shows whether the page follows the stream, and whether it skips events. */
 export function StreamState({ following, isPaused, isPast, isFiltered, onPause, onResume }: StreamStateProps) {
   useRenderEvery(renderIntervalMs)
-  const { follower, held, status } = following
+  const { follower, status } = following
   const isSampled = follower.isSampled()
   const isLost = useConnection().lostAt !== undefined
   const isConnected = status === 'following' && !isLost
@@ -36,34 +35,36 @@ export function StreamState({ following, isPaused, isPast, isFiltered, onPause, 
     <div class="stream-state">
       <div class="line">
         <button type="button" class={isPaused ? 'primary' : ''} onClick={isPaused ? onResume : onPause}>
-          {isPaused ? resumeLabel(held.newerCount, isSampled) : 'Pause'}
+          {isPaused ? resumeLabel(following) : 'Pause'}
         </button>
         <strong class={`state ${name}`} role="status">
           {state}
         </strong>
         {isPaused && isConnected && (
           <span class="muted">
-            {isPast
-              ? 'at the linked event. Resume continues from there'
-              : 'Events still come in. Resume shows the newest'}
-            , or a part if there are more than {formatCount(burstMax)}.
+            {isPast ? 'Resume to read on from the linked event.' : 'New events wait until you resume.'} If there are
+            many, some are left out.
           </span>
         )}
-        {!isPaused && isConnected && <Rates {...{ following, isFiltered, isSampled }} />}
+        {!isPaused && isConnected && (
+          <span class="muted">
+            <Rates {...{ following, isFiltered, isSampled }} />
+          </span>
+        )}
       </div>
       {refusedAt !== undefined && (
         <Notice kind="empty">
-          The server refused the cursor at <Time at={refusedAt} />, as after a restored backup. The page continued with
-          the newest events: some may be missing, others appear twice.
+          The server refused the cursor at <Time at={refusedAt} />, as it does after a backup is restored. The page
+          continued with the newest events: some may be missing, others may appear twice.
         </Notice>
       )}
     </div>
   )
 }
 
-function resumeLabel(newerCount: number, isSampled: boolean): string {
+function resumeLabel({ follower, held: { newerCount, isNewerCut } }: Following): string {
   if (newerCount === 0) return 'Resume'
-  return `${formatCount(newerCount)}${isSampled ? '+' : ''} new`
+  return `Resume: ${formatCount(newerCount)}${isNewerCut || follower.isAfterGap() ? '+' : ''} new`
 }
 
 function nameState({
@@ -81,40 +82,38 @@ function nameState({
   if (status === 'stopped') return ['', 'Stopped']
   if (isPaused) return ['', 'Paused']
   if (status === 'connecting') return ['', 'Connecting…']
-  return isSampled ? ['sampled', 'Following, sampled'] : ['following', 'Following']
+  if (status === 'retrying') return ['', 'Trying again…']
+  return isSampled ? ['sampled', 'Following a sample'] : ['following', 'Following']
 }
 
-/** The rate of received events, or since when none was received. */
+/** The rate of received events, or when the last one was received; nothing until it is known. */
 function Rates({
   following: { follower, held },
   isFiltered,
   isSampled,
 }: Pick<StreamStateProps, 'following' | 'isFiltered'> & { isSampled: boolean }) {
-  const isWhole = isSampled && !isFiltered
-  const stored = useStoredPerSecond(isWhole)
+  const stored = useStoredPerSecond(isSampled && !isFiltered)
   const received = follower.receivedPerSecond()
   const newest = held.events.at(-1)
-  if (isSampled)
+  if (isSampled) {
+    const all = stored !== undefined && received !== undefined && stored > received && ` of ${formatRate(stored)}`
     return (
-      <span class="muted">
-        More events arrive than are shown
-        {received !== undefined && `: about ${formatRate(received)}`}
-        {received !== undefined && stored !== undefined && ` of ${formatRate(stored)}`}
-        {received !== undefined && ' events per second'}. A dashed line marks where some were left out.
-      </span>
+      <>
+        Events arrive too fast to show them all{received !== undefined && `: about ${formatRate(received)}`}
+        {all}
+        {received !== undefined && ' per second'}.
+      </>
     )
-  if (follower.isAfterGap()) return <span class="muted">Events after the newest one here were left out.</span>
-  if (received) return <span class="muted">{formatRate(received)} events per second</span>
+  }
+  if (follower.isAfterGap()) return 'Events after the newest one here may be missing.'
+  if (received) return `${formatRate(received)} ${received === 1 ? 'event' : 'events'} per second`
   return (
-    <span class="muted">
-      {newest ? (
-        <>
-          nothing since <Time at={newest.receivedAt} />
-        </>
-      ) : (
-        'nothing so far'
-      )}
-    </span>
+    received === 0 &&
+    newest && (
+      <>
+        No event since <Time at={newest.receivedAt} />
+      </>
+    )
   )
 }
 

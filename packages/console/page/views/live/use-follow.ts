@@ -30,7 +30,7 @@ export interface Following {
   /** Changes with each response. */
   version: number
   /** `stopped`: by a permanent error. */
-  status: 'connecting' | 'following' | 'stopped'
+  status: 'connecting' | 'following' | 'retrying' | 'stopped'
   error: RequestError | undefined
 }
 
@@ -96,8 +96,8 @@ export function useFollow({ filter, seen, beginAt, isPaused, isPast }: FollowInp
 }
 
 function statusOf(version: number, error: RequestError | undefined): Following['status'] {
-  if (error && !error.isRetried) return 'stopped'
-  return version === 0 || error ? 'connecting' : 'following'
+  if (error) return error.isRetried ? 'retrying' : 'stopped'
+  return version === 0 ? 'connecting' : 'following'
 }
 
 function createFollowing(api: Api, { filter, seen, beginAt }: Pick<FollowInputs, 'filter' | 'seen' | 'beginAt'>) {
