@@ -3,6 +3,7 @@ import { serve } from '@ingest/server'
 import type { Page } from 'puppeteer-core'
 import t from 'tap'
 import { checkAccessibility, openBrowser, serverGone, tryNow, waitForText } from '../browser.ts'
+import { type Lie, refusal, startProxy } from '../lying-proxy.ts'
 import { projectId, startConsole } from '../served-console.ts'
 
 const browserTest = openBrowser(t)
@@ -31,6 +32,12 @@ const waitForNewest = (page: Page, id: string) =>
 /** Waits until the element has this text. */
 const waitForContent = (page: Page, selector: string, text: string) =>
   page.waitForFunction((selector, text) => document.querySelector(selector)?.textContent === text, {}, selector, text)
+
+/** The headers and the cells of the newest row, as far as they are visible. */
+const visibleCells = (page: Page, row: '.head' | '[role=option]') =>
+  page.$$eval(`.event-row${row}:first-child > *`, (cells) =>
+    cells.flatMap((cell) => (cell.checkVisibility() ? [cell.textContent] : [])),
+  )
 
 const fits = (page: Page, width: number) =>
   page.waitForFunction((width) => document.documentElement.scrollWidth <= width, {}, width)
@@ -196,6 +203,20 @@ browserTest('paused, nothing moves; resumed, it shows the newest, or a part and 
   await checkAccessibility(page)
 })
 
+browserTest('the list shows who did what before it shows ids', async (t, openPage) => {
+  const { url, key, project } = await startConsole(t)
+  const event = { projectId, eventId: 'e-1', type: 'shot', playerId: 7, buildId: 'b1', placeId: 'town', hits: 2 }
+  await project.submitBatch({ events: [event] })
+  const { page } = await openPage({ url: `${url}#/live`, key })
+  await waitForNewest(page, 'e-1')
+  const [, ...heads] = await visibleCells(page, '.head')
+  t.strictSame(heads, ['Type', 'Player', 'Build', 'Place', 'Members', 'Event id'])
+  const [, ...cells] = await visibleCells(page, '[role=option]')
+  t.strictSame(cells, ['shot', '7', 'b1', 'town', 'hits: 2', 'e-1'])
+  await page.setViewport({ width: 380, height: 800 })
+  t.strictSame((await visibleCells(page, '.head')).slice(1), ['Type', 'Player'])
+})
+
 browserTest('it gives a rate, or the time of the last event, once it is known', async (t, openPage) => {
   const { url, key, project } = await startConsole(t)
   await project.submitBatch(batch('a-', 1))
@@ -218,21 +239,32 @@ browserTest('it gives a rate, or the time of the last event, once it is known', 
 
 browserTest('long and many names fit a phone', async (t, openPage) => {
   const { url, key, project } = await startConsole(t)
-  const long = 'x'.repeat(200)
+  const long = 'x'.repeat(256)
   const events = Array.from({ length: 314 }, (_, i) => ({ projectId, eventId: `e-${i}`, type: `type-${i}` }))
   for (let i = 0; i < 314; i += 100) await project.submitBatch({ events: events.slice(i, i + 100) })
-  await project.submitBatch({ events: [{ projectId, eventId: long, type: long, playerId: long, sessionId: long }] })
-  const query = new URLSearchParams({ type: long, player: long, session: long })
-  const { page } = await openPage({ url: `${url}#/live?${query}`, key, width: 380 })
+  const [type, id] = [long.slice(56), long.slice(128)]
+  const named = { type, buildId: id, placeId: id, playerId: long, sessionId: long, serverId: long }
+  await project.submitBatch({ events: [{ projectId, eventId: long, ...named }] })
+  const query = new URLSearchParams({ type, player: long, session: long })
+  let lie: Lie | undefined
+  const proxy = await startProxy(t, url, (path) => (path === '/v1/events' ? lie : undefined))
+  const allow = [/status of 400/]
+  const { page } = await openPage({ url: `${proxy}#/live?${query}`, key, width: 320, allow })
   await waitForNewest(page, long)
   await page.click('[role=option]')
   await page.waitForSelector('.event-members')
-  await fits(page, 380)
-  await checkAccessibility(page, 'live-long-380')
+  await fits(page, 320)
+  await checkAccessibility(page, 'live-long-320')
   await page.keyboard.press('Escape')
   await page.locator('::-p-text(Remove all)').click()
   await waitForText(page, '315 events')
-  await fits(page, 380)
+  await fits(page, 320)
+  lie = refusal(400, 'invalid-query', { title: long })
+  for (const view of ['live?type=x', 'playback?player=7&range=1h']) {
+    await page.goto(`${proxy}#/${view}`)
+    await waitForText(page, long)
+    await fits(page, 320)
+  }
 })
 
 browserTest('a row that is scrolled to stays in place while events come in', async (t, openPage) => {

@@ -12,7 +12,7 @@ import type { HeldEvent } from './held-events.ts'
 const rowHeight = 32
 const summaryCharsMax = 300
 /** Members that are shown elsewhere in the row, or are the same in all rows. */
-const shownMembers = new Set(['projectId', 'eventId', 'type', 'buildId', 'timestamp'])
+const shownMembers = new Set(['projectId', 'eventId', 'type', 'playerId', 'buildId', 'placeId', 'timestamp'])
 
 /** An event of the list; missing members are empty. */
 export type ListedEvent = Omit<HeldEvent, 'isAfterGap'> & { isAfterGap?: boolean }
@@ -112,9 +112,11 @@ function Head({ isPlayback }: { isPlayback: boolean }) {
         </span>
       )}
       <span>Type</span>
+      <span class="player">Player</span>
       <span class="build">Build</span>
-      <span class="id">Event id</span>
+      <span class="place">Place</span>
       <span class="rest">Members</span>
+      <span class="id">Event id</span>
     </div>
   )
 }
@@ -152,7 +154,7 @@ function EventRow({
   /** Default: the time of receipt. */
   time: string | undefined
 }) {
-  const { receivedAt, type, buildId, eventId, text } = event
+  const { receivedAt, type, playerId, buildId, placeId, eventId, text } = event
   const summary = useMemo(() => summarizeMembers(text, shownMembers, summaryCharsMax), [text])
   return (
     <div
@@ -172,14 +174,20 @@ function EventRow({
       <span class="type">
         <Value text={type || '–'} />
       </span>
+      <span class="player">
+        <Value text={playerId || '–'} />
+      </span>
       <span class="build">
         <Value text={buildId || '–'} />
       </span>
-      <span class="id mono">
-        <Value text={eventId} />
+      <span class="place">
+        <Value text={placeId || '–'} />
       </span>
       <span class="rest mono">
         <Value text={summary} />
+      </span>
+      <span class="id mono">
+        <Value text={eventId} />
       </span>
     </div>
   )

@@ -11,6 +11,8 @@ export interface HeldEvent extends EventLine {
   eventId: string
   type: string
   buildId: string
+  placeId: string
+  playerId: string
   /** Whether events before it were skipped. */
   isAfterGap: boolean
 }
@@ -111,12 +113,21 @@ export function toHeldEvent(line: EventLine, seen: SeenValues, isAfterGap = fals
     const value = filterValue(event[filterMembers[name]])
     if (value !== undefined && seen[name].size < valuesMax) seen[name].add(value)
   }
-  const { eventId, type, buildId } = event
-  return { ...line, text, eventId: nameOf(eventId), type: nameOf(type), buildId: nameOf(buildId), isAfterGap }
+  return { ...line, text, ...listedMembers(event), isAfterGap }
 }
 
-function nameOf(value: unknown): string {
-  return typeof value === 'string' ? value : ''
+export function listedMembers({ eventId, type, buildId, placeId, playerId }: Record<string, unknown>) {
+  return {
+    eventId: textOf(eventId),
+    type: textOf(type),
+    buildId: textOf(buildId),
+    placeId: textOf(placeId),
+    playerId: textOf(playerId),
+  }
+}
+
+export function textOf(value: unknown): string {
+  return typeof value === 'string' || typeof value === 'number' ? String(value) : ''
 }
 
 /** The events whose text contains `text`, ignoring case, newest first. */

@@ -2,6 +2,7 @@ import type { EventLine } from '../../api/event-lines.ts'
 import { type Columns, createColumns } from '../../heat/columns.ts'
 import type { ListedEvent } from '../live/event-list.tsx'
 import { eventsOf, firstLimit, nextLimit, type ReadEvents } from '../live/follow.ts'
+import { listedMembers, textOf } from '../live/held-events.ts'
 
 /** Maximum number of events that are read from a range. */
 export const eventsMax = 5_000
@@ -11,7 +12,6 @@ const slices = 20
 
 /** An event in the order of play. */
 export interface PlayEvent extends ListedEvent {
-  placeId: string
   sessionId: string
   /** Its `timestamp`, or its time of receipt if that is missing or invalid; milliseconds since 1970. */
   at: number
@@ -77,20 +77,13 @@ export function createPlayReader({ from, to }: { from: number; to: number }, rea
 }
 
 function membersOf(event: Record<string, unknown>, receivedAt: number) {
-  const { eventId, type, buildId, placeId, sessionId, timestamp } = event
+  const { sessionId, timestamp } = event
   // NaN for times that a Date cannot represent
   const time = new Date(typeof timestamp === 'string' ? timestamp : Number(timestamp ?? Number.NaN)).getTime()
   return {
-    eventId: textOf(eventId),
-    type: textOf(type),
-    buildId: textOf(buildId),
-    placeId: textOf(placeId),
+    ...listedMembers(event),
     sessionId: textOf(sessionId),
     at: Number.isFinite(time) ? time : receivedAt,
     hasTimestamp: Number.isFinite(time),
   }
-}
-
-function textOf(value: unknown): string {
-  return typeof value === 'string' || typeof value === 'number' ? String(value) : ''
 }
