@@ -1,13 +1,13 @@
-// Synthetic traffic for `npm start`, so that the console has something to show: the map of an arena, and players who walk
-// from room to room in it, shoot and pick things up, about 15 events a second. Some batches are sent twice, as after a
-// lost response, and some events are invalid.
+// Synthetic traffic for `npm start`, which the console shows: the map of an arena, and players who walk from room to room
+// in it, shoot and pick things up, about 15 events a second. Some batches are sent twice, as after a lost response, and
+// some events are invalid.
 import { randomBytes } from 'node:crypto'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { createClient } from '@ingest/client'
 import { IngestError } from '@ingest/core'
 
 /** @typedef {{ url: string, projectId: string, key: string, buildId: string }} Target */
-/** @typedef {[x: number, z: number]} Point seen from above */
+/** @typedef {[x: number, z: number]} Point as seen from above */
 
 const placeId = 'arena'
 const players = ['ada', 'brendan', 'chie', 'dunja', 'emeka', 'farah', 'goran', 'hana']
@@ -29,7 +29,7 @@ const corners = [
   [-1, 1],
 ]
 
-/** What makes an event invalid. */
+/** Members that make an event invalid. */
 const faults = [
   { buildId: 7 },
   { timestamp: 'yesterday' },
@@ -42,14 +42,14 @@ const faults = [
  * Publishes the map of the arena, before the first event of its build freezes it.
  *
  * @param {Target} target
- * @returns {Promise<string>} what became of it
+ * @returns {Promise<string>} the outcome
  */
 export async function publishDemoMap({ buildId, ...target }) {
   const client = createClient(target)
   try {
     return (await client.publishMap({ placeId, buildId, map: { name: 'arena', parts: listParts() } })).outcome
   } catch (error) {
-    // by events that were stored before the map was published
+    // by events that an earlier run stored before it published the map
     if (error instanceof IngestError && error.code === 'map-frozen') return 'frozen'
     throw error
   } finally {
@@ -81,7 +81,7 @@ export async function sendDemoTraffic({ buildId, ...target }, signal) {
 }
 
 /**
- * Returns what makes the events of a tick.
+ * Returns a function that creates the events of one tick.
  *
  * @param {{ projectId: string, buildId: string, placeId: string }} build
  */
@@ -121,7 +121,7 @@ const weapons = ['bow', 'crossbow', 'sling']
 const items = ['apple', 'arrows', 'shield']
 
 /**
- * Returns what makes a step of a player, who starts in a room; undefined while the player rests.
+ * Returns a function that moves a player, who starts in a room, by one step. It returns undefined while the player rests.
  *
  * @param {number} start
  */

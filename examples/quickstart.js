@@ -3,8 +3,8 @@
 //
 //     node examples/quickstart.js [--stay] [directory]
 //
-// With --stay the server runs until Ctrl-C, with a console and demo traffic to see in it. Without a directory, a
-// temporary one is used and removed.
+// With --stay, the server runs until Ctrl-C, with a console that shows demo traffic. Without a directory, a temporary one
+// is used and removed.
 import assert from 'node:assert/strict'
 import { execFile, spawn } from 'node:child_process'
 import { randomBytes } from 'node:crypto'
@@ -26,7 +26,7 @@ const buildId = '2026.11.20'
 const suffix = randomBytes(4).toString('hex')
 
 const { values, positionals } = parseArgs({ options: { stay: { type: 'boolean' } }, allowPositionals: true })
-/** With --stay, earlier runs have left many events. */
+/** With --stay, exports only new events, because earlier runs have left many. */
 const exported = values.stay ? ['--from', new Date().toISOString()] : []
 const [named = values.stay ? join(root, 'data/quickstart') : undefined] = positionals
 
@@ -60,7 +60,7 @@ async function run() {
 }
 
 /**
- * Prints how to look and what to send, and sends events until the server stops.
+ * Prints how to open the console and a batch to send, and sends demo traffic until the server stops.
  *
  * @param {{ url: string, stopped: Promise<void> }} server
  * @param {import('./demo-traffic.js').Target} target

@@ -23,7 +23,7 @@ import {
 
 /** `builds.frozenAt` of an open build: lists begin with open builds. */
 const open = Number.MAX_SAFE_INTEGER
-/** The most rows that one transaction of a long operation takes. */
+/** Maximum rows that one transaction of a long operation changes. */
 const stepRows = 100
 
 // TEXT is compared as UTF-8, byte by byte: the order of the contract.
