@@ -13,17 +13,14 @@ export function projectOption(): Option {
     .makeOptionMandatory()
 }
 
-/** `--json`. */
 export function jsonOption(): Option {
   return new Option('--json', 'print one JSON object, on failure too')
 }
 
-/** `--place <id>`. */
 export function placeOption(): Option {
   return new Option('--place <id>', 'placeId of the map').argParser(nonEmpty)
 }
 
-/** `--build <id>`. */
 export function buildOption(): Option {
   return new Option('--build <id>', 'buildId of the map').argParser(nonEmpty)
 }
@@ -51,7 +48,6 @@ function flagOf(name: string): string {
   return name.replace(/Id$/, '')
 }
 
-/** `--quiet`. */
 export function quietOption(): Option {
   return new Option('--quiet', 'print only errors, and the object of --json')
 }

@@ -4,7 +4,6 @@ import { type Command, CommanderError, Option } from 'commander'
 import { type Io, printMessage } from './io.ts'
 import { isUrl, nonEmpty } from './options.ts'
 
-/** `--store <store>`. */
 export function storeOption(): Option {
   return new Option('--store <store>', 'a directory, or postgres://user@host/database')
     .env('INGEST_STORE')

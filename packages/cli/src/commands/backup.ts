@@ -7,7 +7,6 @@ import { formatBytes, formatCount, formatSeconds, startTimer } from '../terminal
 import { abortOnSignal } from '../terminal/on-signal.ts'
 import { type Progress, withProgress } from '../terminal/progress.ts'
 
-/** `ingest backup`. */
 export function backupCommand(io: Io): Command {
   return new Command('backup')
     .description('copy the directory of a store to an empty one, while servers run')

@@ -13,7 +13,6 @@ interface ConformanceCommandOptions extends PrintOptions {
   patience: number
 }
 
-/** `ingest conformance`. */
 export function conformanceCommand(io: Io): Command {
   return new Command('conformance')
     .description('check the program of a sender against the rules for clients')

@@ -7,7 +7,6 @@ import { type Io, type PrintOptions, printResult } from '../io.ts'
 import { jsonOption, nonEmpty } from '../options.ts'
 import { formatNumber, formatTable, toIsoTime } from '../terminal/format.ts'
 
-/** `ingest consumers list | set | delete`. */
 export function consumersCommand(io: Io): Command {
   const consumers = new Command('consumers')
     .description('list, set and delete the positions of the readers of a project')

@@ -17,7 +17,6 @@ interface CopyCommandOptions extends PrintOptions {
   latest?: string
 }
 
-/** `ingest copy`. */
 export function copyCommand(io: Io): Command {
   return new Command('copy')
     .description('copy one project, or all of them, from one store to another; a repeated run continues')

@@ -31,7 +31,6 @@ type Erase = (ingest: EmbeddedIngest, projectId: string, options: ErasureOptions
 
 type ProjectTotals = ErasedTotals & { projectId: string }
 
-/** `ingest erase`. */
 export function eraseCommand(io: Io): Command {
   return new Command('erase')
     .description('erase the events of a player, those with a value, or old ones; ids stay known')

@@ -43,7 +43,6 @@ type ExportOptions = Omit<FileOptions, 'output'> & { output?: string }
 /** Options that require --output. */
 const fileOptions = ['every', 'partition', 'maxSize', 'format', 'gzip', 'column', 'event', 'cursorFile'] as const
 
-/** `ingest export`. */
 export function exportCommand(io: Io): Command {
   const command = addTargetOptions(
     new Command('export')

@@ -6,7 +6,6 @@ import { type Io, printResult, writeStdout } from '../io.ts'
 import { jsonOption } from '../options.ts'
 import { escapeControlCharacters, toIsoTime } from '../terminal/format.ts'
 
-/** `ingest find`. */
 export function findCommand(io: Io): Command {
   const command = addTargetOptions(
     new Command('find')

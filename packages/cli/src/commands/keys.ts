@@ -16,7 +16,7 @@ interface CreateOptions extends KeysOptions {
   expires?: number
 }
 
-/** `ingest keys create | list | revoke | rotate`. They work while servers have the store open. */
+/** The commands work while servers have the store open. */
 export function keysCommand(io: Io): Command {
   const keys = new Command('keys')
     .description('create, list, revoke and rotate the ingestion keys of a project')
@@ -136,7 +136,7 @@ async function printKey(io: Io, options: KeysOptions, key: string, record: objec
   printMessage(io, 'this key is printed once and not stored: save it for its senders, such as in INGEST_KEY')
 }
 
-/** Accepts several arguments, repeated options, and commas. */
+/** Parses scopes given as several arguments, repeated options, or separated by commas. */
 function parseScopes(text: string, earlier: string[] = []): string[] {
   const words = text.split(',')
   const unknown = words.find((word) => !scopes.some((scope) => scope === word))

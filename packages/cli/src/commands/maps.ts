@@ -14,7 +14,6 @@ interface MapOptions extends PrintOptions {
   build: string
 }
 
-/** `ingest maps list | show | download | verify`. */
 export function mapsCommand(io: Io): Command {
   const maps = new Command('maps')
     .description('list, show, download and verify published maps')

@@ -11,7 +11,6 @@ interface MigrateCommandOptions extends PrintOptions {
   newEpoch?: true
 }
 
-/** `ingest migrate`. */
 export function migrateCommand(io: Io): Command {
   const storeOption = new Option('--store <url>', 'database, postgres://owner@host/database; required without --print')
     .env('INGEST_STORE')

@@ -22,7 +22,6 @@ interface PublishMapOptions extends PrintOptions {
   concurrency: number
 }
 
-/** `ingest publish-map`. */
 export function publishMapCommand(io: Io): Command {
   const command = new Command('publish-map')
     .description('publish the map of a build; a repeated run sends only missing chunks')

@@ -9,7 +9,6 @@ import { formatCount, formatTable, toIsoTime } from '../terminal/format.ts'
 /** Maximum number of characters of a text in a row. */
 const textShownMax = 80
 
-/** `ingest rejected`. */
 export function rejectedCommand(io: Io): Command {
   const command = addTargetOptions(
     new Command('rejected').description('print the rejected events of a project by cause'),

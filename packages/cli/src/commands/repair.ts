@@ -6,7 +6,6 @@ import { storeOption } from '../store.ts'
 import { escapeControlCharacters, formatBytes, formatCount } from '../terminal/format.ts'
 import { parseDirectoryOnly, runJob } from './backup.ts'
 
-/** `ingest repair`. */
 export function repairCommand(io: Io): Command {
   return new Command('repair')
     .description('copy what can be read of a damaged directory to an empty one')

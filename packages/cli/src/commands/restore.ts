@@ -6,7 +6,6 @@ import { storeOption } from '../store.ts'
 import { formatNumber, formatTable } from '../terminal/format.ts'
 import { parseDirectoryOnly, runJob } from './backup.ts'
 
-/** `ingest restore`. */
 export function restoreCommand(io: Io): Command {
   return new Command('restore')
     .description('restore the backup of a directory into an empty one; prints the last cursor of each project')

@@ -33,7 +33,6 @@ interface SendOptions extends PrintOptions {
 /** Enough retries to outlast the restart of a server, which may take a minute. */
 const retriesDefault = 10
 
-/** `ingest send`. */
 export function sendCommand(io: Io): Command {
   const command = new Command('send')
     .description('send the events of a file; a repeated run reports stored events as duplicates')
@@ -194,7 +193,7 @@ function formatSummary(
 
 const unsent = 'events are left unsent'
 
-/** Advice on what another run would do. */
+/** Advice that says what another run would do. */
 function rerunAdvice({ makeIds }: SendOptions): string {
   return makeIds
     ? `${unsent}; another run stores events without an eventId again`

@@ -4,7 +4,6 @@ import { jsonOption } from '../options.ts'
 import { runServer } from '../serve/run-server.ts'
 import { parseServeSettings, serveOptions } from '../serve/serve-options.ts'
 
-/** `ingest serve`. */
 export function serveCommand(io: Io): Command {
   const command = new Command('serve').description('serve the HTTP API on a store, creating a missing one')
   for (const option of [...serveOptions(), jsonOption()]) command.addOption(option)

@@ -6,7 +6,6 @@ import { type Io, type PrintOptions, printResult } from '../io.ts'
 import { jsonOption, projectOption } from '../options.ts'
 import { formatBytes, formatNumber, formatTable, toIsoTime } from '../terminal/format.ts'
 
-/** `ingest stats`. */
 export function statsCommand(io: Io): Command {
   const project = projectOption().makeOptionMandatory(false)
   const command = addTargetOptions(

@@ -27,7 +27,6 @@ interface TailOptions {
 /** Maximum pause between attempts to reach a server, in milliseconds. */
 const pauseMsMax = 5000
 
-/** `ingest tail`. */
 export function tailCommand(io: Io): Command {
   const command = addTargetOptions(
     addFilterOptions(new Command('tail').description('print the events of a project as they are stored'))

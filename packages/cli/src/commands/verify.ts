@@ -7,7 +7,6 @@ import { storeOption } from '../store.ts'
 import { escapeControlCharacters, formatBytes, formatCount, formatSeconds, startTimer } from '../terminal/format.ts'
 import { parseDirectoryOnly, runJob } from './backup.ts'
 
-/** `ingest verify`. */
 export function verifyCommand(io: Io): Command {
   return new Command('verify')
     .description('verify everything in the directory of a store or of a backup')

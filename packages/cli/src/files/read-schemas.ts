@@ -4,7 +4,6 @@ import { compileEventSchemas, type JsonObject, knownFields, memberNames } from '
 import { Option } from 'commander'
 import { parsePath } from '../options.ts'
 
-/** `--schemas <file>`. */
 export function schemasOption(): Option {
   return new Option('--schemas <file>', 'JSON Schemas of events by their type: { "round.end": { … } }').argParser(
     parsePath,

@@ -130,7 +130,7 @@ export function parseServeSettings(command: Command): ServeSettings {
 
 const addressPattern = /^(\[[\da-f:.]+\]|[^:[\]/]+):(\d{1,5})$/i
 
-/** There is no default host: with `:8787`, some programs listen on every address of the machine, others on one. */
+/** Parses an address. It has no default host: with `:8787`, some programs listen on every address, others on one. */
 function parseAddress(text: string): Address {
   if (text.startsWith('unix:')) return { socket: nonEmpty(text.slice('unix:'.length)) }
   const [, host = '', digits] = addressPattern.exec(text) ?? []
@@ -139,7 +139,7 @@ function parseAddress(text: string): Address {
   throw new InvalidArgumentError('Expected an address such as 127.0.0.1:8787, 0.0.0.0:8787, [::1]:8787 or unix:/path.')
 }
 
-/** `90d` means `*=90d`. */
+/** Parses retention rules; `90d` means `*=90d`. */
 function parseRetention(text: string): RetentionRule[] {
   if (text === 'off') return []
   const rules = text.split(',').map((word): RetentionRule => {
@@ -163,7 +163,7 @@ function parseKeepActivity(text: string): number {
   throw new InvalidArgumentError('Expected a duration from 1h, such as 14d.')
 }
 
-/** Accepts several arguments, repeated options, and commas. */
+/** Parses origins given as several arguments, repeated options, or separated by commas. */
 function parseOrigins(text: string, earlier: readonly string[] = []): string[] {
   const origins = [...earlier, ...text.split(',')]
   if (origins.every((each) => isOrigin(each)) || (origins.length === 1 && text === '*')) return origins
@@ -174,7 +174,7 @@ function isOrigin(text: string): boolean {
   return /^https?:/.test(text) && URL.canParse(text) && new URL(text).origin === text
 }
 
-/** The parser of each limit, its default per second, and its burst as a multiple of that. */
+/** The parser of each limit, its default per second, and its burst as a multiple of the limit. */
 const rateLimits = {
   requests: { parse: wholeNumber(1, 999_999_999), perSecond: 100, bursts: 2 },
   events: { parse: wholeNumber(1, 999_999_999), perSecond: 20_000, bursts: 5 },
