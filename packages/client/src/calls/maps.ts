@@ -155,7 +155,7 @@ function mapQuery({ placeId, buildId }: MapId): Record<string, string> {
   throw new IngestError('invalid-argument', 'The id of a map needs a placeId and a buildId.')
 }
 
-/** An integer `placeId` becomes its decimal string. */
+/** Accepts an integer, which the query turns into its decimal string. */
 function isMapIdPart(value: unknown): boolean {
   return typeof value === 'string' || Number.isSafeInteger(value)
 }

@@ -32,7 +32,7 @@ export interface FailedResponse {
 /** Maximum characters of a text from the network in an error message. */
 const foreignTextMax = 1000
 
-/** With spaces for control characters of a response: errors are logged, where a line feed would forge a line. */
+/** Replaces control characters of a response by spaces: errors are logged, where a line feed would forge a line. */
 export function toPrintable(text: string): string {
   return text.replaceAll(/[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/gu, ' ')
 }

@@ -90,7 +90,8 @@ export interface Retry {
 }
 
 /**
- * Depends only on the status of the response, or, without a response, on whether the connection failed or timed out.
+ * Whether to retry after an error. This depends only on the status of the response, or, without a response, on whether
+ * the connection failed or timed out.
  */
 function isRetryable(error: unknown): error is IngestError {
   if (!(error instanceof IngestError)) return false

@@ -151,7 +151,7 @@ function unwrap(value: JsonObject, bytes: Buffer): { given: JsonObject; text: Bu
   return isWrapped ? { given: event, text: sliceMember(bytes, 'event') as Buffer } : { given: value, text: bytes }
 }
 
-/** Undefined for invalid JSON. */
+/** Parses JSON; returns undefined if it is invalid. */
 function tryParse(bytes: Buffer): unknown {
   try {
     return parseJson(bytes)

@@ -206,7 +206,7 @@ function createValueBuffer() {
   }
 }
 
-/** RFC 8259 section 2. */
+/** Whether a byte is whitespace in JSON (RFC 8259 section 2). */
 function isSpace(byte: number): boolean {
   return byte === 0x20 || byte === lineFeed || byte === 0x0d || byte === 0x09
 }

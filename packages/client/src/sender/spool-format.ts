@@ -84,7 +84,7 @@ function decodeLine(line: Buffer): Buffer | undefined {
   return line.toString('latin1', 0, checksumLength) === checksum(text) ? text : undefined
 }
 
-/** Undefined if the file is missing, truncated or damaged. */
+/** Reads the settled position; returns undefined if the file is missing, truncated or damaged. */
 export function readSettled(directory: string): SettledPosition | undefined {
   const path = settledPath(directory)
   if (!existsSync(path)) return undefined
@@ -98,7 +98,7 @@ export function readSegment(directory: string, segment: number): SegmentContent 
   return parseSegment(readRegularFile(segmentPath(directory, segment)), segment)
 }
 
-/** Undefined if the first line is damaged or truncated. */
+/** Reads the header of a segment; returns undefined if the first line is damaged or truncated. */
 export function readHeader(directory: string, segment: number): SegmentContent['header'] {
   const path = segmentPath(directory, segment)
   checkRegularFile(path)
