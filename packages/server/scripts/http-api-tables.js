@@ -9,7 +9,7 @@ import { fileURLToPath } from 'node:url'
 const docsUrl = 'https://github.com/ingest/ingest/blob/main/docs/'
 
 /**
- * The page with the tables between its markers written from the document.
+ * Returns the page with the tables between its markers written from the document.
  *
  * @param {string} page
  * @param {any} document

@@ -47,7 +47,7 @@ function watchClient(request: Request): { signal: AbortSignal; leave(): void } {
   return { signal: controller.signal, leave }
 }
 
-/** Null if the response has no body. */
+/** The body of a fetch response; null if there is none. */
 function toFetchBody(
   method: string,
   body: HttpResponse['body'],

@@ -73,7 +73,7 @@ export interface OpenContext {
   request: HttpRequest
 }
 
-/** Shared by all requests. */
+/** The services that all requests share. */
 export interface Services {
   ingest: EmbeddedIngest
   logError: LogError
@@ -172,13 +172,13 @@ async function startBody(
   return { ...response, body: '' }
 }
 
-/** Also set for a refused key, to help find its sender. */
+/** Records the id of the key, even of a refused one, to help find its sender. */
 function setKeyId(record: ObservedRequest, { headers: { values } }: HttpRequest): void {
   const keyId = keyIdOf(keyOf(values) ?? '')
   if (keyId !== undefined) record.keyId = keyId
 }
 
-/** Zero for a stream of unknown length. */
+/** The length of a body in bytes; 0 for a stream of unknown length. */
 function knownLength({ headers, body }: RouteResponse): number {
   return isStream(body) ? Number(headers['Content-Length'] ?? 0) : Buffer.byteLength(body)
 }

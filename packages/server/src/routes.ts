@@ -13,7 +13,7 @@ import { putMap } from './routes/put-map.ts'
 
 // To add a route, write its module and add it here: the router, the OpenAPI document and docs/http-api.md follow.
 
-/** In the order of the OpenAPI document. */
+/** All routes, in the order of the OpenAPI document. */
 export const routes: readonly (ProjectRoute | OpenRoute)[] = [
   postBatch,
   getEvents,

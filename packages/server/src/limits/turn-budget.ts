@@ -35,7 +35,7 @@ export function createTurnBudget({
   max: number
   waitingMax: number
 }): TurnBudget {
-  /** By source; the first one is served next. */
+  /** Waiting requests by source; the first source is served next. */
   const waiting = new Map<string, { cost: number; resolve(): void }[]>()
   let waitingCount = 0
   let left: number = max

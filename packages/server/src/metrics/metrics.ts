@@ -20,11 +20,11 @@ export interface Metrics {
    * store does not respond in time, `ingest_store_up` is 0 and its other metrics are missing.
    */
   render(): Promise<string>
-  /** For the handlers. */
+  /** Receives the reports of the handlers. */
   requests: RequestMetrics
 }
 
-/** Reported by the handlers. */
+/** The metrics that handlers report. */
 export interface RequestMetrics {
   begin(): void
   end(record: RequestRecord): void

@@ -9,7 +9,7 @@ import { byStatus, meaningOf } from './problems.ts'
 
 type Limits = Pick<ProjectRoute, 'scope' | 'concurrency' | 'budget'>
 
-/** Undefined if the route has no credentials and limits. */
+/** The limits of a route; undefined if it has no credentials and limits. */
 function limitsOf(route: ProjectRoute | OpenRoute): Limits | undefined {
   return 'scope' in route ? route : undefined
 }
@@ -140,7 +140,7 @@ const projectCodes: readonly ErrorCode[] = [
   'store-unavailable',
 ]
 const bodyCodes: readonly ErrorCode[] = ['unsupported-media-type', 'unsupported-coding', 'malformed-body']
-/** Not for batches, whose query is ignored. */
+/** The error codes of an invalid query. Batches have none, because their query is ignored. */
 const queryCodes: readonly ErrorCode[] = ['invalid-argument']
 
 function codesOf({ codes = [], body }: Operation, limits: Limits | undefined): Set<ErrorCode> {
