@@ -62,9 +62,18 @@ export type QueryChanges = Readonly<Record<string, string | readonly string[] | 
  * Adds no history entry: going back leaves the view.
  */
 export function replaceQuery(changes: QueryChanges): void {
+  replaceAddress(withQuery(changes))
+}
+
+/** Changes members of the query as `replaceQuery` does, but going back undoes it. */
+export function pushQuery(changes: QueryChanges): void {
+  location.hash = withQuery(changes)
+}
+
+function withQuery(changes: QueryChanges): string {
   const [path, query = ''] = split(location.hash, '?')
   const changed = changeQuery(query, changes)
-  replaceAddress((path || '#/') + (changed && `?${changed}`))
+  return (path || '#/') + (changed && `?${changed}`)
 }
 
 /** The query with these members changed; the others keep their order. */

@@ -51,8 +51,17 @@ export function formatTime(at: number, now = Date.now()): string {
   return date(at) === date(now) ? time(at) : dateTime(at)
 }
 
-/** `17:51`. */
-export const formatMinute = timeFormat({ timeStyle: 'short' })
+const minute = timeFormat({ timeStyle: 'short' })
+
+/** `17:51` today, else `2026-11-20 17:51`. */
+export function formatMinute(at: number, now = Date.now()): string {
+  return date(at) === date(now) ? minute(at) : `${date(at)} ${minute(at)}`
+}
+
+/** `17:00–18:00`, with the date as `formatMinute`. */
+export function formatHour(at: number, now?: number): string {
+  return `${formatMinute(at, now)}–${minute(at + 3_600_000)}`
+}
 
 const spans = [
   [86_400, 'd'],

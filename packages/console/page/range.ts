@@ -1,3 +1,5 @@
+import { pushQuery } from './address.ts'
+
 const minute = 60_000
 const hour = 60 * minute
 const day = 24 * hour
@@ -23,6 +25,8 @@ export interface Range {
   choice: RangeChoice
   from: number
   to: number
+  /** The span that the address names besides fixed times: the way back from a zoom. */
+  zoomedFrom: SpanName | undefined
   /** Whether the range ends now, and so moves each time it is parsed. */
   isLive: boolean
   /** Explains why the range in the address was ignored. */
@@ -34,18 +38,21 @@ export function parseRange(query: URLSearchParams, now: number, fallback: SpanNa
   const [name, from, to] = [query.get('range'), query.get('from'), query.get('to')]
   if (from !== null || to !== null) {
     const choice = { from: parseTime(from), to: parseTime(to) }
-    if (choice.from < choice.to) return { choice, ...choice, isLive: false, note: undefined }
+    const zoomedFrom = isSpan(name) ? name : undefined
+    if (choice.from < choice.to) return { choice, ...choice, zoomedFrom, isLive: false, note: undefined }
     return spanUntil(fallback, now, 'The times in the address are no range')
   }
   if (name === null) return spanUntil(fallback, now)
-  return Object.hasOwn(spans, name)
-    ? spanUntil(name as SpanName, now)
-    : spanUntil(fallback, now, 'The range in the address is unknown')
+  return isSpan(name) ? spanUntil(name, now) : spanUntil(fallback, now, 'The range in the address is unknown')
+}
+
+function isSpan(name: string | null): name is SpanName {
+  return name !== null && Object.hasOwn(spans, name)
 }
 
 function spanUntil(name: SpanName, now: number, problem?: string): Range {
   const note = problem && `${problem}: these are the last ${spanTitles[name]}.`
-  return { choice: name, from: now - spans[name], to: now, isLive: true, note }
+  return { choice: name, from: now - spans[name], to: now, zoomedFrom: undefined, isLive: true, note }
 }
 
 const rfc3339 = /^\d{4}-\d\d-\d\dT\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d:\d\d)$/i
@@ -59,6 +66,11 @@ function parseTime(text: string | null): number {
 export function formatRange(choice: RangeChoice): Record<'range' | 'from' | 'to', string | undefined> {
   if (typeof choice === 'string') return { range: choice, from: undefined, to: undefined }
   return { range: undefined, from: formatUtc(choice.from), to: formatUtc(choice.to) }
+}
+
+/** Zooms the page in to a part of its range. Going back, or a button of the range, zooms out. */
+export function zoomTo(from: number, to: number): void {
+  pushQuery({ from: formatUtc(from), to: formatUtc(to) })
 }
 
 /** RFC 3339 in UTC, without fractions for whole seconds. */

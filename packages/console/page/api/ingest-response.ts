@@ -9,6 +9,7 @@ const isBody: Readonly<Record<string, (body: Record<string, unknown>) => boolean
   activity: ({ steps }) => Array.isArray(steps),
   rejected: ({ groups }) => Array.isArray(groups),
   builds: ({ builds }) => Array.isArray(builds),
+  consumers: ({ consumers }) => Array.isArray(consumers),
   maps: ({ maps, digest }) => Array.isArray(maps) || typeof digest === 'string',
 }
 

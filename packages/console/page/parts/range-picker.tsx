@@ -6,7 +6,7 @@ import './range-picker.css'
 
 /** Chooses the time range of a view, which the address holds. Must be inside of `.controls`. */
 export function RangePicker({ range }: { range: Range }) {
-  const { choice, note } = range
+  const { choice, zoomedFrom, note } = range
   const [isCustom, setCustom] = useState(typeof choice !== 'string')
   function choose(next: RangeChoice): void {
     setCustom(typeof next !== 'string')
@@ -33,6 +33,11 @@ export function RangePicker({ range }: { range: Range }) {
           <option value="custom">From … to …</option>
         </select>
       </label>
+      {zoomedFrom && (
+        <button type="button" onClick={() => choose(zoomedFrom)}>
+          Back to the last {spanTitles[zoomedFrom]}
+        </button>
+      )}
       {isOpen && <CustomRange key={`${range.from} ${range.to}`} range={range} onChoose={choose} />}
       {note && (
         <p class="hint" role="status">

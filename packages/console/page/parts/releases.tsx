@@ -1,6 +1,6 @@
 import { formatAddress } from '../address.ts'
-import type { BuildPage } from '../api/bodies.ts'
-import { useLoaded } from '../api/use-api.ts'
+import type { Build, BuildPage } from '../api/bodies.ts'
+import { type Loaded, useLoaded } from '../api/use-api.ts'
 import type { Mark } from './bar-chart.tsx'
 import './releases.css'
 import { visibleText } from '../visible-text.ts'
@@ -16,18 +16,20 @@ export interface Release {
 }
 
 const pollMs = 60_000
-const releasesMax = 100
+const buildsMax = 100
 
-/** The most recently frozen builds, newest first. */
-export function useReleases(): readonly Release[] {
-  const { data } = useLoaded(
-    (api, signal) => api.json<BuildPage>('v1/builds', { query: { limit: releasesMax }, signal }),
+/** The newest builds, newest first. */
+export function useNewestBuilds(): Loaded<readonly Build[]> {
+  return useLoaded(
+    async (api, signal) => (await api.json<BuildPage>('v1/builds', { query: { limit: buildsMax }, signal })).builds,
     [],
     pollMs,
   )
-  return (data?.builds ?? []).flatMap(({ buildId, frozenAt }) =>
-    frozenAt === null ? [] : [{ buildId, at: Date.parse(frozenAt) }],
-  )
+}
+
+/** Those of the builds that are frozen. */
+export function releasesOf(builds: readonly Build[] = []): readonly Release[] {
+  return builds.flatMap(({ buildId, frozenAt }) => (frozenAt === null ? [] : [{ buildId, at: Date.parse(frozenAt) }]))
 }
 
 /** Maximum number of marks: more would hide the bars. */

@@ -1,4 +1,4 @@
-import { formatMinute, formatTime } from '../format.ts'
+import { formatMinute } from '../format.ts'
 
 /** The steps of a range in a response, which become bars. */
 export interface Steps {
@@ -7,19 +7,14 @@ export interface Steps {
   steps: readonly { at: string }[]
 }
 
-/** The start of a step; includes the day if the steps are hours. */
-export function formatStepTime(at: string, stepSeconds: number): string {
-  return stepSeconds < 3_600 ? formatMinute(Date.parse(at)) : formatTime(Date.parse(at))
-}
-
 /** Labels for the ends of an axis. */
-export function endsOf({ steps, stepSeconds }: Steps): [string, string] {
-  return [steps[0], steps.at(-1)].map((step) => (step ? formatStepTime(step.at, stepSeconds) : '')) as [string, string]
+export function endsOf({ steps }: Steps): [string, string] {
+  return [steps[0], steps.at(-1)].map((step) => (step ? formatMinute(Date.parse(step.at)) : '')) as [string, string]
 }
 
 const names: Readonly<Record<number, string>> = { 60: 'minute', 600: '10 minutes', 3600: 'hour' }
 
-/** `minute`: completes "by …". */
+/** `minute`: completes "per …". */
 export function nameOfStep(stepSeconds: number): string {
   return names[stepSeconds] ?? `${stepSeconds} s`
 }
@@ -28,6 +23,6 @@ export function nameOfStep(stepSeconds: number): string {
 export function describeCounts(what: string, { steps, stepSeconds }: Steps, counts: readonly number[]): string {
   const peak = Math.max(0, ...counts)
   const at = steps[counts.indexOf(peak)]?.at
-  const most = peak > 0 && at !== undefined ? `most at ${formatStepTime(at, stepSeconds)}, ${peak}` : 'none'
-  return `${what} by ${nameOfStep(stepSeconds)}: ${most}.`
+  const most = peak > 0 && at !== undefined ? `most at ${formatMinute(Date.parse(at))}, ${peak}` : 'none'
+  return `${what} per ${nameOfStep(stepSeconds)}: ${most}.`
 }

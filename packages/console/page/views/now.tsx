@@ -7,12 +7,13 @@ import { formatCount, formatRate, formatSpan } from '../format.ts'
 import { NoEvents } from '../parts/no-events.tsx'
 import { Notice } from '../parts/notice.tsx'
 import { RangePicker } from '../parts/range-picker.tsx'
-import { useReleases } from '../parts/releases.tsx'
+import { releasesOf, useNewestBuilds } from '../parts/releases.tsx'
 import { Time } from '../parts/time.tsx'
 import { parseRange } from '../range.ts'
+import { Attention } from './now/attention.tsx'
 import { BuildVolumes } from './now/build-volumes.tsx'
 import { HealthNotice, loadHealth } from './now/health.tsx'
-import { useActivity } from './now/load-activity.ts'
+import { type Before, useActivity, useBefore } from './now/load-activity.ts'
 import './now/now.css'
 import { OutcomeCharts } from './now/outcome-charts.tsx'
 import { VolumeTable } from './now/volumes.tsx'
@@ -29,7 +30,8 @@ export function NowView({ address: { query } }: { address: Address }) {
   const stats = useLoaded((api, signal) => api.json<Stats>('v1/stats', { signal }), [], pollMs)
   const types = useActivity(query, 'type')
   const builds = useActivity(query, 'build')
-  const releases = useReleases()
+  const newest = useNewestBuilds()
+  const before = useBefore(query)
   const isReady = !health.data?.problem
   useRetryWhenReady(isReady)
   const isEmpty = stats.data?.events === 0
@@ -41,16 +43,27 @@ export function NowView({ address: { query } }: { address: Address }) {
     <div class="now">
       <HealthNotice health={health} others={[stats, types, builds]} />
       {!stats.data && !stats.error && <Notice kind="loading">Loading…</Notice>}
+      {!isEmpty && <Attention newest={newest} />}
       {isEmpty && isQuiet !== false && <NoEvents />}
-      {stats.data && !isEmpty && <Figures stats={stats.data} isCurrent={!stats.error} />}
+      {stats.data && !isEmpty && (
+        <Figures stats={stats.data} isCurrent={!stats.error} before={range.isLive ? before : undefined} />
+      )}
       {(!isEmpty || isQuiet === false) && (
         <>
           <div class="controls">
             <RangePicker range={range} />
           </div>
-          {types.data && <OutcomeCharts activity={types.data} releases={releases} rate={rate} query={query} />}
-          {types.data && <TypeVolumes activity={types.data} />}
+          {types.data && (
+            <OutcomeCharts
+              activity={types.data}
+              before={before}
+              releases={releasesOf(newest.data)}
+              rate={rate}
+              query={query}
+            />
+          )}
           {builds.data && <BuildVolumes activity={builds.data} query={query} />}
+          {types.data && <TypeVolumes activity={types.data} />}
         </>
       )}
     </div>
@@ -83,7 +96,13 @@ function useRetryWhenReady(isReady: boolean): void {
   }, [isReady])
 }
 
-function Figures({ stats: { events, eventsPerSecond, lastAt }, isCurrent }: { stats: Stats; isCurrent: boolean }) {
+interface FiguresProps {
+  stats: Stats
+  isCurrent: boolean
+  before: Before | undefined
+}
+
+function Figures({ stats: { events, eventsPerSecond, lastAt }, isCurrent, before }: FiguresProps) {
   return (
     <dl class="figures">
       <Figure name="Last event">
@@ -97,11 +116,19 @@ function Figures({ stats: { events, eventsPerSecond, lastAt }, isCurrent }: { st
       </Figure>
       <Figure name="Events per second">
         {isCurrent ? formatRate(eventsPerSecond) : '–'}{' '}
-        <small>{isCurrent ? 'over the last minute' : 'not known now'}</small>
+        <small>
+          {isCurrent ? 'over the last minute' : 'not known now'}
+          {before && `, ${formatRate(rateAtEnd(before))} a ${before.name} before`}
+        </small>
       </Figure>
       <Figure name="Events stored">{formatCount(events)}</Figure>
     </dl>
   )
+}
+
+/** The events per second in the step that ends a range. */
+function rateAtEnd({ activity: { steps, stepSeconds } }: Before): number {
+  return (steps.at(-1)?.accepted ?? 0) / stepSeconds
 }
 
 function Figure({ name, children }: { name: string; children: ComponentChildren }) {

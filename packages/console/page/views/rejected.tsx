@@ -2,13 +2,13 @@ import { useMemo } from 'preact/hooks'
 import { type Address, formatAddress, replaceQuery } from '../address.ts'
 import type { RejectionGroup, Rejections } from '../api/bodies.ts'
 import { useLoaded } from '../api/use-api.ts'
-import { formatCount } from '../format.ts'
+import { formatCount, formatMinute } from '../format.ts'
 import { BarChart } from '../parts/bar-chart.tsx'
 import { Content, Notice } from '../parts/notice.tsx'
 import { RangePicker } from '../parts/range-picker.tsx'
-import { ReleaseList, releasesWithin, useReleases } from '../parts/releases.tsx'
+import { ReleaseList, releasesOf, releasesWithin, useNewestBuilds } from '../parts/releases.tsx'
 import { save } from '../parts/save.ts'
-import { describeCounts, endsOf, formatStepTime, nameOfStep } from '../parts/steps.ts'
+import { describeCounts, endsOf, nameOfStep } from '../parts/steps.ts'
 import { Value } from '../parts/value.tsx'
 import { keepRange, parseRange } from '../range.ts'
 import { pollMsOf, rangeNow } from './now/load-activity.ts'
@@ -69,7 +69,7 @@ function Filters({ query }: { query: URLSearchParams }) {
 }
 
 function RejectedIn({ body, query }: { body: Rejections; query: URLSearchParams }) {
-  const releases = releasesWithin(useReleases(), body)
+  const releases = releasesWithin(releasesOf(useNewestBuilds().data), body)
   const groups = useMemo(() => filterGroups(body.groups, query), [body, query])
   const causes = useMemo(() => mergeCauses(groups), [groups])
   const isFiltered = (Object.keys(origins) as Origin[]).some((name) => query.has(name))
@@ -90,7 +90,7 @@ function RejectedIn({ body, query }: { body: Rejections; query: URLSearchParams 
         <BarChart
           label={describeCounts('Rejected', body, counts)}
           bars={body.steps.map(({ at }, step) => ({
-            title: `${formatStepTime(at, body.stepSeconds)} · ${formatCount(counts[step] ?? 0)}`,
+            title: `${formatMinute(Date.parse(at))} · ${formatCount(counts[step] ?? 0)}`,
             value: counts[step] ?? 0,
           }))}
           marks={releases}

@@ -56,14 +56,14 @@ browserTest('what was received by minute, type and build, and whether the server
   const { page } = await openPage({ url, key })
   await waitForText(page, 'A batch sent now would be stored.')
   await waitForEvents(page, 61)
-  t.match(await figure(page, 'Events per second'), /^[\d.]+ over the last minute$/)
+  t.match(await figure(page, 'Events per second'), /^[\d.]+ over the last minute, 0 a day before$/)
   t.match(await figure(page, 'Last event'), /^\d\d:\d\d:\d\d \d+ s ago$/)
   await page.waitForSelector('.outcome')
   t.equal(await page.$eval('.outcome.duplicates strong', (element) => element.textContent), '1')
   t.match(await page.$eval('.outcome.rejected a', (link) => link.getAttribute('href')), /rejected$/)
   t.match(
     await page.$eval('.outcome.rejected .chart', (chart) => chart.ariaLabel),
-    /Rejected by minute: most at \d\d:\d\d, 3\./,
+    /Rejected per minute: most at \d\d:\d\d, 3\./,
   )
   for (const [outcome, count] of Object.entries({ duplicates: 1, rejected: 3 })) {
     const bars = await page.$$eval(`.${outcome} .bars > span`, (bars) =>
@@ -79,12 +79,12 @@ browserTest('what was received by minute, type and build, and whether the server
   )
   t.equal((await page.$$('.accepted .bars > i')).length, 2, 'both builds are new')
 
-  t.match(await rowsOf(page, '#by-type'), [/^round\.start new60/, /^Without a type.*1/])
+  t.match(await rowsOf(page, '#by-type'), [/^round\.start *60/, /^Without a type.*1/])
   t.match(
     await page.$eval('[aria-labelledby=by-type] a', (link) => link.getAttribute('href')),
     /live\?type=round\.start$/,
   )
-  t.match(await rowsOf(page, '#by-build'), [/^2026\.11\.20 603 4\.8 %/, /^b-2 10/])
+  t.match(await rowsOf(page, '#by-build'), [/^2026\.11\.20 *603 4\.8 %/, /^b-2 10/])
   await page.locator('::-p-aria(Compare 2026.11.20[role="checkbox"])').click()
   await page.locator('::-p-aria(Compare b-2[role="checkbox"])').click()
   await page.waitForFunction(() => document.querySelectorAll('.comparison li').length === 1)

@@ -6,7 +6,7 @@ import type { RejectionGroup } from '../../page/api/bodies.ts'
 import { curlCommand, sampleBatch } from '../../page/api/sample-batch.ts'
 import { rowAfterKey, scrollToRow, visibleRows } from '../../page/parts/visible-rows.ts'
 import { fileNameOf, isJsonType } from '../../page/views/maps/file-name.ts'
-import { formatShare, trendOf } from '../../page/views/now/trend.ts'
+import { busyCountsOf, formatShare, trendOf } from '../../page/views/now/trend.ts'
 import { filterGroups, mergeCauses, samplesOf, toNdjson } from '../../page/views/rejected/causes.ts'
 
 t.test('what arrived steadily and no longer does has stopped, what began has a silent start', async (t) => {
@@ -16,6 +16,15 @@ t.test('what arrived steadily and no longer does has stopped, what began has a s
   t.equal(trendOf([1, 0, 0, 0, 0, 1, 0, 0, 0, 0]), undefined, 'a rare type has such pauses')
   t.equal(trendOf([0, 0, 0, 0]), undefined)
   t.equal(trendOf([]), undefined)
+})
+
+t.test('what began or stopped with the whole project is no trend', async (t) => {
+  const steps = [0, 0, 0, 2, 2, 2, 2, 0, 0, 0].map((accepted) => ({ at: '', accepted, duplicates: 0, rejected: 0 }))
+  const of = (counts: number[]) =>
+    trendOf(busyCountsOf({ from: '', to: '', servers: 1, stepSeconds: 60, steps }, counts))
+  t.equal(of([0, 0, 0, 1, 1, 1, 1, 0, 0, 0]), undefined)
+  t.equal(of([0, 0, 0, 0, 0, 0, 1, 0, 0, 0]), 'new')
+  t.equal(of([0, 0, 0, 1, 0, 0, 0, 0, 0, 0]), 'stopped')
 })
 
 t.test('a share that is not 0 does not read as none', async (t) => {

@@ -1,6 +1,8 @@
 import type { Activity } from '../../api/bodies.ts'
 import { type Loaded, useLoaded } from '../../api/use-api.ts'
-import { parseRange, type Range } from '../../range.ts'
+import { parseRange } from '../../range.ts'
+
+const dayMs = 86_400_000
 
 /** The activity in the range of an address, by type or build; polled while the range ends now. */
 export function useActivity(query: URLSearchParams, by: 'type' | 'build'): Loaded<Activity> {
@@ -12,10 +14,48 @@ export function useActivity(query: URLSearchParams, by: 'type' | 'build'): Loade
   )
 }
 
-/** The current range, as parameters of the API. */
-export function rangeNow(query: URLSearchParams): { from: string; to: string } {
-  const { from, to }: Range = parseRange(query, Date.now())
-  return { from: new Date(from).toISOString(), to: new Date(to).toISOString() }
+/** The activity of the last day, by type or build, whatever the range. */
+export function useLastDay(by: 'type' | 'build'): Loaded<Activity> {
+  return useLoaded(
+    (api, signal) => {
+      const from = new Date(Date.now() - dayMs).toISOString()
+      return api.json<Activity>('v1/activity', { query: { from, by }, signal })
+    },
+    [by],
+    dayPollMs,
+  )
+}
+
+const dayPollMs = 60_000
+
+/** The outcomes of the same range a day or a week before. */
+export interface Before {
+  /** Completes "… before". */
+  name: 'day' | 'week'
+  shiftMs: number
+  activity: Activity
+}
+
+/** Loads a range of up to a day from a day before, one of up to a week from a week before, and no longer one. */
+export function useBefore(query: URLSearchParams): Before | undefined {
+  const { choice, from, to, isLive } = parseRange(query, Date.now())
+  const name = to - from <= dayMs ? 'day' : 'week'
+  const shiftMs = name === 'day' ? dayMs : 7 * dayMs
+  const { data } = useLoaded(
+    async (api, signal) => {
+      if (to - from > shiftMs) return undefined
+      return api.json<Activity>('v1/activity', { query: rangeNow(query, shiftMs), signal })
+    },
+    [JSON.stringify(choice)],
+    (activity) => (isLive && activity ? pollMsOf(activity) : undefined),
+  )
+  return data && { name, shiftMs, activity: data }
+}
+
+/** The current range, or the one that began earlier, as parameters of the API. */
+export function rangeNow(query: URLSearchParams, earlierMs = 0): { from: string; to: string } {
+  const { from, to } = parseRange(query, Date.now())
+  return { from: new Date(from - earlierMs).toISOString(), to: new Date(to - earlierMs).toISOString() }
 }
 
 /** The poll interval: longer steps change less and cost more to read. */

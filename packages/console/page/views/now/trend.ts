@@ -1,3 +1,5 @@
+import type { Activity } from '../../api/bodies.ts'
+
 /** Whether something started or stopped within a range. */
 export type Trend = 'new' | 'stopped'
 
@@ -17,6 +19,15 @@ export function trendOf(counts: readonly number[]): Trend | undefined {
   const quietMin = Math.max(quietStepsMin, 2 * Math.max(0, ...pauses))
   if (counts.length - 1 - last >= quietMin) return 'stopped'
   return first >= quietMin ? 'new' : undefined
+}
+
+/**
+ * The counts from the first to the last step in which the project received anything: before and after, nothing has
+ * begun or stopped by itself.
+ */
+export function busyCountsOf({ steps }: Activity, counts: readonly number[]): readonly number[] {
+  const isBusy = ({ accepted, duplicates, rejected }: Activity['steps'][number]) => accepted + duplicates + rejected > 0
+  return counts.slice(Math.max(0, steps.findIndex(isBusy)), steps.findLastIndex(isBusy) + 1)
 }
 
 /** `4.6 %`, or `< 0.1 %`, so that a share above 0 is never shown as 0. */

@@ -1,12 +1,12 @@
 import type { ComponentChildren } from 'preact'
 import { useState } from 'preact/hooks'
 import type { Activity } from '../../api/bodies.ts'
-import { formatCount } from '../../format.ts'
+import { formatCount, formatHour, formatMinute } from '../../format.ts'
 import { Sparkline } from '../../parts/sparkline.tsx'
 import { describeCounts } from '../../parts/steps.ts'
 import { Time } from '../../parts/time.tsx'
 import { Value } from '../../parts/value.tsx'
-import { formatShare, type Trend, trendOf } from './trend.ts'
+import { busyCountsOf, formatShare, type Trend, trendOf } from './trend.ts'
 
 export type Volume = NonNullable<Activity['groups']>[number]
 
@@ -40,9 +40,9 @@ export function VolumeTable({ activity, volumes, what, rest, linkTo, choice, tre
             <tr>
               {choice && <th>Compare</th>}
               <th>{what}</th>
-              <th>Over time</th>
               <th class="number">Accepted</th>
               <th class="number">Rejected</th>
+              <th>Over time</th>
               <th>First</th>
               <th>Last</th>
             </tr>
@@ -63,11 +63,6 @@ export function VolumeTable({ activity, volumes, what, rest, linkTo, choice, tre
   )
 }
 
-/** Number of steps up to the last one with an event; after that, everything has stopped. */
-function busyStepsOf({ steps }: Activity): number {
-  return steps.findLastIndex(({ accepted, duplicates, rejected }) => accepted + duplicates + rejected > 0) + 1
-}
-
 function VolumeRow({
   volume,
   activity,
@@ -77,8 +72,9 @@ function VolumeRow({
   trends,
 }: Omit<VolumeTableProps, 'what' | 'volumes'> & { volume: Volume }) {
   const { name, accepted, rejected, firstAt, lastAt, counts } = volume
-  const trend =
-    name === null ? undefined : trends.find((each) => each === trendOf(counts.slice(0, busyStepsOf(activity))))
+  const trend = name === null ? undefined : trends.find((each) => each === trendOf(busyCountsOf(activity, counts)))
+  // hours are read as such, shorter steps from minutes
+  const format = activity.stepSeconds < 3_600 ? formatMinute : formatHour
   return (
     <tr>
       {choice && <td>{choice(volume)}</td>}
@@ -92,19 +88,19 @@ function VolumeRow({
         )}{' '}
         {trend && <strong class={`trend ${trend}`}>{trendTitles[trend]}</strong>}
       </td>
-      <td>
-        <Sparkline label={describeCounts('Accepted', activity, counts)} counts={counts} />
-      </td>
       <td class="number">{formatCount(accepted)}</td>
       <td class="number">
         {formatCount(rejected)}{' '}
         {rejected > 0 && <span class="muted">{formatShare(rejected, accepted + rejected)}</span>}
       </td>
       <td>
-        <Time at={firstAt} />
+        <Sparkline label={describeCounts('Accepted', activity, counts)} counts={counts} />
       </td>
       <td>
-        <Time at={lastAt} />
+        <Time at={firstAt} format={format} />
+      </td>
+      <td>
+        <Time at={lastAt} format={format} />
       </td>
     </tr>
   )

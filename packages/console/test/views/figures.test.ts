@@ -1,0 +1,146 @@
+import type { Page } from 'puppeteer-core'
+import t from 'tap'
+import { checkAccessibility, openBrowser, waitForText } from '../browser.ts'
+import { projectId, startConsole } from '../served-console.ts'
+
+const browserTest = openBrowser(t)
+
+const minute = 60_000
+const hour = 60 * minute
+
+let count = 0
+const event = (members: object) => ({ projectId, eventId: `e-${count++}`, ...members })
+const listOf = (length: number, members: object) => Array.from({ length }, () => event(members))
+
+/**
+ * A day and an hour of a game: `chat` stops two hours ago; build b-2 begins twenty minutes ago, without a map, and a
+ * third of its events is rejected; `warehouse` has read nothing but the first event.
+ */
+async function startHistory(t: Parameters<typeof startConsole>[0]) {
+  const end = Date.now()
+  const clock = { at: end - 25 * hour }
+  const served = await startConsole(t, { now: () => clock.at })
+  const { project } = served
+  const send = async (at: number, ...events: object[]) => {
+    clock.at = at
+    await project.submitBatch(Buffer.from(JSON.stringify({ events })))
+  }
+  await project.publishMap({ placeId: 'arena', buildId: 'b-1', map: { parts: [] } })
+  const shot = { type: 'shot', buildId: 'b-1' }
+  await send(end - 24.5 * hour, ...listOf(40, shot))
+  for await (const { cursor } of project.readEvents({ limit: 1 })) {
+    await project.putConsumer('warehouse', { cursor, replaces: null })
+  }
+  for (let at = end - 12 * hour; at < end - 2 * hour; at += 10 * minute) {
+    await send(at, event(shot), event({ type: 'chat', buildId: 'b-1' }))
+  }
+  for (let at = end - 115 * minute; at < end - 20 * minute; at += 10 * minute) await send(at, event(shot))
+  const again = listOf(30, { type: 'shot', buildId: 'b-2' })
+  await send(end - 20 * minute, ...again, ...listOf(25, { type: 'shot', buildId: 'b-2', playerId: {} }))
+  await send(end - 20 * minute, ...again.slice(0, 7))
+  await send(end - 10 * minute, event(shot))
+  clock.at = end
+  return served
+}
+
+const texts = (page: Page, selector: string) =>
+  page.$$eval(selector, (all) => all.map(({ textContent }) => (textContent ?? '').trim()))
+
+/** The number at the start of each text. */
+const numbers = async (page: Page, selector: string) =>
+  (await texts(page, selector)).map((text) => Number(/^[\d,]+/.exec(text)?.[0].replaceAll(',', '')))
+
+const sum = (values: readonly number[]) => values.reduce((total, value) => total + value, 0)
+
+/** The column of accepted or rejected events of a table. */
+const column = (page: Page, heading: 'by-type' | 'by-build', index: number) =>
+  numbers(page, `[aria-labelledby=${heading}] tbody td.number:nth-child(${index})`)
+
+browserTest('all figures of a known history agree with each other and with the statistics', async (t, openPage) => {
+  const { url, key, project } = await startHistory(t)
+  const stats = await project.getStats()
+  t.equal(stats.events, 40 + 120 + 10 + 30 + 1)
+  const { page } = await openPage({ url: `${url}#/now`, key })
+  await page.waitForSelector('.attention')
+  await page.waitForSelector('[aria-labelledby=by-type] tbody')
+  await waitForText(page, 'a day before')
+
+  t.match(await texts(page, '.attention li'), [
+    /^chat has stopped arriving: none since .*\d\d:\d\d\.$/,
+    /^b-2 has 45 % of its events rejected, 0 % before it\.$/,
+    /^b-2 sends events and has no map\.$/,
+    /^warehouse is a consumer that has not read for 1 d: 200 behind\.$/,
+  ])
+  t.match(await page.$$eval('.attention a', (links) => links.map((link) => link.getAttribute('href'))), [
+    /live\?type=chat$/,
+    /rejected\?range=24h&build=b-2$/,
+    /maps\/b-2$/,
+  ])
+  t.match(await texts(page, '.outcome h3'), [
+    /^Accepted *35 *40 a day before/,
+    /^Duplicates *7 *0 a day before/,
+    /^Rejected *25 *0 a day before *37 %/,
+  ])
+  t.match(await texts(page, '.figures dd'), [/\d/, /^0 over the last minute, 0 a day before$/, /^201$/])
+  await checkAccessibility(page, 'now-attention')
+
+  for (const [range, accepted] of [
+    ['1h', 35],
+    ['24h', 161],
+    ['7d', stats.events],
+  ] as const) {
+    await page.goto(`${url}#/now?range=${range}`)
+    await page.waitForFunction(
+      (accepted) => document.querySelector('.outcome.accepted strong')?.textContent === `${accepted}`,
+      {},
+      accepted,
+    )
+    const sums = () => Promise.all([column(page, 'by-type', 2), column(page, 'by-build', 3)])
+    await page.waitForFunction(
+      (accepted) => document.querySelector('[aria-labelledby=by-type] tbody')?.textContent?.includes(`${accepted}`),
+      {},
+      accepted - (range === '1h' ? 0 : 60),
+    )
+    t.strictSame((await sums()).map(sum), [accepted, accepted], `${range}: by type and by build`)
+    t.strictSame(
+      (await Promise.all([column(page, 'by-type', 3), column(page, 'by-build', 4)])).map(sum),
+      [25, 25],
+      `${range}: rejected by type and by build`,
+    )
+    // in a week, the other type began half a day after the project
+    if (range !== '7d') t.notOk((await texts(page, '.trend')).includes('new'), 'nothing began later than the project')
+    await page.goto(`${url}#/rejected?range=${range}`)
+    await page.waitForSelector('.causes > li')
+    t.match(await texts(page, '.outcome.rejected h2'), [/^25\b/])
+    t.equal(sum(await numbers(page, '.causes summary .number')), 25)
+  }
+  await page.goto(`${url}#/live?type=chat`)
+  await waitForText(page, '60 events: all that are stored.')
+  await page.goto(`${url}#/maps`)
+  await page.waitForSelector('main tbody tr:nth-child(2)')
+  t.match(await texts(page, 'main tbody tr'), [/^b-2/, /^b-1/])
+})
+
+browserTest('a part of a chart is zoomed in to, and there is a way back', async (t, openPage) => {
+  const { url, key } = await startHistory(t)
+  const { page } = await openPage({ url: `${url}#/now?range=24h`, key })
+  await page.waitForSelector('.outcome.accepted .bars > span')
+  const box = await page.$eval('.outcome.accepted .bars', (bars) => {
+    const { left, top, width, height } = bars.getBoundingClientRect()
+    return { left, top, width, height }
+  })
+  const y = box.top + box.height / 2
+  await page.mouse.move(box.left + box.width / 2, y)
+  await page.mouse.down()
+  await page.mouse.move(box.left + 0.75 * box.width, y, { steps: 4 })
+  t.ok((await page.$$('.bars > .drawn')).length > 20)
+  await page.mouse.up()
+  await page.waitForFunction(() => /range=24h&from=.*&to=/.test(location.hash))
+  const query = new URLSearchParams((await page.evaluate(() => location.hash)).split('?')[1])
+  const length = Date.parse(query.get('to') ?? '') - Date.parse(query.get('from') ?? '')
+  t.ok(Math.abs(length - 6 * hour) <= 20 * minute, `${length / hour} hours are a quarter of a day`)
+  await page.locator('::-p-text(Back to the last 24 hours)').click()
+  await page.waitForFunction(() => /now\?range=24h$/.test(location.hash))
+  await page.goBack()
+  await page.waitForFunction(() => /now\?range=24h$/.test(location.hash))
+})
