@@ -6,6 +6,7 @@ import { whyNotPreloaded } from '../src/faults/preload-library.js'
 import { checkPowerLoss, type PowerLossOptions } from '../src/power-loss/check-power-loss.js'
 import { createDisk } from '../src/power-loss/disk.js'
 import { readRecording, recordWorkload } from '../src/power-loss/record.js'
+import type { Promised } from '../src/power-loss/workload-content.js'
 
 // INGEST_IMAGES=5000 opens more images, INGEST_FIRST_SEED=7 other ones. Each run records the workload again, unless
 // INGEST_RECORDING=DIR names the directory of a recording that a run kept.
@@ -62,6 +63,47 @@ t.test('the table of files has every file that is created', { skip }, async (t) 
   )
 })
 
+/** Where the files of a promise are, below the root. */
+function placeOf(promised: Promised): string {
+  if (promised.kind === 'copy') return promised.to
+  return promised.kind === 'spool' || promised.kind === 'output' ? promised.kind : 'store'
+}
+
+t.test('what is acknowledged or committed is synced, unless the table of files says never', { skip }, async (t) => {
+  const disk = createDisk({ root })
+  /** When a header of each LMDB file was written last, which ends a commit. */
+  const committed = new Map<string, number>()
+  const kinds = new Set<string>()
+  const early = new Set<string>()
+  for (const [at, operation] of operations.entries()) {
+    disk.apply(operation, at)
+    const { op, path } = operation
+    // without those of a new file
+    if (op === 'write' && path.endsWith('/data.mdb') && operation.offset < 8192 && operation.data.length < 8192) {
+      committed.set(path, at)
+      for (const change of disk.unsynced()) {
+        // readers see a commit as soon as the header is written
+        const isEarly = change.path === path && change.part === 'bytes' && change.since < at
+        if (isEarly) early.add(`commit: the bytes of ${relative(root, path)}`)
+      }
+    }
+    if (op !== 'note' || operation.note.type !== 'end') continue
+    const { promised } = operation.note
+    kinds.add(promised.kind)
+    for (const change of disk.unsynced()) {
+      const { path, part } = change
+      const name = relative(root, path)
+      if (!name.startsWith(placeOf(promised))) continue
+      // pages of the next commit
+      if (change.part === 'bytes' && change.since > (committed.get(path) ?? operations.length)) continue
+      const row = tableOfFiles.find(({ patterns }) => patterns.some((each) => each.test(name)))
+      if (row?.[part] !== 'never') early.add(`${promised.kind}: the ${part} of ${name}`)
+    }
+  }
+  t.equal(kinds.size, 7)
+  t.strictSame([...early], [])
+})
+
 t.test('a power loss at any moment costs nothing that was acknowledged', { skip, timeout: 0 }, async (t) => {
   const { problems, counts } = await check({ directory })
   const all = Object.values(counts)
@@ -93,8 +135,8 @@ t.test('the check finds ignored syncs and early acknowledgements', { skip }, asy
   }
 })
 
-/** The rows of the table of files: the names of files, and their patterns in the recorded directory. */
-function readTable(page: string): { names: string[]; patterns: RegExp[] }[] {
+/** The rows of the table of files: the names of files, their patterns in the recorded directory, and when each is synced. */
+function readTable(page: string): { names: string[]; patterns: RegExp[]; bytes: string; name: string }[] {
   const places: Record<string, string> = {
     STORE: '(store|(backup|repaired)(\\.unfinished-\\w+)?|restored(/restoring)?)',
     TARGET: '(backup|repaired)',
@@ -111,8 +153,10 @@ function readTable(page: string): { names: string[]; patterns: RegExp[] }[] {
   const [, section = ''] = /^## Files$(.*?)^## /ms.exec(page) ?? []
   const rows = section.split('\n').filter((line) => line.startsWith('| `'))
   return rows.map((row) => {
-    const names = Array.from((row.split(' | ')[0] ?? '').matchAll(/`([^`]+)`/g), ([, name = '']) => name)
+    const [files = '', bytes = '', name = ''] = row.split(' | ').map((cell) => cell.trim())
+    const names = Array.from(files.matchAll(/`([^`]+)`/g), ([, name = '']) => name)
     const inFolders = row.includes('also in `dt=*/hour=*/`') ? ['EXPORT/dt=*/hour=*/*.ndjson'] : []
-    return { names, patterns: [...names, ...inFolders].map((name) => new RegExp(`^${toPattern(name)}$`)) }
+    const patterns = [...names, ...inFolders].map((name) => new RegExp(`^${toPattern(name)}$`))
+    return { names, patterns, bytes, name }
   })
 }

@@ -123,6 +123,9 @@ export function createDisk({ root, ignores = () => false }) {
       return mode
     },
 
+    /** The names that are not durable, also removed ones, and the files whose bytes are not, since a place in the log. */
+    unsynced: () => [...unsynced(root, top)],
+
     /** Differences between a directory and the log: changes that were not recorded. @param {string} directory */
     differences: (directory) => [...compare(directory, top)],
   }
@@ -287,6 +290,21 @@ function keepPieces(page, pieces, { mode, keeps, random }) {
       const end = Math.min(from + unit, offset + data.length)
       if (start < end) data.copy(page, start, start - offset, end - offset)
     })
+  }
+}
+
+/**
+ * @param {string} path @param {Directory} directory
+ * @returns {Generator<{ path: string } & ({ part: 'name' } | { part: 'bytes', since: number })>}
+ */
+function* unsynced(path, { durable, live }) {
+  for (const name of new Set([...durable.keys(), ...live.keys()])) {
+    const inner = join(path, name)
+    const node = live.get(name)
+    if (durable.get(name) !== node) yield { path: inner, part: 'name' }
+    if (node?.directory) yield* unsynced(inner, node.directory)
+    const changes = node?.file ? [...node.file.sizes, ...[...node.file.pending.values()].flat()] : []
+    if (changes.length > 0) yield { path: inner, part: 'bytes', since: Math.min(...changes.map(({ at }) => at)) }
   }
 }
 
