@@ -31,7 +31,7 @@ export function NowView({ address: { query } }: { address: Address }) {
   const types = useActivity(query, 'type')
   const builds = useActivity(query, 'build')
   const newest = useNewestBuilds()
-  const before = useBefore(query)
+  const before = useBefore(query, stats.data?.firstAt)
   const isReady = !health.data?.problem
   useRetryWhenReady(isReady)
   const isEmpty = stats.data?.events === 0

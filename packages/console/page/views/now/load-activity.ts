@@ -36,8 +36,11 @@ export interface Before {
   activity: Activity
 }
 
-/** Loads a range of up to a day from a day before, one of up to a week from a week before, and no longer one. */
-export function useBefore(query: URLSearchParams): Before | undefined {
+/**
+ * Loads a range of up to a day from a day before, one of up to a week from a week before, and no longer one. Undefined
+ * if the project began within or after that time: it would seem to have sent less.
+ */
+export function useBefore(query: URLSearchParams, firstAt: string | null | undefined): Before | undefined {
   const { choice, from, to, isLive } = parseRange(query, Date.now())
   const name = to - from <= dayMs ? 'day' : 'week'
   const shiftMs = name === 'day' ? dayMs : 7 * dayMs
@@ -49,7 +52,8 @@ export function useBefore(query: URLSearchParams): Before | undefined {
     [JSON.stringify(choice)],
     (activity) => (isLive && activity ? pollMsOf(activity) : undefined),
   )
-  return data && { name, shiftMs, activity: data }
+  if (!data || !firstAt || Date.parse(firstAt) >= Date.parse(data.from)) return undefined
+  return { name, shiftMs, activity: data }
 }
 
 /** The current range, or the one that began earlier, as parameters of the API. */

@@ -24,7 +24,7 @@ interface VolumeTableProps {
   linkTo(name: string): string
   /** The trends that rows may show. */
   trends: readonly Trend[]
-  /** An additional cell at the start of each row. */
+  /** An additional cell at the end of each row. */
   choice?: ((volume: Volume) => ComponentChildren) | undefined
 }
 
@@ -38,13 +38,13 @@ export function VolumeTable({ activity, volumes, what, rest, linkTo, choice, tre
         <table class="volumes">
           <thead>
             <tr>
-              {choice && <th>Compare</th>}
               <th>{what}</th>
               <th class="number">Accepted</th>
               <th class="number">Rejected</th>
               <th>Over time</th>
               <th>First</th>
               <th>Last</th>
+              {choice && <th>Compare</th>}
             </tr>
           </thead>
           <tbody>
@@ -77,7 +77,6 @@ function VolumeRow({
   const format = activity.stepSeconds < 3_600 ? formatMinute : formatHour
   return (
     <tr>
-      {choice && <td>{choice(volume)}</td>}
       <td class="name">
         {name === null ? (
           <span class="muted">{rest}</span>
@@ -102,6 +101,7 @@ function VolumeRow({
       <td>
         <Time at={lastAt} format={format} />
       </td>
+      {choice && <td>{choice(volume)}</td>}
     </tr>
   )
 }
