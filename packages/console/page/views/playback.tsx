@@ -1,20 +1,22 @@
+import { Fragment } from 'preact'
 import { useEffect, useMemo, useState } from 'preact/hooks'
 import { type Address, replaceQuery } from '../address.ts'
-import type { MapPage } from '../api/bodies.ts'
 import { useLoaded } from '../api/use-api.ts'
 import { type EventFilter, parseEventFilter } from '../event-filter.ts'
 import { formatCount, formatCountOf } from '../format.ts'
 import { Failure, Notice } from '../parts/notice.tsx'
 import { RangePicker } from '../parts/range-picker.tsx'
 import { Time } from '../parts/time.tsx'
+import { Value } from '../parts/value.tsx'
 import { formatRange, parseRange } from '../range.ts'
 import { useWorker } from '../worker/use-worker.ts'
 import { Filters } from './live/filters.tsx'
 import { createSeenValues } from './live/held-events.ts'
 import { OpenedEvent } from './live/opened-event.tsx'
-import { mostFrequent, pathOf } from './playback/path.ts'
+import { loadStatus } from './maps/load-status.ts'
+import { type Path, pathOf } from './playback/path.ts'
 import { PlayMap } from './playback/play-map.tsx'
-import { eventsMax } from './playback/play-reader.ts'
+import { eventsMax, type PlayEvent } from './playback/play-reader.ts'
 import { PlayedEvents } from './playback/played-events.tsx'
 import './playback/playback.css'
 import { type Play, useLastActivity, usePlay } from './playback/use-play.ts'
@@ -51,13 +53,13 @@ function LastActivityOf({ filter }: { filter: EventFilter }) {
   if (at !== null) {
     return (
       <Notice kind="loading">
-        Searching the last event…{searchedFrom !== undefined && <> Back to {<Time at={searchedFrom} />}.</>}
+        Searching for the last event{searchedFrom !== undefined && <>, so far back to {<Time at={searchedFrom} />}</>}…
       </Notice>
     )
   }
   return (
     <Notice kind="empty">
-      No event matches{isComplete || searchedFrom === undefined ? '.' : <> since {<Time at={searchedFrom} />}. </>}
+      No matching event{isComplete || searchedFrom === undefined ? '.' : <> since {<Time at={searchedFrom} />}. </>}
       {!isComplete && (
         <button type="button" onClick={searchFurther}>
           Search further back
@@ -106,22 +108,30 @@ function Played({ filter, range, query }: PlayedProps) {
 
 /** Shows how much of the range was read, and whether it has more events. */
 function Progress({ play: { reader, events, isReading, error } }: { play: Play }) {
-  const withTimestamp = events.filter(({ hasTimestamp }) => hasTimestamp).length
   return (
     <div class="line play-progress">
       {isReading && <progress aria-label="Part of the range that was read" value={reader.share()} />}
       <p role="status">
         {isReading && (error?.kind === 'limited' ? 'Waiting for the read rate limit. ' : 'Reading… ')}
         {formatCountOf(events.length, 'event')}
-        {reader.isCut() && `, the first of the range: ${formatCount(eventsMax)} or 8 MiB are shown at most`}.{' '}
-        {events.length > 0 && withTimestamp === 0 && 'They have no timestamp: their times are when they were received.'}
-        {withTimestamp > 0 &&
-          (withTimestamp === events.length
-            ? 'Their times are their timestamps.'
-            : 'Their times are their timestamps, or when they were received.')}
+        {describeTimes(events)}.
+        {reader.isCut() &&
+          ` Only the start of the range was read: a playback has at most ${formatCount(eventsMax)} events or 8 MiB.`}
       </p>
     </div>
   )
+}
+
+function describeTimes(events: readonly PlayEvent[]): string {
+  const count = (wanted: PlayEvent['timestamp']) => events.filter(({ timestamp }) => timestamp === wanted).length
+  const [missing, far] = [count('missing'), count('far')]
+  const atReceipt = [
+    missing > 0 && `${formatCount(missing)} without a valid timestamp`,
+    far > 0 && `${formatCount(far)} with a timestamp more than a day off`,
+  ].filter(Boolean)
+  if (events.length === 0) return ''
+  if (missing + far === events.length) return `, played by time of receipt: ${atReceipt.join(', ')}`
+  return `, played by timestamp${atReceipt.length > 0 ? `. By time of receipt: ${atReceipt.join(', ')}` : ''}`
 }
 
 interface PlayOverProps {
@@ -130,44 +140,69 @@ interface PlayOverProps {
   opened: string | undefined
 }
 
-/** The path over the map, for the most frequent place and build, and the events. */
+/** The path over its map, and the events. */
 function PlayOver({ play: { events, reader, pair }, filter, opened }: PlayOverProps) {
   const call = useWorker()
-  const buildId = filter.build ?? mostFrequent(events.map(({ buildId }) => buildId))
-  const places = new Set(events.map(({ placeId }) => placeId))
-  places.delete('')
-  const placeId = filter.place ?? mostFrequent(events.map(({ placeId }) => placeId))
-  const maps = useLoaded(
-    async (api, signal) =>
-      buildId === '' ? [] : (await api.json<MapPage>('v1/maps', { query: { buildId, limit: 1_000 }, signal })).maps,
-    [buildId],
+  const path = useMemo(() => pathOf(events, reader.columns, pair), [events, pair?.across, pair?.down])
+  const { points, placeId, buildId } = path
+  const map = useLoaded(
+    async (api, signal) => (placeId && buildId ? loadStatus(api, { placeId, buildId }, signal) : null),
+    [placeId, buildId],
   )
-  const map = maps.data?.find((map) => map.placeId === placeId)
-  const parts = useMapParts(call, map, pair ?? { across: '', down: '' })
-  const path = useMemo(
-    () => pathOf(events, reader.columns, { pair, placeId }),
-    [events, pair?.across, pair?.down, placeId],
-  )
+  const parts = useMapParts(call, map.data ?? undefined, pair ?? { across: '', down: '' })
   const [moved, setMoved] = useState<number>()
   // a link starts at its event
   const at = moved ?? events.find(({ cursor }) => cursor === opened)?.at ?? events[0]?.at ?? 0
   return (
     <>
-      {path.length > 0 && pair ? (
-        <PlayMap
-          {...{ call, path, pair }}
-          parts={parts.found}
-          at={at}
-          label={`The path of ${formatCountOf(path.length, 'event')} with coordinates.`}
-        />
+      {points.length > 0 && pair ? (
+        <>
+          <PlayMap
+            {...{ call, pair, at }}
+            path={points}
+            parts={parts.found}
+            label={`The path of ${formatCountOf(points.length, 'event')} with coordinates.`}
+          />
+          <PathLine {...{ path, events, filter }} />
+          {map.error && <Failure error={map.error} what="return maps" />}
+          {map.data !== undefined && placeId && buildId && <MapPartsLine parts={parts} placeId={placeId} />}
+        </>
       ) : (
         <Notice kind="empty">These events have no coordinates, so there is no path to show.</Notice>
       )}
-      {path.length > 0 && <MapPartsLine parts={parts} placeId={placeId || undefined} />}
-      {places.size > 1 && (
-        <p class="hint">The events are of {places.size} places, the path of one. Filter by a place to show another.</p>
-      )}
       <PlayedEvents {...{ events, opened, at }} onMove={setMoved} />
     </>
+  )
+}
+
+interface PathLineProps {
+  path: Path
+  events: readonly PlayEvent[]
+  filter: EventFilter
+}
+
+/** Names whose path is shown, and where. */
+function PathLine({ path: { points, playerId, placeId, buildId }, events, filter: { session } }: PathLineProps) {
+  const names = Object.entries({ session, player: playerId, 'in place': placeId, build: buildId })
+  const others = (['player', 'place'] as const).flatMap((name) => {
+    const { size } = new Set(events.map((event) => event[`${name}Id`]).filter(Boolean))
+    return size > 1 ? [formatCountOf(size, name)] : []
+  })
+  const missing = [!placeId && 'place', !buildId && 'build'].filter(Boolean)
+  return (
+    <p class="hint path-line">
+      Path of{' '}
+      {names
+        .filter(([, id]) => id)
+        .map(([name, id = ''], i) => (
+          <Fragment key={name}>
+            {i > 0 && ', '}
+            {name} <Value text={id} />
+          </Fragment>
+        ))}
+      : {formatCount(points.length)} of {formatCountOf(events.length, 'event')}.
+      {others.length > 0 && ` The events have ${others.join(' and ')}: filter by one for its path.`}
+      {missing.length > 0 && ` The path has no ${missing.join(' and no ')}, so there is no map to draw.`}
+    </p>
   )
 }

@@ -1,7 +1,8 @@
 import t from 'tap'
 import type { Query } from '../../page/api/api.ts'
 import { parseEventLine } from '../../page/api/event-lines.ts'
-import { boxOfPath, mostFrequent, type PathPoint, pathOf, pointAt } from '../../page/views/playback/path.ts'
+import { formatPause } from '../../page/views/playback/format-pause.ts'
+import { boxOfPath, pathOf, pointAt } from '../../page/views/playback/path.ts'
 import { createPlayReader, eventsMax } from '../../page/views/playback/play-reader.ts'
 import { checkAccessibility, openBrowser, waitForText } from '../browser.ts'
 import { projectId, startConsole } from '../served-console.ts'
@@ -38,11 +39,11 @@ t.test('the events of a range are read in slices, and put into the order of thei
   ]
   const { read, queries } = openReader(lines, { from: 1_000, to: 2_000 })
   const reader = await read()
-  const times = reader.events().map(({ eventId, at, hasTimestamp }) => [eventId, at, hasTimestamp])
+  const times = reader.events().map(({ eventId, at, timestamp }) => [eventId, at, timestamp])
   t.strictSame(times, [
-    ['a', 400, true],
-    ['b', 500, true],
-    ['c', 1_900, false],
+    ['a', 400, 'used'],
+    ['b', 500, 'used'],
+    ['c', 1_900, 'missing'],
   ])
   t.equal(reader.share(), 1)
   t.notOk(reader.isCut())
@@ -60,39 +61,71 @@ t.test('of more events than are held, the first are read', async (t) => {
   t.ok(reader.share() < 1)
 })
 
-t.test('a way leads through the events of a place that have coordinates, by session', async (t) => {
+t.test('an event whose timestamp is more than a day from its receipt is played at its receipt', async (t) => {
+  const day = 86_400_000
+  const receivedAt = Date.UTC(2026, 10, 20)
+  const timestamps = [receivedAt - day, '9999-12-31T23:59:59Z', receivedAt / 1_000, receivedAt + day + 1, 'soon']
+  const lines = timestamps.map((timestamp, i) => ({
+    receivedAt: receivedAt + i,
+    event: { eventId: `${i}`, timestamp },
+  }))
+  const reader = await openReader(lines, { from: receivedAt, to: receivedAt + 10 }).read()
+  const times = reader.events().map(({ eventId, at, timestamp }) => [eventId, at - receivedAt, timestamp])
+  t.strictSame(times, [
+    ['0', -day, 'used'],
+    ['1', 1, 'far'],
+    ['2', 2, 'far'],
+    ['4', 4, 'missing'],
+    ['3', day + 1, 'used'],
+  ])
+})
+
+t.test('a pause has its real length', (t) => {
+  t.strictSame([0, 40, 59_960, 3_599_999, 7_140_000].map(formatPause), [
+    '+0 s',
+    '+0.04 s',
+    '+59.96 s',
+    '+59:59.999',
+    '+1:59:00.000',
+  ])
+  t.end()
+})
+
+t.test('a path leads through the events with coordinates of one player and place, by session', async (t) => {
   const event = (at: number, sessionId: string, members: object) => ({
     receivedAt: at,
-    event: { eventId: `e${at}`, sessionId, placeId: 'town', ...members },
+    event: { eventId: `e${at}`, sessionId, placeId: 'town', playerId: 7, ...members },
   })
   const lines = [
     event(0, 's1', { x: 0, z: 0 }),
     event(10, 's1', { x: 10, z: 20 }),
     event(20, 's1', {}),
     event(30, 's1', { x: 5, z: 5, placeId: 'lobby' }),
+    event(35, 's1', { x: 6, z: 6, playerId: 8 }),
+    ...[36, 37, 38].map((at) => event(at, 's1', { placeId: 'hall' })),
     event(40, 's2', { x: 100, z: 100 }),
   ]
   const reader = await openReader(lines, { from: 0, to: 50 }).read()
-  const pair = { across: '/x', down: '/z', count: 4 }
-  const path = pathOf(reader.events(), reader.columns, { pair, placeId: 'town' })
+  const path = pathOf(reader.events(), reader.columns, { across: '/x', down: '/z', count: 5 })
+  t.match(path, { playerId: '7', placeId: 'town', buildId: '' })
+  const { points } = path
   t.strictSame(
-    path.map(({ x, y, isStart }) => [x, y, isStart]),
+    points.map(({ x, y, isStart }) => [x, y, isStart]),
     [
       [0, 0, true],
       [10, 20, false],
       [100, 100, true],
     ],
   )
-  t.strictSame(boxOfPath(path), { left: 0, top: 0, right: 100, bottom: 100 })
+  t.strictSame(boxOfPath(points), { left: 0, top: 0, right: 100, bottom: 100 })
   const at = (time: number) => {
-    const point = pointAt(path as PathPoint[], time)
+    const point = pointAt(points, time)
     return point && [point.x, point.y]
   }
   t.equal(at(-1), undefined)
   t.strictSame(at(5), [5, 10])
   t.strictSame(at(25), [10, 20], 'it waits at the end of a session')
   t.strictSame(at(99), [100, 100])
-  t.equal(mostFrequent(['', '', 'a', 'b', 'b']), 'b')
 })
 
 const start = Date.now() - 600_000
@@ -106,7 +139,7 @@ const walk = Array.from({ length: 40 }, (_, i) => ({
   placeId: 'town',
   sessionId: 's-1',
   playerId: 7,
-  timestamp: start + i * 2_000 + (i > 20 ? 10_000 : 0),
+  timestamp: start + i * 2_001 + (i > 20 ? 10_000 : 0),
   position: { x: -300 + i * 16, y: 3, z: Math.round(150 * Math.sin(i / 6)) },
 }))
 
@@ -117,16 +150,18 @@ browserTest('a session is played over its map, from the link of an event', async
   await project.submitBatch({ events: [{ projectId, eventId: 'other', playerId: 8, position: { x: 0, z: 0 } }] })
   const { page } = await openPage({ url: `${url}#/find?id=walk-3`, key })
   await page.locator('::-p-text(Play this session)').click()
-  await waitForText(page, '40 events. Their times are their timestamps.')
+  await waitForText(page, '40 events, played by timestamp.')
   await waitForText(page, 'Under the events:')
+  await waitForText(page, 'Path of session s-1, player 7, in place town, build 2026.11.20: 40 of 40 events.')
+  await waitForText(page, 'cuts pauses short')
   const rows = () =>
     page.$$eval('[role=option]', (rows) =>
       rows.slice(0, 3).map((row) => [row.querySelector('.time')?.textContent, row.querySelector('.id')?.textContent]),
     )
   t.strictSame(await rows(), [
     ['0:00.000 ', 'walk-0'],
-    ['0:02.000 +2.0 s', 'walk-1'],
-    ['0:04.000 +2.0 s', 'walk-2'],
+    ['0:02.001 +2.001 s', 'walk-1'],
+    ['0:04.002 +2.001 s', 'walk-2'],
   ])
   const isAt = (row: number) => page.waitForSelector(`[role=option][aria-current][aria-posinset="${row + 1}"]`)
   await isAt(0)
@@ -175,10 +210,33 @@ browserTest('without a range, the hour before the last event is played', async (
   await checkAccessibility(page)
   await page.locator('.live-filters input').fill('7')
   await page.keyboard.press('Enter')
-  await waitForText(page, '1 event. They have no timestamp')
+  await waitForText(page, '1 event, played by time of receipt: 1 without a valid timestamp.')
   t.match(await page.evaluate(() => location.hash), /playback\?player=7&from=.*&to=/)
   await waitForText(page, 'These events have no coordinates')
   await checkAccessibility(page)
   await page.goto(`${url}#/playback?player=9`)
-  await waitForText(page, 'No event matches.')
+  await waitForText(page, 'No matching event.')
+})
+
+browserTest('it names whose path it shows, and counts the events without a usable timestamp', async (t, openPage) => {
+  const { url, key, project } = await startConsole(t)
+  const [place, player] = ['p'.repeat(128), 'x'.repeat(256)]
+  const at = (seconds: number) => Date.now() - 60_000 + seconds * 1_000
+  const events = [
+    { placeId: place, playerId: player, timestamp: at(0) },
+    { placeId: place, playerId: player, timestamp: at(1) },
+    { placeId: place, playerId: player, timestamp: '9999-12-31T23:59:59Z' },
+    { placeId: place, playerId: player },
+    { placeId: 'lobby', playerId: player, timestamp: at(2) },
+    { placeId: place, playerId: 8, timestamp: at(3) },
+  ].map((event, i) => ({ projectId, eventId: `e-${i}`, sessionId: 's-1', position: { x: i, z: i }, ...event }))
+  await project.submitBatch({ events })
+  const { page } = await openPage({ url: `${url}#/playback?session=s-1&range=1h`, key, width: 320 })
+  await waitForText(page, '6 events, played by timestamp.')
+  await waitForText(page, 'By time of receipt: 1 without a valid timestamp, 1 with a timestamp more than a day off.')
+  await waitForText(page, `Path of session s-1, player ${player}, in place ${place}: 4 of 6 events.`)
+  await waitForText(page, 'The events have 2 players and 2 places: filter by one for its path.')
+  await waitForText(page, 'The path has no build, so there is no map to draw.')
+  await page.waitForFunction(() => document.documentElement.scrollWidth <= 320)
+  await checkAccessibility(page, 'playback-320')
 })

@@ -11,24 +11,35 @@ export interface PathPoint {
   isStart: boolean
 }
 
-/** The positions of the events of a place, in order, without events that lack coordinates. */
-export function pathOf(
-  events: readonly PlayEvent[],
-  columns: Columns,
-  { pair, placeId }: { pair: Pair | undefined; placeId: string },
-): PathPoint[] {
+export interface Path {
+  /** In the order of play. */
+  points: PathPoint[]
+  playerId: string
+  placeId: string
+  buildId: string
+}
+
+/**
+ * The path of one player through one place, those with the most events, and the most frequent build on it. Events
+ * without coordinates are left out; those without a player or place are counted in.
+ */
+export function pathOf(events: readonly PlayEvent[], columns: Columns, pair: Pair | undefined): Path {
   const xs = pair && columns.get(pair.across)?.values
   const ys = pair && columns.get(pair.down)?.values
-  const path: PathPoint[] = []
-  let session: string | undefined
-  for (const event of events) {
+  const positions = events.flatMap((event) => {
     const [x, y] = [xs?.[event.row], ys?.[event.row]]
-    if (!isCoordinate(x) || !isCoordinate(y)) continue
-    if (event.placeId !== '' && event.placeId !== placeId) continue
-    path.push({ at: event.at, x, y, isStart: event.sessionId !== session })
-    session = event.sessionId
-  }
-  return path
+    return isCoordinate(x) && isCoordinate(y) ? [{ event, x, y }] : []
+  })
+  const mostOf = (name: 'playerId' | 'placeId' | 'buildId', of: typeof positions) =>
+    mostFrequent(of.map(({ event }) => event[name]))
+  const playerId = mostOf('playerId', positions)
+  const ofPlayer = positions.filter(({ event }) => event.playerId === '' || event.playerId === playerId)
+  const placeId = mostOf('placeId', ofPlayer)
+  const ofPlace = ofPlayer.filter(({ event }) => event.placeId === '' || event.placeId === placeId)
+  const points = ofPlace.map(({ event, x, y }, i) => {
+    return { at: event.at, x, y, isStart: event.sessionId !== ofPlace[i - 1]?.event.sessionId }
+  })
+  return { points, playerId, placeId, buildId: mostOf('buildId', ofPlace) }
 }
 
 /** The position at a time: interpolated between two points of a session. Undefined before the first point. */
@@ -55,7 +66,7 @@ export function boxOfPath(path: readonly PathPoint[]): Box | undefined {
 }
 
 /** The most frequent value that is not empty; '' if all values are empty. */
-export function mostFrequent(values: readonly string[]): string {
+function mostFrequent(values: readonly string[]): string {
   const counts = new Map<string, number>()
   for (const value of values) if (value !== '') counts.set(value, (counts.get(value) ?? 0) + 1)
   return [...counts].sort((a, b) => b[1] - a[1])[0]?.[0] ?? ''

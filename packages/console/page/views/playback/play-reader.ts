@@ -9,13 +9,16 @@ export const eventsMax = 5_000
 const charsMax = 8 * 2 ** 20
 /** The range is read in this many slices, one after another. */
 const slices = 20
+/** Spools and wrong time zones stay below this; a clock of 1970 would stretch the time of the whole playback. */
+const timestampFarMs = 86_400_000
 
 /** An event in the order of play. */
 export interface PlayEvent extends ListedEvent {
   sessionId: string
-  /** Its `timestamp`, or its time of receipt if that is missing or invalid; milliseconds since 1970. */
+  /** Its `timestamp` if that is used, else its time of receipt; milliseconds since 1970. */
   at: number
-  hasTimestamp: boolean
+  /** `missing`: or invalid. `far`: more than a day from the time of receipt. */
+  timestamp: 'used' | 'missing' | 'far'
   /** Its index in the columns. */
   row: number
 }
@@ -77,13 +80,15 @@ export function createPlayReader({ from, to }: { from: number; to: number }, rea
 }
 
 function membersOf(event: Record<string, unknown>, receivedAt: number) {
-  const { sessionId, timestamp } = event
+  const { sessionId, timestamp: sent } = event
   // NaN for times that a Date cannot represent
-  const time = new Date(typeof timestamp === 'string' ? timestamp : Number(timestamp ?? Number.NaN)).getTime()
+  const time = new Date(typeof sent === 'string' ? sent : Number(sent ?? Number.NaN)).getTime()
+  const offMs = Math.abs(time - receivedAt)
+  const timestamp: PlayEvent['timestamp'] = offMs <= timestampFarMs ? 'used' : Number.isNaN(offMs) ? 'missing' : 'far'
   return {
     ...listedMembers(event),
     sessionId: textOf(sessionId),
-    at: Number.isFinite(time) ? time : receivedAt,
-    hasTimestamp: Number.isFinite(time),
+    at: timestamp === 'used' ? time : receivedAt,
+    timestamp,
   }
 }

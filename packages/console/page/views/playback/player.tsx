@@ -88,11 +88,17 @@ export function Player({ from, to, at, isPlaying, speed, onPlay, onSpeed, onMove
         aria-valuetext={formatTimeMs(at)}
         min={from}
         max={to}
-        step={Math.max(1, Math.floor((to - from) / 200))}
+        step="any"
         value={at}
         disabled={to === from}
-        onInput={({ currentTarget }) => onMove(Number(currentTarget.value))}
+        onInput={({ currentTarget }) => onMove(Math.round(Number(currentTarget.value)))}
       />
+      {prefersReducedMotion() && (
+        <p class="hint">
+          With reduced motion, Play jumps to a later event once a second and cuts pauses short. The list has their real
+          length.
+        </p>
+      )}
     </fieldset>
   )
 }
