@@ -120,7 +120,7 @@ t.test(
 
     const { query, states } = await startPrometheus(t, directory, new URL(admin).host)
     const accepted = `ingest_events_total{project="${projectId}",outcome="accepted"}`
-    // the state before the faults, from which a rate begins
+    // a first sample before the faults, from which a rate is computed
     while ((await query(accepted)).length === 0) await sleep(50)
     t.notOk([...(await states()).values()].includes('firing'))
 
@@ -205,7 +205,7 @@ async function startPrometheus(t: Test, directory: string, target: string) {
 
 interface PrometheusRule {
   name: string
-  /** Of an alert. */
+  /** The state of an alert. */
   state?: 'inactive' | 'pending' | 'firing'
   lastError?: string
 }

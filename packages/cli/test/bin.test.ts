@@ -14,7 +14,7 @@ import {
 } from './ingest-process.ts'
 import { idsOf, linesOf, projectId, send, submitIds, withStore } from './served.ts'
 
-// what only a process of its own shows; the tests of commands run them in process
+// tests that need a process of their own; the tests of commands run in this process
 
 const directory = t.testdir({ 'events.ndjson': linesOf('e', 2).join('\n'), 'bad.ndjson': '{}' })
 const data = join(directory, 'data')
@@ -66,7 +66,7 @@ t.test('help and wrong usage do not load slow modules', async (t) => {
   const loaded = loadedBy('keys', 'list', ...store).join('\n')
   t.match(loaded, /lmdb/, 'the check notices them')
   t.notMatch(loaded, /packages\/postgres|node_modules\/pg\//, 'a directory needs no driver of databases')
-  // a token that is too short ends it
+  // a token that is too short ends the server at its start
   const serve = ['serve', ...store.slice(0, 2), '--listen', '127.0.0.1:0', '--admin', '127.0.0.1:0']
   t.notMatch(loadedBy(...serve).join('\n'), /packages\/console/, 'there is no console unless it is asked for')
   t.match(loadedBy(...serve, '--console').join('\n'), /packages\/console/)
@@ -108,7 +108,7 @@ async function openFilled(): Promise<string[]> {
 
 const filled = await openFilled()
 
-t.test('a command that nothing can settle any more is not exit code 0', async (t) => {
+t.test('a command that can never settle does not exit with code 0', async (t) => {
   const preload = join(t.testdir({ 'preload.mjs': 'process.stdout.write = () => true' }), 'preload.mjs')
   const command = ingestCommand(['stats', ...filled])
   command.splice(command.indexOf(process.execPath) + 1, 0, `--import=${pathToFileURL(preload)}`)

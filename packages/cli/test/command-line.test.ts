@@ -140,7 +140,7 @@ t.test('docs/serve.md has every option of serve, with its default', async (t) =>
 
 const canary = 'c4n4ry'
 
-/** URLs with a password, and what may be printed of each. */
+/** URLs with a password, and their printed form. */
 const described: [url: string, text: string][] = [
   [`postgres://ingest:${canary}@localhost/games`, 'postgres://ingest@localhost/games'],
   [`postgresql://ingest:${canary}@localhost:5432/games?sslmode=require`, 'postgresql://ingest@localhost:5432/games'],
@@ -202,7 +202,7 @@ t.test('a password on the command line is refused by every command with a store,
 t.test('a database that cannot be reached: exit code 6 and one line, without the password', async (t) => {
   const env = { INGEST_STORE: `postgres://ingest:${canary}@127.0.0.1:1/games`, INGEST_PROJECT_ID: 'p' }
   const commands = ['serve --listen 127.0.0.1:0 --log-level debug', 'find e', 'stats', 'migrate']
-  // at once, as each of them retries for seconds
+  // concurrently, because each of them retries for seconds
   await Promise.all(
     commands.map(async (line) => {
       const { code, stdout, stderr } = await ingest([...wordsOf(line), '--json'], { env })

@@ -16,7 +16,7 @@ export interface Ended {
 export interface Settings {
   /** Further environment variables. */
   env?: Record<string, string>
-  /** How many bytes of stdout are read before its reader goes away; all of them without. */
+  /** How many bytes of stdout are read before the reader closes the pipe. Default: all. */
   readBytes?: number
 }
 
@@ -25,7 +25,7 @@ export async function spawnIngest(args: readonly string[], settings: Settings = 
   return ended(startIngest(args, settings), settings.readBytes)
 }
 
-/** What a process of which all streams are pipes says until its end. */
+/** Resolves with the output and the exit of a process whose streams are pipes. */
 export async function ended(child: ChildProcessByStdio<null, Readable, Readable>, readBytes?: number): Promise<Ended> {
   const stdout = collect(child.stdout)
   const stderr = collect(child.stderr)
@@ -45,7 +45,7 @@ function collect(stream: NodeJS.ReadableStream): () => string {
   return () => Buffer.concat(chunks).toString()
 }
 
-/** What a stream wrote, as a whole and line by line. `next` rejects when the stream ends before another line. */
+/** Reads the output of a stream, as a whole and line by line. `next` rejects if the stream ends before another line. */
 export function readStream(stream: Readable) {
   const text = collect(stream)
   let at = 0
@@ -75,7 +75,7 @@ export function readStream(stream: Readable) {
   }
 }
 
-/** A command that runs, in this process or in one of its own. */
+/** A running command, in this process or in one of its own. */
 export interface Running {
   stdout(): string
   stderr(): string
@@ -101,11 +101,11 @@ export interface Server extends Running {
   line: string
   /** The lines of the log, parsed. */
   log(): LogRecord[]
-  /** The first record of the log that is wanted, of those that were not read before. */
+  /** The next unread record of the log for which `isWanted` is true. */
   nextRecord(isWanted?: (record: LogRecord) => boolean): Promise<LogRecord>
 }
 
-/** A server that has started, which `signal` ends with the test. */
+/** Resolves when the server listens; `signal` ends it with the test. */
 export async function untilListening(t: Test, running: Running, signal: NodeJS.Signals): Promise<Server> {
   t.teardown(async () => {
     running.signal(signal)
@@ -169,15 +169,15 @@ export function startCommand([command = '', ...args]: readonly string[], env: No
 }
 
 /**
- * The command line that runs the built command. The shell becomes node: the test runner adds loaders to every process
- * that it sees, whatever its environment says, and these take longer than the command itself.
+ * The command line that runs the built command. A shell starts Node.js, because the test runner adds loaders to every
+ * Node.js process that it sees, whatever its environment, and these take longer than the command itself.
  */
 export function ingestCommand(args: readonly string[]): string[] {
   const node = [process.execPath, binary, ...args]
   return process.platform === 'win32' ? node : ['sh', '-c', 'unset NODE_OPTIONS; exec "$0" "$@"', ...node]
 }
 
-/** Without the settings of the user who runs the tests. */
+/** The environment without the settings of the user who runs the tests. */
 export function ownEnvironment(): NodeJS.ProcessEnv {
   return Object.fromEntries(Object.entries(process.env).filter(([name]) => !/^(INGEST_|NODE_)/.test(name)))
 }
@@ -200,7 +200,7 @@ export const noTerminal = spawnSync('script', ['--version']).error
   ? 'script(1), which makes terminals, is not installed'
   : false
 
-/** Node asks each of these whether there are colours. */
+/** Variables that decide whether Node.js uses colors. */
 const colorSettings = ['NO_COLOR', 'FORCE_COLOR', 'CI', 'COLORTERM', 'NODE_DISABLE_COLORS', 'TMUX', 'TEAMCITY_VERSION']
 
 /** Starts the built command on a terminal, after a command of the shell. */

@@ -7,10 +7,10 @@ import { type ScrapedMetric, scrapeBusyServer } from './scraped-metrics.ts'
 const docs = join(import.meta.dirname, '../../../../docs')
 const textOf = (name: string) => readFileSync(join(docs, name), 'utf8')
 
-/** Written by prom-client, of Node and of the process. */
+/** Metrics of Node.js and of the process, which prom-client adds. */
 const isOfNode = ({ name }: ScrapedMetric) => /^(?:nodejs|process)_/.test(name)
 
-/** The tests of the PostgreSQL store hold these. */
+/** Metrics of a database, which the tests of the PostgreSQL store check. */
 const ofDatabase = /^### Of a database$.*?(?=^###? )/ms
 
 function typeOf(name: string): string {
@@ -35,7 +35,7 @@ t.test('docs/metrics.md lists every metric of a directory, with its labels', asy
   for (const { name, type } of scraped) t.equal(type, typeOf(name), `${name} has the type that its name says`)
 })
 
-/** What a query selects that does not exist: unknown metrics, labels, and values of labels, unless none are listed. */
+/** The unknown metrics, labels and label values in a query. Values are known only for labels that list some. */
 function unknownIn(query: string, scraped: readonly ScrapedMetric[]): string[] {
   const metricOf = (sample: string) =>
     scraped.find(({ name, type }) => {

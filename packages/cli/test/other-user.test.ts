@@ -22,14 +22,14 @@ const skip =
   (process.getuid?.() !== 0 || spawnSync('setpriv', ['--version']).status !== 0) &&
   'only root can run a command as another user, with setpriv(1)'
 
-/** Node hands the directory of coverage on, where another user may not write. */
+/** Without the directory for coverage, which Node.js passes on, and in which another user may not write. */
 const otherEnvironment = { ...ownEnvironment(), NODE_V8_COVERAGE: '' }
 
 function asUser(args: readonly string[]): Promise<Ended> {
   return ended(startCommand([...user, ...ingestCommand(args)], otherEnvironment))
 }
 
-/** What is in a directory and does not belong to the user. */
+/** The files of a directory that do not belong to the user. */
 function foreignIn(directory: string): string[] {
   const names = readdirSync(directory, { recursive: true, encoding: 'utf8' })
   return names.filter((name) => statSync(join(directory, name)).uid !== uid)

@@ -19,7 +19,7 @@ import { exportedWithoutCursors, idsOf, linesOf, projectId, send, submitIds, wit
 const options = { skip: noPostgres }
 const canary = 'c4n4ry'
 
-/** The URL of an empty database, with a password, which the server of the tests ignores. */
+/** The URL of an empty database, with a password that the server of the tests ignores. */
 async function openEmpty(): Promise<{ url: string; env: Record<string, string>; described: string }> {
   const url = new URL(await createDatabase())
   const described = url.href
@@ -83,7 +83,7 @@ t.test('pool_max_conns of the URL bounds the connections of a server', options, 
   const reads = Array.from({ length: 10 }, () => fetch(`${server.url}/v1/builds`, { headers }))
   t.ok((await Promise.all(reads)).every(({ status }) => status === 200))
   const open = "SELECT FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'ingest'"
-  // for a moment, there is one more to learn of a promotion
+  // for a moment, there is one more connection, which looks for a promotion
   t.ok((await runSql(url, open)).length <= 2)
 })
 

@@ -26,7 +26,7 @@ export function startRun(args: readonly string[], settings: RunSettings = {}): R
   return { ...io, exited }
 }
 
-/** Streams and an environment of their own, and what was written to them. */
+/** The streams and environment of a command in this process, with what was written to them. */
 export function createIo({ env = {}, stdin = '', isTerminal = false }: RunSettings = {}) {
   const [stdout, stderr] = [createOutput(isTerminal), createOutput(isTerminal)]
   const listeners = new Set<(signal: StopSignal) => void>()

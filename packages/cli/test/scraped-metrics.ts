@@ -17,7 +17,7 @@ export async function scrapeBusyServer(t: Test): Promise<ScrapedMetric[]> {
   const ingest = createIngest({ store: await openLmdbStore(t.testdir()) })
   t.teardown(() => ingest.close())
   const metrics = createMetrics(ingest)
-  // on a slow machine, time would fill the bucket again
+  // a fixed clock: on a slow machine, the bucket would be full again
   const rateLimits = { requests: { perSecond: 1, burst: 4 }, now: () => 0 }
   const handle = toFetchHandler(ingest, { metrics, rateLimits, log: silent })
   const { key } = await ingest.keys.create('game-1')

@@ -11,7 +11,7 @@ const content = 'CanaryContent'
 const adminToken = 'canary-admin-token-0123456789'
 const wrongToken = 'wrong-canary-admin-token-0123'
 
-/** A valid key, one with a wrong secret, and texts that are no keys. */
+/** A valid key, a key with a wrong secret, and texts that are not keys. */
 function credentialsFor(key: string): { all: string[]; secrets: string[] } {
   const wrong = `${key.slice(0, 12)}${key.slice(12, -1).split('').reverse().join('')}0`
   return {
@@ -20,7 +20,7 @@ function credentialsFor(key: string): { all: string[]; secrets: string[] } {
   }
 }
 
-/** Bodies of every outcome; each contains the canary. */
+/** Bodies with every outcome; each contains the canary. */
 const bodies = [
   JSON.stringify({ events: [{ projectId, eventId: 'e-1', secret: content }] }),
   JSON.stringify({ events: [{ projectId, eventId: 'e-1', other: content }] }),

@@ -78,7 +78,7 @@ t.test('a missing store is created, and one without keys is logged with the comm
   t.strictSame(await warningsOf(), [])
 })
 
-t.test('one line of the log says what is in force, and --json too', async (t) => {
+t.test('one line of the log has the settings in force, and so has --json', async (t) => {
   const limits = ['--retain', 'demo=30d,*=48h', '--rate-limit', 'requests=5,events=6']
   const server = await open(t, [...limits, '--admin', '127.0.0.1:0', '--json'])
   const printed = JSON.parse(server.line)
@@ -121,7 +121,7 @@ t.test('--console serves the page, says where, and warns of other machines witho
   }
 })
 
-t.test('operators have a port of their own, with a token for keys, until the server has drained', async (t) => {
+t.test('operators have their own port, with a token for keys, until the server has drained', async (t) => {
   const token = 'canary-of-the-admin-token'
   const running = await open(t, ['--admin', '127.0.0.1:0', '--json'], { env: { INGEST_ADMIN_TOKEN: token } })
   const { admin, url } = JSON.parse(running.line)
@@ -148,7 +148,7 @@ t.test('operators have a port of their own, with a token for keys, until the ser
   await t.rejects(fetch(`${admin}/readyz`), { cause: { code: 'ECONNREFUSED' } })
 })
 
-t.test('an address of operators that cannot be used ends the command', async (t) => {
+t.test('an unusable address for operators ends the command', async (t) => {
   const other = createServer().listen(0, '127.0.0.1')
   t.teardown(() => void other.close())
   await once(other, 'listening')
@@ -166,7 +166,7 @@ t.test('operators may use the port of requests on another address', linuxOnly, a
   await once(own, 'listening')
   const { port } = own.address() as AddressInfo
   own.close()
-  // every address that begins with 127 is this machine
+  // every address that begins with 127 belongs to this machine
   const { line } = await open(t, ['--listen', `127.0.0.1:${port}`, '--admin', `127.0.0.2:${port}`, '--json'])
   t.match(JSON.parse(line), { url: `http://127.0.0.1:${port}`, admin: `http://127.0.0.2:${port}` })
 })
@@ -178,7 +178,7 @@ for (const kind of ['a port', 'a Unix socket']) {
     `SIGHUP applies the certificate of ${kind}; what is invalid changes nothing`,
     { skip: noSockets },
     async (t) => {
-      // a short path: that of a Unix socket has at most 107 bytes
+      // a short path: a Unix socket's path has at most 107 bytes
       const directory = mkdtempSync(join(tmpdir(), 'ingest-'))
       t.teardown(() => rmSync(directory, { recursive: true }))
       const [cert, tlsKey, path] = [join(directory, 'cert.pem'), join(directory, 'key.pem'), join(directory, 's')]
@@ -333,7 +333,7 @@ t.test('--rate-limit limits requests, reads and uploads', async (t) => {
   t.equal((await publish(server, [])).status, 429)
 })
 
-t.test('without rate limits, unfinished uploads still have a limit, whole maps do not count to it', async (t) => {
+t.test('without rate limits, unfinished uploads still have a limit, to which whole maps do not count', async (t) => {
   const server = await open(t, ['--rate-limit', 'off', '--pending-map-limit', '400'])
   const responses = await Promise.all(idsOf('many', 300).map((id) => send({ ...server, key }, [id])))
   for (const { status, headers } of responses) {
@@ -492,7 +492,7 @@ t.test('a deleted data file ends the process', async (t) => {
   t.match(fatal, { code: 'store-failed', msg: /ends immediately/ })
 })
 
-/** What senders know: what they sent, what was acknowledged, and all responses. */
+/** What senders sent, what was acknowledged, and all responses. */
 interface Ledger {
   sent: string[]
   acknowledged: string[]
@@ -558,7 +558,7 @@ t.test(`a server that is killed ${cycles} times beside another one: each event i
     Ledger,
   ]
   for (let cycle = 0; cycle < cycles; cycle++) {
-    // the other one commits while this one opens the store
+    // the other server commits while this one opens the store
     const enough = otherLedger.responses.length + 20
     const isEnough = () => otherLedger.responses.length >= enough
     const [server] = await Promise.all([start(), load({ ...other, key }, `opening-${cycle}`, otherLedger, isEnough)])
@@ -570,7 +570,7 @@ t.test(`a server that is killed ${cycles} times beside another one: each event i
     }).finally(() => {
       isKilled = true
     })
-    // the same ids
+    // the same ids through the other server
     await Promise.all([killed, load({ ...other, key }, `shared-${cycle}`, otherLedger, () => isKilled)])
     t.match(await server.exited, { signal: 'SIGKILL', stderr: /^$/ })
   }

@@ -78,7 +78,7 @@ export async function exportedIds(data: string): Promise<string[]> {
   return parseExport(stdout).map(({ event }) => JSON.parse(event).eventId)
 }
 
-/** What `ingest export` prints for a project of a store, without the cursors, which differ between stores. */
+/** The output of `ingest export` for a project of a store, without the cursors, which differ between stores. */
 export async function exportedWithoutCursors(
   store: readonly string[],
   project: string,

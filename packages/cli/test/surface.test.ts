@@ -12,7 +12,7 @@ const textOf = (path: string) => readFileSync(join(root, path), 'utf8')
 
 const rewrite = 'INGEST_WRITE=1 npx pnpm@10.34.9 run tap packages/cli/test/surface.test.ts'
 
-/** Nothing is printed. */
+/** An Io whose output is never used. */
 const silent = { env: {}, stdout: {}, stderr: {} } as Parameters<typeof createProgram>[0]
 
 t.test('surface.txt lists what a user can name', async (t) => {
@@ -34,7 +34,7 @@ t.test('surface.txt lists what a user can name', async (t) => {
   t.equal(textOf('surface.txt'), text.trimEnd().concat('\n'), `a line more is a decision; then ${rewrite}`)
 })
 
-/** The names that the entries of a published package export; those for sibling packages are no promise. */
+/** The names that the entries of a published package export, without those for sibling packages, which are no promise. */
 function exportsOf(directory: string): { title: string; lines: string[] }[] {
   const manifest = `packages/${directory}/package.json`
   if (!existsSync(join(root, manifest))) return []
@@ -98,7 +98,7 @@ function listErrors(): string[] {
   return codes.sort().map((code) => `${code} ${errorTable[code].status} ${exitCodeOf(code)}`)
 }
 
-/** As docs/metrics.md has them, which other tests compare with what servers say. */
+/** The metrics in docs/metrics.md, which other tests compare with those of servers. */
 function listMetrics(): string[] {
   return Array.from(textOf('docs/metrics.md').matchAll(/^\| `(ingest_[^`]+)`/gm), ([, metric = '']) => metric).sort()
 }

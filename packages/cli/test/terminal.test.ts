@@ -21,7 +21,7 @@ t.test('sizes have one decimal and a unit', async (t) => {
   for (const [bytes, text] of cases) t.equal(formatBytes(bytes), text)
 })
 
-t.test('columns are as wide as their widest cell as it is printed; numbers are aligned to the right', async (t) => {
+t.test('columns are as wide as their widest cell on the terminal; numbers are aligned to the right', async (t) => {
   const lines = [
     ['A', 'NUMBER', 'LAST'],
     ['long', '7', ''],
@@ -150,7 +150,7 @@ t.test('a log gets a line for each announced phase, and then one every 5 seconds
   t.strictSame(written, ['ingest: uploading 0 B of 1.5 kB\n', 'ingest: uploading 750 B\n'])
 })
 
-/** What is written for this progress to a stream that is, or is not, a terminal. */
+/** The output for this progress on a stream that is, or is not, a terminal. */
 async function shownOf(isTTY: boolean, all: readonly Progress[], quiet?: true): Promise<string> {
   const stderr = Object.assign(new PassThrough(), { isTTY, columns: 100, rows: 20, cursorTo() {}, clearLine() {} })
   await withProgress({ stderr: stderr as unknown as Output }, quiet, async (show) => all.forEach(show))

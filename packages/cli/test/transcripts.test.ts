@@ -6,7 +6,7 @@ import { createProgram } from '../src/program.ts'
 import { createIo, ingest } from './run-ingest.ts'
 import { createKey, openServed, projectId } from './served.ts'
 
-// transcripts/README.md says how they are written
+// transcripts/README.md describes the format of transcripts
 
 const directory = join(import.meta.dirname, '../../../../packages/cli/test/transcripts')
 const rewrite = 'INGEST_WRITE=1 npx pnpm@10.34.9 run tap packages/cli/test/transcripts.test.ts'
@@ -14,12 +14,12 @@ const rewrite = 'INGEST_WRITE=1 npx pnpm@10.34.9 run tap packages/cli/test/trans
 const start = Date.parse('2025-11-20T17:51:00Z')
 let now = start
 Date.now = () => now
-// a command takes no time
+// every command takes 0 s, so that printed durations are constant
 performance.now = () => 0
 
 interface World {
   env: Record<string, string>
-  /** What placeholders such as `[cursor]` stand for, once they were printed. */
+  /** The printed values of placeholders such as `[cursor]`. */
   known: Map<string, string>
 }
 
@@ -39,7 +39,7 @@ function knownOf(key: string) {
   return new Map(Object.entries({ '[key-id]': keyId, '[secret]': secret }))
 }
 
-/** Commands with `--json`, and whether they were shown to fail and to work. */
+/** Commands that were shown with `--json`, with success and with failure. */
 const shown = new Set<string>()
 
 for (const file of readdirSync(directory).filter((name) => name !== 'README.md')) {
@@ -85,8 +85,8 @@ t.test('every command is shown with --json, when it works and when it fails', as
 })
 
 /**
- * Checks what --json is for all commands: one object with `ok`, or for each event a line; times in RFC 3339, and the
- * members of an error.
+ * Checks the output of --json that all commands share: one object with `ok`, or a line for each event; times in RFC 3339;
+ * the members of an error.
  */
 function checkJson(command: string, stdout: string, code: number): void {
   const lines = linesOf(stdout).map((line) => JSON.parse(line))
@@ -104,7 +104,7 @@ function checkJson(command: string, stdout: string, code: number): void {
   shown.add(`${words}: ${code === 0}`)
 }
 
-/** Runs the blocks of a section. Returns its lines, with those in place of the expected ones that do not match. */
+/** Runs the blocks of a section. Returns its lines, in which actual lines replace expected ones that do not match. */
 async function runSection(lines: readonly string[], world: World): Promise<string[]> {
   const actual: string[] = []
   for (let at = 0; at < lines.length; at++) {
@@ -130,7 +130,7 @@ async function runBlock(block: readonly string[], world: World): Promise<string[
     const next = block.findIndex((each, i) => i > at && each.startsWith('$ '))
     const expected = block.slice(at + 1, next === -1 ? undefined : next)
     const printed = await runCommand(fill(line.slice(2), world), world).catch((error) => {
-      // a fault of one command hides none of the others, and is never written down
+      // a fault of one command does not hide others, and is never written to the file
       if (process.env.INGEST_WRITE) throw error
       return [String(error)]
     })
@@ -170,7 +170,7 @@ async function runCommand(command: string, { env }: World): Promise<string[]> {
   if (words.includes('--json') && !words.includes('--')) checkJson(words.slice(1).join(' '), stdout, code ?? 1)
   if (redirected['>'] !== undefined) write(redirected['>'], stdout)
   const [printed, errors] = [redirected['>'] === undefined ? linesOf(stdout) : [], linesOf(stderr)]
-  // which keeps both streams apart without a mark
+  // this prefix distinguishes both streams without a mark
   if (errors.some((line) => !line.startsWith('ingest: ')) || printed.some((line) => line.startsWith('ingest: '))) {
     throw new Error(`a line on the wrong stream: ${JSON.stringify({ stdout, stderr })}`)
   }
@@ -192,7 +192,7 @@ function write(file: string, text: string): void {
   writeFileSync(file, text)
 }
 
-/** What the placeholders may stand for. `…` is a word or a number that differs each time, and is not remembered. */
+/** The patterns of placeholders. `…` is a word or a number that differs each time, and is not remembered. */
 const kinds: Record<string, string> = {
   'key-id': '[0-9a-z]{8}',
   secret: '[0-9a-z]{39}',

@@ -36,7 +36,7 @@ t.test('the client runs when it is required, and in a bundle of either module sy
       stdin: { contents: `import { createClient } from '@ingest/client'\n${program}`, resolveDir: packageDirectory },
       ...{ bundle: true, platform: 'node', target: 'node20', format, outfile, logLevel: 'silent' },
     })
-    // away from node_modules
+    // in a directory without node_modules
     const { stdout } = await run(process.execPath, [outfile, url], { cwd: directory, env })
     t.strictSame(JSON.parse(stdout), result, format)
   }

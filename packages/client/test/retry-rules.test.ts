@@ -28,7 +28,7 @@ const statuses: [status: number, code: ErrorCode, isRetried: boolean][] = [
   [599, 'overloaded', true],
 ]
 
-/** What a sender does after these; after anything else it backs off. */
+/** The next action of a sender after these statuses; after any other status, it backs off. */
 const nextAfter: Readonly<Record<number, Next>> = {
   400: { action: 'drop', reason: 'bad_request' },
   401: { action: 'pause', ms: 300_000 },

@@ -97,7 +97,7 @@ export function cutAfter(start: string | Buffer, headers: Record<string, string>
   }
 }
 
-/** What a client returns for a body: its times in milliseconds. */
+/** The result of a client for a body: its times are in milliseconds. */
 export function withUnixTimes<T extends object>(body: T): T {
   return JSON.parse(JSON.stringify(body), (_, value) => (/^\d{4}-.*T.*Z$/.test(value) ? Date.parse(value) : value))
 }

@@ -1,5 +1,5 @@
-// A process with one sender and a spool, which the tests kill. Plain JavaScript on the built package,
-// as it is started many times, and a loader for TypeScript takes a second.
+// A process with one sender and a spool, which the tests kill. It is plain JavaScript on the built package, because it is
+// started many times, and a loader for TypeScript takes a second.
 // @ts-check
 import { openSync, writeSync } from 'node:fs'
 import { setTimeout } from 'node:timers/promises'

@@ -64,7 +64,7 @@ async function runSender(server: Awaited<ReturnType<typeof openFaultyServer>>, s
   const projectId = `run-${seed}`
   const faultRate = [0, 0.2, 0.5, 0.7][below(4)] as number
   const mayStall = below(6) === 0
-  // a generator of its own, as the timing of requests differs between runs of a seed
+  // a generator of its own, because the timing of requests differs between runs of a seed
   const fate = createRandom(seed + 1_000_000_007)
   server.chooseFault.set(projectId, () => {
     if (fate() >= faultRate) return undefined
@@ -72,7 +72,7 @@ async function runSender(server: Awaited<ReturnType<typeof openFaultyServer>>, s
     return name.startsWith('stall') && !mayStall ? '503' : name
   })
 
-  // a busy machine must respond in time, or all that the senders do is send again
+  // long enough for a busy machine to respond: otherwise senders would only send again
   const client = createClient({ url: server.url, projectId, key: 'ik_any', tryTimeoutMs: 1000 })
   /** The body that must be sent again, as its outcome is unknown. */
   let unsettled: Uint8Array | undefined
@@ -174,7 +174,7 @@ function checkStored(sent: string[], dropped: string[], stored: string[], fault:
   const kept = sent.filter((id) => (times.get(id) ?? 0) > (counts.get(id) ?? 0))
   const lost = kept.filter((id) => !isThere.has(id))
   if (lost.length > 0) throw fault(`${lost.length} events are lost, first ${sent.indexOf(lost[0] as string)}`)
-  // of an id that was sent twice, either event may be stored
+  // if an id was sent twice, either event may be stored
   const single = new Set(kept.filter((id) => times.get(id) === 1 && !counts.has(id)))
   const order = stored.filter((id) => single.has(id))
   if (order.join() !== kept.filter((id) => single.has(id)).join()) throw fault('events are out of order')

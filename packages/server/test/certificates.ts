@@ -1,6 +1,6 @@
 import type { TlsMaterial } from '../src/listener/tls.ts'
 
-// self-signed for localhost and 127.0.0.1, used by tests alone
+// self-signed for localhost and 127.0.0.1, used only by tests
 /** Its subject is `CN=ingest-a.test`. */
 export const certificateA: TlsMaterial = {
   cert: `-----BEGIN CERTIFICATE-----

@@ -13,7 +13,7 @@ import { openTestIngest } from './test-ingest.ts'
 
 export type { Sent }
 
-/** Sends a request; the test fails if the response is not as the OpenAPI document says. */
+/** Sends a request; the test fails if the response does not match the OpenAPI document. */
 export type Send = (sent: Sent) => Promise<RawResponse>
 
 type Open = (t: Test, ingest: EmbeddedIngest, options?: HandlerOptions) => Promise<(sent: Sent) => Promise<RawResponse>>
@@ -53,7 +53,7 @@ export function byEachEdge(name: string, run: (t: Test, open: OpenEdge, edge: st
   }
 }
 
-/** By the fetch API, which is the fastest edge. */
+/** Serves by the fetch API, the fastest edge. */
 export const openFetch = (t: Test, ...args: Parameters<OpenEdge>): ReturnType<OpenEdge> => openEdge(t, 'fetch', ...args)
 
 async function openEdge(t: Test, edge: string, ...[options = {}, given]: Parameters<OpenEdge>) {
@@ -69,7 +69,7 @@ async function checked(sent: Sent, responding: Promise<RawResponse>): Promise<Ra
   return response
 }
 
-/** A whole request in bytes, with a Content-Length unless the headers have a framing of their own. */
+/** The bytes of a whole request, with a Content-Length unless the headers have their own framing. */
 export function requestBytes({ method = 'POST', path = '/v1/events/batch', headers = [], body = '' }: Sent): Buffer {
   const bytes = Buffer.from(body)
   const isFramed = headers.some(([name]) => /^(content-length|transfer-encoding)$/i.test(name))

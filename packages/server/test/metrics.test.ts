@@ -8,7 +8,7 @@ import { headersOf, openTestIngest, projectId, withMethods } from './test-ingest
 const batchPath = '/v1/events/batch'
 const silent = { debug() {}, info() {}, warn() {}, error() {}, isLevelEnabled: () => false }
 
-/** The value of a sample; undefined without it. */
+/** The value of a sample; undefined if it is missing. */
 function sampleOf(text: string, sample: string): number | undefined {
   const line = text.split('\n').find((each) => each.startsWith(`${sample} `))
   return line === undefined ? undefined : Number(line.split(' ').at(-1))
@@ -134,7 +134,7 @@ t.test('a request is in flight until the end of its body', async (t) => {
   })
 })
 
-t.test('projects beyond the most share a label', async (t) => {
+t.test('projects beyond the maximum share a label', async (t) => {
   const { ingest } = await openTestIngest()
   const metrics = createMetrics(ingest, { projectsMax: 2 })
   for (const id of ['other', 'a', 'b', 'c', 'd']) {

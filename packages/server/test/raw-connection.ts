@@ -94,7 +94,7 @@ function parse(text: string, head: boolean): { response: RawResponse; length: nu
   return { response: toRawResponse(status, headers, bytes), length: headEnd + 4 + body.length }
 }
 
-/** Undefined while it is incomplete. */
+/** The body of a response; undefined while it is incomplete. */
 function parseBody(rest: string, headers: Record<string, string>): { text: string; length: number } | undefined {
   if (headers['transfer-encoding'] === 'chunked') return parseChunked(rest)
   const length = Number(headers['content-length'] ?? 0)

@@ -136,7 +136,7 @@ t.test('a minute with traffic has a summary, an idle one has none', async (t) =>
   t.match(lines[1], ['info', 'traffic', { requests: 1, accepted: 0 }])
 })
 
-t.test('what needs a look is a warning, once a minute and project', async (t) => {
+t.test('conditions that need attention are warnings, once a minute and project', async (t) => {
   const { ingest, lines, count, endWindow } = await openTraffic()
   const limited = { projectId, code: 'rate-limited', budget: 'batches' } as const
   const project = ingest.project(projectId)
@@ -270,7 +270,7 @@ t.test('a batch has spans of its steps, each within its parent, and the commit t
   t.strictSame(spans[2]?.attributes, { 'ingest.commit.requests': 3 })
 })
 
-/** Of seconds and nanoseconds. */
+/** Compares times of seconds and nanoseconds. */
 function compareTimes(a: readonly [number, number], b: readonly [number, number]): number {
   return a[0] - b[0] || a[1] - b[1]
 }
@@ -289,7 +289,7 @@ function register(t: Test, exporter: InMemorySpanExporter): void {
 
 const contexts = new AsyncLocalStorage<Context>()
 
-/** What a server needs of the context manager, which is not in the SDK of the test either. */
+/** The part of the context manager that a server needs; it is not in the SDK of the test either. */
 const asyncContextManager: Parameters<typeof context.setGlobalContextManager>[0] = {
   active: () => contexts.getStore() ?? ROOT_CONTEXT,
   with: (own, action, self, ...args) => contexts.run(own, () => action.apply(self, args)),

@@ -33,7 +33,7 @@ interface Case extends Sent {
   stored?: number
 }
 
-/** In `headers` of a case, a placeholder for the three headers of a valid request. */
+/** A placeholder in `headers` of a case, for the three headers of a valid request. */
 const good: [string, string] = ['good', '']
 
 function credentials(projectId: string | undefined, key: string | undefined): [string, string][] {
@@ -65,7 +65,7 @@ const bearer = (authorization: string): [string, string] => ['Authorization', au
 const zeros = { accepted: 0, duplicates: 0, rejected: [] }
 const draining = { options: { draining: AbortSignal.abort() } }
 const get = (path: string): Pick<Case, 'method' | 'path'> => ({ method: 'GET', path })
-/** A wrong checksum. */
+/** A gzip body with a wrong checksum. */
 const corrupt = gzipSync(batchOf(1)).map((byte, i, { length }) => (i === length - 6 ? byte ^ 0xff : byte))
 
 const cases: Case[] = [

@@ -16,7 +16,7 @@ import { openServed } from './open-server.ts'
 import { openRaw } from './raw-connection.ts'
 import { batchOf, openBlockedIngest, openTestIngest, projectId } from './test-ingest.ts'
 
-/** Longer than a test may take: the server must end without it. By default, servers of these tests close at once. */
+/** Longer than a test may take, so the server must end before it. By default, servers of these tests close at once. */
 const patient = { closeTimeoutMs: 600_000 }
 
 /** Runs a test by HTTP and by HTTPS. */
@@ -77,7 +77,7 @@ byEachScheme('a client that half-closes its connection after its request gets th
   t.equal(await storedCount(), 1)
 })
 
-t.test('what is no request is counted and logged like any other', async (t) => {
+t.test('bytes that are not a request are counted and logged like one', async (t) => {
   const { ingest } = await openTestIngest()
   const metrics = createMetrics(ingest)
   const lines: object[] = []
@@ -302,7 +302,7 @@ t.test('a reset connection does not delay closing', async (t) => {
 })
 
 async function openSocketDirectory(t: Test) {
-  // a short path: that of a Unix socket has at most 107 bytes
+  // a short path: a Unix socket's path has at most 107 bytes
   const directory = mkdtempSync(join(tmpdir(), 'ingest-'))
   t.teardown(() => rmSync(directory, { recursive: true }))
   const { ingest, headers } = await openTestIngest()
@@ -357,7 +357,7 @@ t.test('the socket that a killed process left is replaced', unixOnly, async (t) 
   raw.socket.destroy()
 })
 
-t.test('a file that is no socket is never replaced', unixOnly, async (t) => {
+t.test('a file that is not a socket is never replaced', unixOnly, async (t) => {
   const { path, open } = await openSocketDirectory(t)
   writeFileSync(path, 'data')
   await t.rejects(open({ socket: path }), { code: 'EADDRINUSE' })
@@ -444,7 +444,7 @@ t.test('TLS 1.1 is refused, also after a reload', async (t) => {
     await once(client, 'secureConnect')
     return client.getProtocol()
   }
-  // the minimum of the server is its own, not that of the process
+  // the server sets its own minimum, whatever that of the process
   const { DEFAULT_MIN_VERSION, DEFAULT_CIPHERS } = tls
   t.teardown(() => Object.assign(tls, { DEFAULT_MIN_VERSION, DEFAULT_CIPHERS }))
   Object.assign(tls, { DEFAULT_MIN_VERSION: 'TLSv1.1', DEFAULT_CIPHERS: 'DEFAULT@SECLEVEL=0' })

@@ -56,7 +56,7 @@ t.test('a signal ends a backup, and leaves nothing', async (t) => {
   const child = startIngest(['backup', stopped, '--store', data, '--json'])
   child.kill('SIGTERM')
   const { code, signal } = await ended(child)
-  // before the command listens for signals, it ends the process
+  // a signal before the command listens for it ends the process
   t.ok(code === 143 || signal === 'SIGTERM')
   t.notOk(existsSync(stopped))
   t.notOk(readdirSync(path).some((name) => name.includes('unfinished')))

@@ -8,7 +8,7 @@ import { ingest } from '../run-ingest.ts'
 
 const day = 86_400_000
 t.test('the times of a clock that was ahead are found, and a copy has earlier ones', async (t) => {
-  // the wrong clock of a machine: of all threads, those of the store too
+  // a wrong clock for all threads, those of the store too
   const ahead = `
     const now = Date.now
     Date.now = () => now() + ${70 * 365 * day}

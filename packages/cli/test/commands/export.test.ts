@@ -194,14 +194,14 @@ t.test('a file for each hour, and none for the current one', async (t) => {
   t.strictSame(idsIn(output), idsOf('e', 8))
 })
 
-/** A consumer that takes some of the files away between runs. */
+/** A consumer that moves some of the files away between runs. */
 function openConsumer(output: string) {
   const taken = join(output, '..', 'taken')
   mkdirSync(taken)
   const seen = new Map<string, string>()
   return {
     taken,
-    /** Asserts that no file has changed or come back, and takes away those that `takes` selects. */
+    /** Asserts that no file has changed or come back, and moves away those that `takes` selects. */
     inspect(t: Test, takes: (name: string) => boolean) {
       if (!existsSync(output)) return
       for (const name of filesIn(output)) {
@@ -268,7 +268,7 @@ t.test('killed at random and run again, it exports each event exactly once', asy
 const locksIn = (output: string) =>
   existsSync(output) ? readdirSync(output).filter((name) => name.includes('.lock')) : []
 
-/** With a single thread for system calls, the n-th of them is always the same. */
+/** Uses a single thread for system calls, so that the n-th call is always the same. */
 const singleThread = (env: Record<string, string>) => ({ ...env, UV_THREADPOOL_SIZE: '1' })
 
 t.test('killed at each step of writing a file, it exports each event exactly once', { skip: noStrace }, async (t) => {

@@ -10,9 +10,9 @@ import { ingestCommand, ownEnvironment, spawnIngest } from '../ingest-process.ts
 import { ingest, isWrongUsage, startRun } from '../run-ingest.ts'
 import { openServed, startProxy } from '../served.ts'
 
-/** A map of about so many bytes, the same for the same seed. `moved` is the number of a part that stands elsewhere. */
+/** A map of about that many bytes, the same for the same seed. `moved` is the number of a part in another position. */
 function mapOf(bytes: number, { seed = 1, moved = -1 } = {}): Buffer {
-  // a generator of D. H. Lehmer's kind, with the numbers of Park and Miller
+  // Lehmer's generator with the constants of Park and Miller
   let state = seed
   const random = () => {
     state = (state * 48_271) % 2_147_483_647
@@ -135,7 +135,7 @@ t.test('SIGTERM ends the built command while it waits for standard input', async
     stdio: ['pipe', 'pipe', 'pipe'],
     env: { ...ownEnvironment(), ...env, TMPDIR: temporary },
   })
-  // it listens to signals once it spools
+  // the command listens for signals once it spools
   child.stdin.on('error', () => {}).write('{')
   while (readdirSync(temporary).length === 0) await delay(10)
   child.kill('SIGTERM')
@@ -144,7 +144,7 @@ t.test('SIGTERM ends the built command while it waits for standard input', async
   t.strictSame(readdirSync(temporary), [], 'the spooled part is removed')
 })
 
-t.test('a download that fails leaves an existing file unchanged, and no other', async (t) => {
+t.test('a failed download does not change an existing file, and leaves no other', async (t) => {
   await publishJson(fileOf(mapOf(20_000)), 'lines')
   const parent = t.testdir({ there: 'as it was', directory: {} })
   const output = join(parent, 'there')

@@ -7,7 +7,7 @@ import { ended, noTerminal, readStream, startIngest, startOnTerminal, startServe
 import { ingest, serveHere, startRun } from '../run-ingest.ts'
 import { createKey, openServed, projectId, send, startProxy } from '../served.ts'
 
-// a server that has the store open is a process of its own, as two handles in one would deadlock
+// servers on the store run in processes of their own, because two handles in one process would deadlock
 const data = join(t.testdir(), 'data')
 const key = await createKey(data)
 const server = await startServe(t, ['--store', data])
@@ -29,7 +29,7 @@ t.test('on a terminal, find escapes control characters of an event', async (t) =
 const at = '2026-11-20T17:51:00.000Z'
 const eventOf = (eventId: string, members: object = {}) => ({ projectId, eventId, ...members })
 
-t.test('an event that is no object is a cause of its own', async (t) => {
+t.test('an event that is not an object is a cause of its own', async (t) => {
   const { project, env } = await openServed(t, { now: () => Date.parse(at), server: 'eu-1' })
   await project.submitBatch({ events: [7] as never[] })
   const row = `    1  not_object -  Expected an object.  -     -      -    eu-1    ${at}  ${at}`

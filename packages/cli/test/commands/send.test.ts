@@ -56,7 +56,7 @@ t.test('wrong credentials end the command while standard input is open', async (
   t.ok(stdin.destroyed, 'an open standard input is closed')
 })
 
-/** Calls `then` at these of the batches. */
+/** Calls `then` at the batches with these numbers. */
 function atBatches(wanted: readonly number[], then: () => void) {
   let batches = 0
   return () => {

@@ -45,7 +45,7 @@ t.test('a batch is compressed from 1 KiB on, unless the address is one of this m
     ['127.0.0.1', false],
     ['127.1', false],
     ['localhost', false],
-    // leads to this machine too, which its name does not say
+    // also leads to this machine, but is not recognized as such
     ['0.0.0.0', true],
   ]
   const bytes = randomBytes(40_000)

@@ -34,10 +34,10 @@ const asJson = { 'content-type': 'application/json' }
 
 interface Call {
   call: (client: Client, options?: CallOptions) => Promise<unknown>
-  /** Sent by it; GET without a query by default. */
+  /** The request that the call sends. Default: GET without a query. */
   request: { method?: string; path: string; query?: object; headers?: object; body?: string | Buffer }
   status?: number
-  /** A response, and what the call returns for it if that is not its values with times in milliseconds. */
+  /** A response, and the result of the call unless it has the same values with times in milliseconds. */
   body: object
   result?: unknown
   /** A member that a response may leave out. */
@@ -212,7 +212,7 @@ for (const [name, { call, request, status = 200, body, result = withUnixTimes(bo
   })
 }
 
-t.test('only the 404 of the very thing means that it is not there', async (t) => {
+t.test('only a 404 with the code of the requested thing becomes undefined', async (t) => {
   const lookups: [code: string, call: (client: Client) => Promise<unknown>, result?: unknown][] = [
     ['map-not-found', (client) => client.getMap(id)],
     ['map-not-found', (client) => client.getMapContent(id)],

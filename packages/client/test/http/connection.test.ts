@@ -145,7 +145,7 @@ for (const [name, step, expected] of failures) {
   })
 }
 
-t.test('no error shows a key that the response repeats, also not in part', async (t) => {
+t.test('no error shows a key that the response repeats, not even a part of it', async (t) => {
   const key = 'ik_secret'
   // messages are cut after 1,000 characters, within one of the keys
   const echo = Array.from({ length: 200 }, () => key).join('-')

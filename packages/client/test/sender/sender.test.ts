@@ -142,7 +142,7 @@ t.test('the type of an event may be an interface or a class, which have no index
   const start: RoundStart = { type: 'round.start', round: 7 }
   sender.send(start)
   sender.send(new Kill())
-  // @ts-expect-error a text is no event
+  // @ts-expect-error a text is not an event
   t.throws(() => sender.send('{}'), { code: 'invalid-argument' })
   await time.until(sender.flush())
   t.match(received.flatMap(eventsOf), [start, { type: 'kill', weapon: 'bow', length: undefined }])
@@ -561,7 +561,7 @@ t.test('a full spool drops new events until older ones are stored', async (t) =>
   })
 })
 
-t.test('with a full disk, events behind those that only the spool has are dropped', async (t) => {
+t.test('with a full disk, events after those that only the spool has are dropped', async (t) => {
   const spool = t.testdir()
   const { sender, received, drops, time } = await open(
     t,
@@ -693,7 +693,7 @@ t.test('events that cannot be read from a spool now are sent when they can', asy
   const spool = t.testdir()
   const segment = join(spool, '0000000000000002.spool')
   const onRetry = (error: unknown) => {
-    // what cannot be read now can be read later, as after a moment without file descriptors
+    // the spool can be read again later, as after a moment without file descriptors
     if ((error as { code?: string }).code === 'draining' || !existsSync(`${segment}-away`)) return
     rmSync(segment, { recursive: true })
     renameSync(`${segment}-away`, segment)

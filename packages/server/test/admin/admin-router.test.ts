@@ -125,7 +125,7 @@ const refused: [request: string, sent: Sent, status: number, code: string][] = [
   [postKey, { json: { scopes: ['a'.repeat(20_000)] } }, 413, 'body-too-large'],
 ]
 
-t.test('what is wrong is refused with a problem document, and changes nothing', async (t) => {
+t.test('an invalid request is refused with a problem document, and changes nothing', async (t) => {
   const { ingest, send } = await openAdmin(t)
   const before = await ingest.keys.list(projectId)
   for (const [request, sent, status, code] of refused) {
@@ -215,7 +215,7 @@ t.test('/metrics is text for Prometheus, and needs no token', async (t) => {
   t.equal((await fetch(`${(await openAdmin(t)).url}/metrics`)).status, 404, 'nothing is measured')
 })
 
-t.test('/readyz says why a batch cannot be stored, which the public one does not', async (t) => {
+t.test('/readyz says why a batch cannot be stored, unlike the public one', async (t) => {
   const reasons: [unknown, number, string, RegExp][] = [
     [
       new IngestError('disk-full', '/data/games has 0 bytes left'),
@@ -249,7 +249,7 @@ t.test('/readyz is a 503 while the server drains, and metrics are served to the 
   t.equal((await send('/v1/projects')).status, 200)
 })
 
-t.test('on a loopback address, a page of a name that resolves to it reads nothing', async (t) => {
+t.test('a web page whose name resolves to the loopback address reads nothing', async (t) => {
   const metrics = { ...createMetrics((await openTestIngest()).ingest), render: async () => 'secret 1\n' }
   const { port: own } = await openAdmin(t, { metrics })
   const { served } = await openServed(t, { metrics, admin: { port: 0, token } })

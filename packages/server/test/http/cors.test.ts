@@ -90,7 +90,7 @@ t.test('the Vary of a map is kept', async (t) => {
   t.equal(response.headers.vary, 'X-Project-Id, Origin')
 })
 
-t.test('what is not an origin is refused', async (t) => {
+t.test('a text that is not an origin is refused', async (t) => {
   const { ingest } = await openTestIngest()
   for (const wrong of ['app.example.com', `${origin}/`, `${origin}/path`, 'null', '', 'https://*.example.com']) {
     t.throws(() => createPublicRouter(ingest, { cors: [wrong] }), { code: 'invalid-argument' }, wrong)

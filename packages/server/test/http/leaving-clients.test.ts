@@ -12,15 +12,15 @@ import { listen, openServed } from '../open-server.ts'
 import { openRaw, type Sent } from '../raw-connection.ts'
 import { headersOf, projectId } from '../test-ingest.ts'
 
-/** As many clients as may read at once. */
+/** The number of clients that may read at once. */
 const clientCount = shareMaxOf(concurrencyLimits.downloads)
-/** The others are refused, or share a check. */
+/** How many requests begin on routes that refuse the others, or share a check between them. */
 const fewBegin: Record<string, number> = {
   'PUT /v1/maps': shareMaxOf(concurrencyLimits.storedUploads),
   'PUT /v1/maps/chunks': shareMaxOf(concurrencyLimits.storedUploads),
   'GET /readyz': 1,
 }
-/** Beside the keys of projects, which a request for credentials reads: what a timer calls, as it does for activity. */
+/** Operations that a timer calls, as for activity. Reads of keys, for credentials, are not watched either. */
 const unwatched = new Set([
   ...['watch', 'watchCommits', 'registerServer', 'measure', 'close'],
   ...['putActivity', 'sweep'],
@@ -170,7 +170,7 @@ for (const [edge, openEdge] of Object.entries(edges)) {
       const before = begun.length
       open()
       await ended
-      // of these, a fetch handler responds to others at once
+      // a fetch handler responds to the other requests at once
       while (begun.length < before) await nextTurn()
       for (let i = 0; i < 10; i++) await nextTurn()
       t.strictSame(begun.slice(before), [], `${route}: nothing further of the store`)

@@ -31,7 +31,7 @@ t.test('a request line with another version than HTTP/1.1 and HTTP/1.0 is refuse
   t.equal(await storedCount(), 0)
 })
 
-t.test('a request behind one with an Upgrade gets a response, or its connection is closed', async (t) => {
+t.test('a request after one with an Upgrade gets a response, or its connection is closed', async (t) => {
   const { ingest, headers } = await openTestIngest()
   const upgrade: [string, string][] = [
     ['Connection', 'Upgrade, HTTP2-Settings'],
@@ -84,7 +84,7 @@ t.test('a web page can read the refusal of a request whose head or body cannot b
   }
 })
 
-t.test('the last time of RFC 3339 ends a range, whose times RFC 3339 can write', async (t) => {
+t.test('a range may end with the last time of RFC 3339', async (t) => {
   const { key, raw } = await openServed(t)
   for (const path of ['/v1/activity', '/v1/rejected']) {
     for (const [range, status] of [

@@ -10,7 +10,7 @@ import { listen as listenOn, openServed } from '../open-server.ts'
 import { openRaw, type RawConnection } from '../raw-connection.ts'
 import { batchOf, openBlockedIngest, openTestIngest } from '../test-ingest.ts'
 
-/** One in flight, the others queued. */
+/** One request in flight, and the queued ones. */
 const responsesMax = 1 + pipelinedRequestsMax
 
 const servers: [string, (t: Test, ingest: EmbeddedIngest) => Promise<number>][] = [

@@ -12,7 +12,7 @@ import { batchOf, headersOf, openTestIngest } from '../test-ingest.ts'
 
 const clientCount = 40
 
-/** Requests without a valid key, and how many of their responses one turn sends at most. */
+/** Requests without a valid key, and the maximum number of their responses in one turn. */
 const anonymous: Record<string, [sent: Sent, turnMax: number]> = {
   'an unknown path': [{ method: 'GET', path: '/nope' }, 4],
   readiness: [{ method: 'GET', path: '/readyz' }, 4],

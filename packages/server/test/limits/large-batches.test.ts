@@ -23,7 +23,7 @@ t.test('a turn begins few large batches, and as many small ones as it has reques
   const port = await listen(t, createServer(createHandler(counted)))
   const raws = await Promise.all(Array.from({ length: 60 }, () => openRaw(port)))
   const headers = headersOf(key)
-  /** The most batches of a turn. */
+  /** The maximum number of batches in a turn. */
   async function sendAll(bodyOf: (i: number) => string): Promise<number> {
     ofTurnMax = 0
     const bodies = raws.map((_, i) => requestBytes({ headers, body: bodyOf(i) }))

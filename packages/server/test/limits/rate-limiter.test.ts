@@ -146,7 +146,7 @@ t.test('a read is charged a minimum at its start and its bytes as it goes, until
   t.match(limiter.headers('p', 'batches')?.RateLimit, '"requests";r=200')
 })
 
-t.test('the headers have the limits and what is left of them', async (t) => {
+t.test('the headers have the limits and the remaining quotas', async (t) => {
   let time = 0
   const limiter = createRateLimiter({ now: () => time })
   const policy =
@@ -300,7 +300,7 @@ t.test('the limits are divided by the number of servers, and follow it', async (
   t.match(limiter.headers('p', 'maps')['RateLimit-Policy'], ', "map-bytes";q=1;qu="content-bytes";w=1')
 })
 
-/** A limiter of which each method waits, as for another process; `calls` are the bytes of reads that are charged. */
+/** A limiter whose methods wait, as for another process; `calls` has the charged bytes of reads. */
 function createSlowLimiter(limits: Parameters<typeof createRateLimiter>[0]) {
   const limiter = createRateLimiter(limits)
   const calls: number[] = []

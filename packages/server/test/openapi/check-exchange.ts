@@ -44,7 +44,7 @@ function faultsIn(value: unknown, schema: Schema, what: string): string[] {
 /** Headers of the connection, of the body and of CORS, which the document does not list. */
 const implied = /^(connection|content-type|date|keep-alive|transfer-encoding|vary|access-control-.*)$/
 
-/** How a response differs from what the document says of its method and path; empty if it does not. */
+/** The differences between a response and its description in the document; empty if there are none. */
 export function faultsOf(sent: Sent, response: RawResponse): string[] {
   const { method = 'POST', path: target = '/v1/events/batch' } = sent
   const [path = ''] = target.split('?')
@@ -103,7 +103,7 @@ function lineFaults(schema: Schema, body: string): string[] {
   return lines.flatMap((text) => faultsIn(JSON.parse(text), line, 'line'))
 }
 
-/** A request that succeeded is within the document as well. */
+/** The differences between a request that succeeded and its description in the document. */
 function requestFaults({ parameters, requestBody }: DocumentedOperation, sent: Sent, response: RawResponse): string[] {
   const [path = '', query = ''] = (sent.path ?? '').split('?')
   const known = new Set(parameters.flatMap(({ name, in: where }) => (where === 'query' ? [name] : [])))
@@ -116,7 +116,7 @@ function requestFaults({ parameters, requestBody }: DocumentedOperation, sent: S
   return [...faults, ...faultsIn(body, schema, 'request')]
 }
 
-/** Undefined for what is not sent as JSON in plain text. */
+/** The value of a JSON body; undefined if it is encoded or not JSON. */
 function jsonOf({ body, headers = [] }: Sent): unknown {
   const isCoded = headers.some(([name, value]) => /^content-encoding$/i.test(name) && value !== '')
   const isJson = headers.some(([name, value]) => /^content-type$/i.test(name) && /^application\/json/i.test(value))

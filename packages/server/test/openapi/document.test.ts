@@ -32,7 +32,7 @@ const operations = Object.entries(document.paths).flatMap(([path, item]) =>
   Object.entries(item).map(([method, operation]) => ({ name: `${method.toUpperCase()} ${path}`, ...operation })),
 )
 
-t.test('a foreign validator finds nothing', async (t) => {
+t.test('another validator accepts the document', async (t) => {
   t.match(await new Validator().validate(structuredClone(served) as Record<string, unknown>), { valid: true })
 })
 
@@ -112,7 +112,7 @@ const content1 = '/v1/maps/content?placeId=p&buildId=b'
 const tag = `"${digestOf(part)}"`
 const two = manifestOf([hello, bytesOf(5, 'missing')])
 
-/** Stands for the last cursor, where the consumer `kept` is. */
+/** A placeholder for the last cursor, which is that of the consumer `kept`. */
 const lastCursor = 'LAST CURSOR'
 
 /** A request of each route that succeeds. There are a complete map of `open1` and an incomplete one. */
@@ -157,7 +157,7 @@ interface Provoked {
   isDraining?: true
   /** Every operation of the project and the store rejects with it. */
   error?: Error
-  /** Sends bytes that only a socket takes. */
+  /** Returns bytes that only a socket can send. */
   raw?: (good: Sent) => Buffer
 }
 
@@ -204,7 +204,7 @@ const anywhere: Partial<Record<ErrorCode, Provoked>> = {
 }
 
 const bigChunk = bytesOf(1_048_577)
-/** How a code is provoked where no rule of {@link anywhere} does. */
+/** How a code is provoked that no rule of {@link anywhere} provokes. */
 const particular: Record<string, Provoked> = {
   'POST /v1/events/batch invalid-envelope': { sent: withBody('{}') },
   'POST /v1/events/batch batch-too-large': { sent: withBody(batchOfBytes(262_145)) },
@@ -330,7 +330,7 @@ async function exchange(t: Test, how: Provoked, isHead: boolean, route: string) 
   return send({ ...request, method })
 }
 
-/** A project of which every operation rejects. */
+/** A project whose operations all reject. */
 function reject(project: Ingest, error: Error): Partial<Ingest> {
   const rejected = Object.entries(project).flatMap(([name, value]) =>
     typeof value === 'function' ? [[name, () => Promise.reject(error)]] : [],

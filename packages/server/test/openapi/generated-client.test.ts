@@ -7,7 +7,7 @@ import { openServed } from '../open-server.ts'
 import { projectId } from '../test-ingest.ts'
 import { fetchDocument } from './document.ts'
 
-/** What a user writes on the generated types. */
+/** The program of a user on the generated types. */
 const client = `
 import type { paths } from './api.js'
 
@@ -35,7 +35,7 @@ export async function send(url: string, key: string, projectId: string): Promise
 }
 `
 
-/** Changes that the types refuse, and what the compiler says of them. */
+/** Changes that the types refuse, with the message of the compiler. */
 const mistakes: readonly (readonly [from: string, to: string, message: RegExp])[] = [
   ["eventId: 'e-1'", "eventID: 'e-1'", /eventId/],
   ["type: 'round.start'", 'type: 5', /'number' is not assignable/],
@@ -61,7 +61,7 @@ t.test('a client on types generated from the document compiles, and sends a batc
   })
 })
 
-/** Compiles the files and returns what the compiler says of each. */
+/** Compiles the files and returns the messages of the compiler for each. */
 function compile(directory: string, files: readonly string[]): Record<string, string> {
   const program = ts.createProgram(
     files.map((file) => join(directory, file)),

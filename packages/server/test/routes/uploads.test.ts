@@ -261,7 +261,7 @@ const body = JSON.stringify(publication)
 const chunk = bytesOf(1000)
 const [ref] = manifestOf([chunk]).chunks as [{ digest: string; size: number }]
 
-/** A manifest of `times` the same stored chunk, with a wrong digest: it is verified on every attempt. */
+/** A manifest that repeats one stored chunk `times` times, with a wrong digest: it is verified on every attempt. */
 async function prepareWrong(ingest: EmbeddedIngest, times: number): Promise<Publication> {
   const keeper = manifestOf([chunk, bytesOf(1, 'missing')])
   await ingest.project(projectId).publishMap({ placeId: 'keeper', buildId: 'b', manifest: keeper })
@@ -501,7 +501,7 @@ t.test('uploads that are being stored are bounded', async (t) => {
   t.equal((await (await send()).read()).status, 200)
 })
 
-t.test('uploads that stall before their end refuse no other ones', async (t) => {
+t.test('uploads that stall before their end do not make others be refused', async (t) => {
   const { connect, key } = await openServed(t)
   const stalled = await Promise.all(
     Array.from({ length: concurrencyLimits.storedUploads.max + 1 }, async () => {
@@ -545,7 +545,7 @@ const bodies = {
   ],
 }
 
-/** The value with bytes, of whichever class, as hex digits. */
+/** The value with bytes of any class as hex digits. */
 function withHex(value: unknown): unknown {
   if (value instanceof Uint8Array) return Buffer.from(value).toString('hex')
   if (Array.isArray(value)) return value.map(withHex)
