@@ -21,7 +21,7 @@ export interface Counts {
   rejected: number
   types: Map<string | null, NameCounts>
   builds: Map<string | null, NameCounts>
-  /** By the JSON of the members that the events have in common. */
+  /** By the members that the events have in common. */
   rejections: Map<string, RejectionCounts>
   /** An estimate of the memory they take. */
   bytes: number
@@ -74,10 +74,13 @@ export function countBatch(counts: Counts, batch: CountedBatch, { inDetail }: { 
     countStored(counts, 'types', batch, events.types)
     countStored(counts, 'builds', batch, events.builds)
   }
-  for (const [i, rejection] of rejections.entries()) {
+  let newCauses = 0
+  for (let i = 0; i < rejections.length; i++) {
+    const rejection = rejections[i] as Rejection
     addName(counts, 'types', rejection.type, 0, 1)
     addName(counts, 'builds', rejection.buildId, 0, 1)
-    countRejection(counts, batch, rejection, texts[i])
+    // a row keeps no more causes: a batch of hundred would only push out those of others
+    if (countRejection(counts, batch, rejection, texts[i], newCauses < causesKept)) newCauses++
   }
 }
 
@@ -145,22 +148,30 @@ function addNames(sum: NameCounts, { accepted, rejected }: NameCounts): void {
   sum.rejected += rejected
 }
 
+/** Returns whether it has added a cause, which it does only if it `mayAdd`. */
 function countRejection(
   counts: Counts,
   { receivedAt, keyId }: CountedBatch,
   { rejection: { eventId, issues }, type, buildId }: Rejection,
   text: Uint8Array | undefined,
-): void {
-  const [{ code, path, message } = unknownIssue] = issues
-  const cause = JSON.stringify([code, cut(path).replaceAll(arrayIndex, '/*'), buildId, type, keyId])
+  mayAdd: boolean,
+): boolean {
+  const [issue = unknownIssue] = issues
+  const { code } = issue
+  const path = cut(issue.path).replaceAll(arrayIndex, '/*')
+  const message = cut(issue.message)
+  // the lengths keep apart what any text may contain, and null from the text null
+  const cause = `${code} ${path.length} ${buildId?.length} ${type?.length} ${keyId?.length} ${path}${buildId}${type}${keyId}`
   const known = counts.rejections.get(cause)
+  if (!known && !mayAdd) return false
+  const event = { count: 1, firstAt: receivedAt, lastAt: receivedAt, message }
   if (known && known.samples.length >= samplesMax) {
-    addEvents(known, { count: 1, firstAt: receivedAt, lastAt: receivedAt, message: cut(message) })
-    return
+    addEvents(known, event)
+    return false
   }
-  const times = { firstAt: receivedAt, lastAt: receivedAt }
-  const samples = [toSample({ receivedAt, eventId, issues: [...issues] }, text)]
-  addRejections(counts, cause, { ...causeFrom(cause), message: cut(message), count: 1, ...times, samples })
+  const samples = [toSample(receivedAt, eventId, issues, text)]
+  addRejections(counts, cause, { code, path, buildId, type, keyId, ...event, samples })
+  return known === undefined
 }
 
 function addEvents(
@@ -176,20 +187,22 @@ function addEvents(
 const unknownIssue: Issue = { code: 'not_allowed', path: '', message: '' }
 const arrayIndex = /\/(?:0|[1-9]\d*)(?=\/|$)/g
 
-/** Copies the texts, as slices would retain the whole strings. */
-function causeFrom(cause: string): Pick<RejectionCounts, 'code' | 'path' | 'buildId' | 'type' | 'keyId'> {
-  const [code, path, buildId, type, keyId] = JSON.parse(cause)
-  return { code, path, buildId, type, keyId }
-}
-
+/** Copies what it cuts off, as V8 would keep the whole text for the slice. */
 function cut(text: string): string {
-  return text.length > issueTextMax ? `${text.slice(0, issueTextMax)}…` : text
+  return text.length > issueTextMax
+    ? Buffer.from(`${text.slice(0, issueTextMax)}…`, 'utf16le').toString('utf16le')
+    : text
 }
 
-function toSample(sample: RejectionSample, text: Uint8Array | undefined): RejectionSample {
-  const issues = sample.issues.map(({ code, path, message }) => ({ code, path: cut(path), message: cut(message) }))
-  const event = text && Buffer.from(text.buffer, text.byteOffset, text.length).toString()
-  return JSON.parse(JSON.stringify({ ...sample, issues, event }))
+function toSample(
+  receivedAt: number,
+  eventId: string | null,
+  issues: readonly Issue[],
+  text: Uint8Array | undefined,
+): RejectionSample {
+  const own = issues.map(({ code, path, message }) => ({ code, path: cut(path), message: cut(message) }))
+  const sample = { receivedAt, eventId, issues: own }
+  return text ? { ...sample, event: Buffer.from(text.buffer, text.byteOffset, text.length).toString() } : sample
 }
 
 function addRejections(counts: Counts, cause: string, added: RejectionCounts): void {

@@ -4,7 +4,7 @@ import type { Slice } from '../json/json-scanner.ts'
 import { issuesMax, type JsonObject } from '../validation.ts'
 import { batchBody, type RejectedEvent } from './batch.ts'
 import type { AppendEvent } from './batch-events.ts'
-import { eventIdIssue, eventIssues, identityIssues } from './event.ts'
+import { eventIdIssue, eventIssues, identityIssues, validName } from './event.ts'
 import type { CheckBySchema } from './event-schemas.ts'
 import { type ParsedEvent, parseBatch } from './parse-batch.ts'
 
@@ -94,13 +94,7 @@ function toAppendEvent(
 }
 
 function namesOf({ type, buildId }: JsonObject = {}): Pick<Rejection, 'type' | 'buildId'> {
-  return { type: validName({ type }), buildId: validName({ buildId }) }
-}
-
-/** An invalid name may contain any text of the event, and must not be shown. */
-function validName(member: JsonObject): string | null {
-  const [value] = Object.values(member)
-  return typeof value === 'string' && eventIssues(member, undefined).length === 0 ? value : null
+  return { type: validName('type', type), buildId: validName('buildId', buildId) }
 }
 
 function validEventId(event: unknown): string | null {

@@ -111,6 +111,14 @@ export function eventIssues(event: JsonObject, tooDeepAt: string | undefined): I
   return issues
 }
 
+const fieldsByName = Object.fromEntries(knownFields.map((field) => [field.name, field]))
+
+/** Null for an invalid name, which may contain any text of the event and must not be shown. */
+export function validName(name: 'type' | 'buildId', value: unknown): string | null {
+  const field = fieldsByName[name] as KnownField
+  return typeof value === 'string' && fieldIssue(field, value) === undefined ? value : null
+}
+
 function fieldIssue({ name, text, bytesMin, bytesMax, integerMin }: KnownField, value: unknown): Issue | undefined {
   // known names need no escaping
   const path = `/${name}`

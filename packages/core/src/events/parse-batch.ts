@@ -1,4 +1,4 @@
-import { backslash, openBrace, openBracket } from '../json/bytes.ts'
+import { backslash, openBrace, openBracket, quote } from '../json/bytes.ts'
 import {
   type Depth,
   isAt,
@@ -75,30 +75,35 @@ export function parseKnownMembers(event: Buffer): JsonObject {
 
 const names = ['projectId', 'eventId', ...knownFields.map(({ name }) => name)]
 const eventIdIndex = names.indexOf('eventId')
+/** Of the event that is being parsed: start and end of the value of each known member, the last of its name. */
+const values = new Int32Array(2 * names.length)
 
 function parseEvent(body: Buffer, start: number): ParsedEvent {
   if (body[start] !== openBrace) return { event: undefined, start, end: skipValue(body, start), idStart: 0, idEnd: 0 }
-  /** Start and end of the value of each known member, the last of its name. */
-  const values = new Int32Array(2 * names.length)
+  values.fill(0)
   const depth: Depth = { levelsMost: 0 }
   const end = skipMembers(body, start, (keyStart, keyEnd, valueStart) => {
     const known = knownIndex(body, keyStart, keyEnd)
     const valueEnd = skipValue(body, valueStart, depth)
-    if (known !== -1) values.set([valueStart, valueEnd], 2 * known)
+    if (known !== -1) {
+      values[2 * known] = valueStart
+      values[2 * known + 1] = valueEnd
+    }
     return valueEnd
   })
-  const [idStart, idEnd] = values.subarray(2 * eventIdIndex) as unknown as [number, number]
-  const parsed = { event: parseValues(body, values), start, end, idStart, idEnd }
+  const idStart = values[2 * eventIdIndex] as number
+  const idEnd = values[2 * eventIdIndex + 1] as number
+  const parsed = { event: parseValues(body), start, end, idStart, idEnd }
   // the event itself is the first level
   const tooDeepAt = depth.levelsMost < eventDepthMax ? undefined : tooDeepPath(body, start)
   return tooDeepAt === undefined ? parsed : { ...parsed, tooDeepAt }
 }
 
-function parseValues(body: Buffer, values: Int32Array): JsonObject {
+function parseValues(body: Buffer): JsonObject {
   const event: JsonObject = {}
   for (let i = 0; i < names.length; i++) {
-    const [start, end] = [values[2 * i] as number, values[2 * i + 1] as number]
-    if (end > 0) event[names[i] as string] = parseValue(body, start, end)
+    const end = values[2 * i + 1] as number
+    if (end > 0) event[names[i] as string] = parseValue(body, values[2 * i] as number, end)
   }
   return event
 }
@@ -107,6 +112,7 @@ function parseValue(body: Buffer, start: number, end: number): unknown {
   const first = body[start]
   if (first === openBrace) return {}
   if (first === openBracket) return []
+  if (first === quote && !hasEscape(body, start, end)) return body.toString('utf8', start + 1, end - 1)
   return JSON.parse(body.toString('utf8', start, end))
 }
 

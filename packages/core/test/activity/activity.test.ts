@@ -389,6 +389,26 @@ const rejection = (eventId: string, issue: Partial<Issue> = {}) => {
   return { start: 0, end: 0, type: null, buildId: null, rejection: { index: 0, eventId, issues } }
 }
 
+t.test('a batch of many causes does not push out those of others', async (t) => {
+  const counter = createActivityCounter({ ...noTexts, now: () => start, onError() {} })
+  const count = (...names: string[]) => {
+    const rejections = names.map((name) => rejection('e', { path: `/${name}` }))
+    counter.count('p', { ...nothing, receivedAt: start, rejections, texts: [] })
+  }
+  const others = Array.from({ length: 30 }, (_, i) => `other${i}`)
+  for (const name of others) count(name)
+  count(...Array.from({ length: 100 }, (_, i) => `many${i}`))
+  for (const name of others.slice(20)) count(name)
+  const { rejected, rejections } = JSON.parse(counter.unputRows('p', 'minute')[0]?.body ?? '')
+  t.equal(rejected, 140)
+  const twice = rejections.filter(({ count }: { count: number }) => count === 2)
+  t.strictSame(
+    twice.map(({ path }: { path: string }) => path),
+    others.slice(20).map((name) => `/${name}`),
+  )
+  await counter.close()
+})
+
 t.test('the hours of earlier minutes take memory too', async (t) => {
   const bounds = { countsBytesMax: 100_000, rowsBytesMax: 10_000_000 }
   const counter = createActivityCounter({ ...noTexts, now: () => start, onError() {}, bounds })
