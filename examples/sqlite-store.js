@@ -466,23 +466,26 @@ export function openSqliteStore(path) {
     },
 
     async sweep({ mapsTouched, activity }) {
-      for (let deleted = 1; deleted > 0; await setImmediate()) {
-        const { changes } = await write(
-          () => run`DELETE FROM activity
-            WHERE rowid IN (SELECT rowid FROM activity WHERE at < ${activity} LIMIT ${stepRows})`,
-        )
-        deleted = Number(changes)
-      }
-      // one map a step, as a map names up to 11,155 chunks; freezes and crashes leave nothing to sweep
-      for (let isDone = false; !isDone; await setImmediate()) {
-        isDone = await write(() => {
-          // isExpired in SQL
-          const key = get`SELECT project AS projectId, build AS buildId, place AS placeId FROM maps
-            JOIN builds USING (project, build)
-            WHERE pending ->> 'touchedAt' < ${mapsTouched} AND frozenAt = ${open} LIMIT 1`
-          if (key) replaceSlot(key, contentsAfterExpiry(slotOf(key)))
-          return !key
-        })
+      try {
+        for (let deleted = 1; deleted > 0; await setImmediate()) {
+          const { changes } = await write(
+            () => run`DELETE FROM activity
+              WHERE rowid IN (SELECT rowid FROM activity WHERE at < ${activity} LIMIT ${stepRows})`,
+          )
+          deleted = Number(changes)
+        }
+      } finally {
+        // one map a step, as a map names up to 11,155 chunks; freezes and crashes leave nothing to sweep
+        for (let isDone = false; !isDone; await setImmediate()) {
+          isDone = await write(() => {
+            // isExpired in SQL
+            const key = get`SELECT project AS projectId, build AS buildId, place AS placeId FROM maps
+              JOIN builds USING (project, build)
+              WHERE pending ->> 'touchedAt' < ${mapsTouched} AND frozenAt = ${open} LIMIT 1`
+            if (key) replaceSlot(key, contentsAfterExpiry(slotOf(key)))
+            return !key
+          })
+        }
       }
     },
 

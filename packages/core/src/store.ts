@@ -57,7 +57,7 @@ import type {
 export interface Store extends EventStore, MapStore, EntryStore, ActivityStore {
   /**
    * Deletes, of all projects *(steps)*, pending maps that are void or expired (`isExpired`), chunks that a crash left,
-   * and rows of activity that began before a time.
+   * and rows of activity that began before a time. If it cannot sweep the activity, it sweeps the maps, and then rejects.
    */
   sweep(before: { mapsTouched: number; activity: number }): Promise<void>
   /** Resolves if an append could succeed now; rejects with the reason otherwise. */

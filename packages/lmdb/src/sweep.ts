@@ -25,20 +25,25 @@ const expiryRowsMax = 256
 
 export function createSweep(options: SweepOptions): Store['sweep'] {
   return async ({ mapsTouched, activity }) => {
-    // comes first, so that a damaged map does not keep old activity from being deleted
-    await sweepActivity(options, activity)
-    await sweepMaps(options, mapsTouched)
+    // each is swept even if the other cannot be
+    try {
+      await sweepActivity(options, activity)
+    } finally {
+      await sweepMaps(options, mapsTouched)
+    }
   }
 }
 
 /** Drops expired and void manifests, the chunks that only they named, and leftovers of a crash, in short steps. */
 async function sweepMaps(options: SweepOptions, touchedBefore: number): Promise<void> {
-  const { maps, blobs, writer, reader } = options
+  const { maps, blobs, writer, reader, checkOpen } = options
   const { readSnapshot } = reader
 
   for (let from: Buffer = Buffer.alloc(0); ; ) {
+    checkOpen()
     const { maps: unneeded, next } = readSnapshot(() => maps.unneeded(touchedBefore, from, turnRowsMax))
     for (const { project, id } of unneeded) {
+      checkOpen()
       if (await writer.run({ type: 'sweepMap', project, map: id, touchedBefore })) await releaseChunks(writer)
     }
     if (!next) break

@@ -35,24 +35,31 @@ export function createSweep(database: Database, checkOpen: () => void): Store['s
 
   /** Deletes expired rows, a bounded number with each statement. */
   async function expireRows(project: number, before: number): Promise<void> {
-    for (let expired = expiryRowsMax; expired === expiryRowsMax; ) {
+    for (;;) {
       checkOpen()
       const startedAt = performance.now()
       const [row] = await database.query<{ expired: number }>('expire-activity', [project, before, expiryRowsMax])
-      expired = row?.expired ?? 0
+      if (row?.expired !== expiryRowsMax) return
       // pause, so that other statements can run
       await sleep(performance.now() - startedAt)
     }
   }
 
-  return async ({ mapsTouched, activity }) => {
-    // first, so that a damaged map does not keep old activity
-    for await (const page of readProjects<ExpiryProject>(database, 'activity-projects', activity)) {
+  async function sweepActivity(before: number): Promise<void> {
+    for await (const page of readProjects<ExpiryProject>(database, 'activity-projects', before)) {
       checkOpen()
       const expiring = page.filter(({ expires }) => expires)
-      await mapProjects(expiring, ({ project }) => expireRows(project, activity))
+      await mapProjects(expiring, ({ project }) => expireRows(project, before))
     }
-    await sweepMaps(mapsTouched)
+  }
+
+  return async ({ mapsTouched, activity }) => {
+    // each is swept even if the other cannot be
+    try {
+      await sweepActivity(activity)
+    } finally {
+      await sweepMaps(mapsTouched)
+    }
   }
 }
 

@@ -1,3 +1,6 @@
+import { syncBuiltinESMExports } from 'node:module'
+import timers from 'node:timers/promises'
+import { digestOf } from '@ingest/core'
 import t from 'tap'
 import { openPostgresStore } from '../../src/open-postgres-store.ts'
 import { createDatabase, noPostgres, runSql } from '../database.ts'
@@ -59,4 +62,42 @@ t.test('an expiry finds rows of every project, over several pages of projects', 
   await store.sweep({ mapsTouched: 0, activity: 2 })
   t.strictSame(await count(), { rows: 2 })
   t.strictSame(await runSql(url, 'SELECT DISTINCT a.at::int AS at FROM ingest.activity a'), [{ at: 2 }])
+})
+
+t.test('an expiry pauses between two statements, and not after the last one', { skip }, async (t) => {
+  const store = await openPostgresStore(await createDatabase())
+  t.teardown(() => store.close())
+  const { setTimeout: sleep } = timers
+  let pauses = 0
+  const pause: typeof sleep = (...options) => {
+    pauses++
+    return sleep(...options)
+  }
+  const use = (setTimeout: typeof sleep) => {
+    Object.assign(timers, { setTimeout })
+    syncBuiltinESMExports()
+  }
+  use(pause)
+  t.teardown(() => use(sleep))
+  const pausesFor = async (rows: number) => {
+    for (let at = 0; at < rows; at += 100) {
+      await store.putActivity(Array.from({ length: 100 }, (_, i) => ({ ...row, projectId: 'p', at: at + i })))
+    }
+    pauses = 0
+    await store.sweep({ mapsTouched: 0, activity: 1e6 })
+    return pauses
+  }
+  t.strictSame([await pausesFor(100), await pausesFor(600)], [0, 1])
+})
+
+t.test('maps are swept although the activity cannot be', { skip }, async (t) => {
+  const url = await createDatabase()
+  const store = await openPostgresStore(url)
+  t.teardown(() => store.close())
+  const key = { projectId: 'p', buildId: 'b', placeId: '1' }
+  const manifest = { contentType: 'a/b', size: 1, digest: digestOf(), chunks: [{ digest: digestOf(), size: 1 }] }
+  await store.updateMap(key, {}, () => ({ contents: { pending: { manifest, touchedAt: 1 } }, result: 1 }))
+  await runSql(url, 'ALTER TABLE ingest.activity RENAME TO moved')
+  await t.rejects(store.sweep({ mapsTouched: 2, activity: 2 }), { code: 'store-failed' })
+  t.strictSame(await store.map(key), {})
 })
