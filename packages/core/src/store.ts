@@ -46,7 +46,7 @@ import type {
  * - An operation that rejects has changed nothing and will not be completed later, unless the outcome of its code is
  *   unknown ({@link IngestError.isOutcomeUnknown}): then it may have been completed, and repeating it is safe. Steps
  *   before a rejected one stay done. The error of one operation does not affect others.
- * - An operation rejects with an {@link IngestError}: `store-closed` after `close`, even between two steps or rows;
+ * - An operation rejects with an {@link IngestError}: `store-closed` after `close`, even between two steps;
  *   `disk-full`, `overloaded`, `store-locked` while another process blocks writes, `store-damaged` when the operation
  *   needs damaged bytes; with an unknown outcome `store-unavailable`, `store-failed` when the store can no longer be
  *   trusted, `internal-error` for a bug.

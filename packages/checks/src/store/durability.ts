@@ -78,6 +78,18 @@ export const closeChecks: readonly StoreCheck[] = [
     for (const [name, operate] of Object.entries(operations)) await assertRefused(operate(), 'store-closed', name)
   }),
 
+  isolatedCheck('a read that goes on after a close is refused at its next step', async (store) => {
+    const fill = 'x'.repeat(500)
+    for (const i of range(4)) await store.append('p', batchOf(range(100).map((j) => event(`${i}-${j}`, { fill }))))
+    const read = store.read('p')[Symbol.asyncIterator]()
+    await read.next()
+    await store.close()
+    const readOn = async () => {
+      while (!(await read.next()).done);
+    }
+    await assertRefused(readOn(), 'store-closed')
+  }),
+
   isolatedCheck('a close waits for appends that have begun, and may be called twice, even at once', async (store) => {
     await store.check()
     let unsettled = 0
