@@ -156,8 +156,10 @@ function ViewBoundary({ children }: { children: ComponentChildren }) {
 function Navigation({ current, query }: { current: string; query: URLSearchParams }) {
   const list = useRef<HTMLUListElement>(null)
   useEffect(() => {
-    // on a phone, the list scrolls
-    list.current?.querySelector('[aria-current]')?.scrollIntoView({ block: 'nearest', inline: 'center' })
+    const link = list.current?.querySelector<HTMLElement>('[aria-current]')
+    // on a phone, the list scrolls; after scrollIntoView, Tab would continue at the link
+    if (list.current && link)
+      list.current.scrollLeft = link.offsetLeft - (list.current.clientWidth - link.offsetWidth) / 2
   }, [current])
   return (
     <nav aria-label="Views">

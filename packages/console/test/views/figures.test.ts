@@ -19,7 +19,7 @@ const listOf = (length: number, members: object) => Array.from({ length }, () =>
 async function startHistory(t: Parameters<typeof startConsole>[0]) {
   const end = Date.now()
   const clock = { at: end - 26 * hour }
-  const served = await startConsole(t, { now: () => clock.at })
+  const served = await startConsole(t, { now: () => clock.at, rateLimits: false })
   const { project } = served
   const send = async (at: number, ...events: object[]) => {
     clock.at = at
