@@ -31,7 +31,7 @@ export function PlaybackView({ address: { query } }: { address: Address }) {
     <>
       <Filters filter={filter} seen={seen} first="player" />
       {filter.player === undefined && filter.session === undefined ? (
-        <Notice kind="empty">Choose a player or a session above, or “Play this session” of an event.</Notice>
+        <Notice kind="empty">Filter by a player or a session, or open an event and choose “Play this session”.</Notice>
       ) : query.has('range') || query.has('from') ? (
         <PlayedRange key={key} filter={filter} query={query} />
       ) : (
@@ -110,7 +110,7 @@ function Played({ filter, range, query }: PlayedProps) {
 function Progress({ play: { reader, events, isReading, error } }: { play: Play }) {
   return (
     <div class="line play-progress">
-      {isReading && <progress aria-label="Part of the range that was read" value={reader.share()} />}
+      {isReading && <progress aria-label="Range read so far" value={reader.share()} />}
       <p role="status">
         {isReading && (error?.kind === 'limited' ? 'Waiting for the read rate limit. ' : 'Reading… ')}
         {formatCountOf(events.length, 'event')}
@@ -183,7 +183,7 @@ interface PathLineProps {
 
 /** Names whose path is shown, and where. */
 function PathLine({ path: { points, playerId, placeId, buildId }, events, filter: { session } }: PathLineProps) {
-  const names = Object.entries({ session, player: playerId, 'in place': placeId, build: buildId })
+  const names = Object.entries({ session, player: playerId, place: placeId, build: buildId })
   const others = (['player', 'place'] as const).flatMap((name) => {
     const { size } = new Set(events.map((event) => event[`${name}Id`]).filter(Boolean))
     return size > 1 ? [formatCountOf(size, name)] : []
@@ -201,7 +201,7 @@ function PathLine({ path: { points, playerId, placeId, buildId }, events, filter
           </Fragment>
         ))}
       : {formatCount(points.length)} of {formatCountOf(events.length, 'event')}.
-      {others.length > 0 && ` The events have ${others.join(' and ')}: filter by one for its path.`}
+      {others.length > 0 && ` These events span ${others.join(' and ')}: filter by another to see its path.`}
       {missing.length > 0 && ` The path has no ${missing.join(' and no ')}, so there is no map to draw.`}
     </p>
   )

@@ -213,6 +213,12 @@ browserTest('the list shows who did what before it shows ids', async (t, openPag
   t.strictSame(heads, ['Type', 'Player', 'Build', 'Place', 'Members', 'Event id'])
   const [, ...cells] = await visibleCells(page, '[role=option]')
   t.strictSame(cells, ['shot', '7', 'b1', 'town', 'hits: 2', 'e-1'])
+  const isInRow = await page.$eval('[role=option]', (row) => {
+    const { top, bottom } = row.getBoundingClientRect()
+    const boxes = [...row.children].map((cell) => cell.getBoundingClientRect())
+    return boxes.every((box) => box.top >= top && box.bottom <= bottom)
+  })
+  t.ok(isInRow)
   await page.setViewport({ width: 380, height: 800 })
   t.strictSame((await visibleCells(page, '.head')).slice(1), ['Type', 'Player'])
 })

@@ -105,7 +105,7 @@ function Head({ isPlayback }: { isPlayback: boolean }) {
   return (
     <div class="event-row head" aria-hidden="true">
       {isPlayback ? (
-        <span>Time + pause</span>
+        <span>Elapsed + pause</span>
       ) : (
         <span title={`Time zone: ${timeZone()}`}>
           Received <span class="zone">({timeZone()})</span>

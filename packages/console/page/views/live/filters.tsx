@@ -28,9 +28,9 @@ export function Filters({ filter, seen, first = 'type' }: FiltersProps) {
                 type="button"
                 class="chip"
                 title={visibleText(filter[name] ?? '')}
+                aria-label={`Remove filter: ${name} ${visibleText(filter[name] ?? '')}`}
                 onClick={() => changeFilter({ [name]: undefined })}
               >
-                <span class="visually-hidden">Remove the filter </span>
                 <span class="muted">{name}</span> <Value text={filter[name] ?? ''} /> <span aria-hidden="true">×</span>
               </button>
             </li>
@@ -84,7 +84,7 @@ function FilterForm({ seen, first }: { seen: SeenValues; first: FilterName }) {
   return (
     <form class="controls" onSubmit={submit}>
       <label>
-        Only events with
+        Filter by
         <select value={name} onChange={({ currentTarget }) => setName(currentTarget.value as FilterName)}>
           {filterNames.map((name) => (
             <option key={name} value={name}>
@@ -99,7 +99,7 @@ function FilterForm({ seen, first }: { seen: SeenValues; first: FilterName }) {
           value={value}
           list="suggestions"
           required
-          placeholder="The exact value"
+          placeholder="Exact value"
           autocomplete="off"
           spellcheck={false}
           onInput={({ currentTarget }) => setValue(currentTarget.value)}

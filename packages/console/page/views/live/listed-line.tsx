@@ -23,7 +23,7 @@ export function ListedLine({ following, text, shownCount, isFiltered, isPaused }
         {formatCountOf(length, isFiltered ? 'matching event' : 'event')} <Extent {...{ following, isPaused }} />
       </p>
       <label class="grow">
-        Text in these events
+        Search these events
         <input
           type="search"
           value={text}

@@ -58,13 +58,13 @@ export interface PlayerProps {
 /** The controls of a playback: buttons, speed and time. */
 export function Player({ from, to, at, isPlaying, speed, onPlay, onSpeed, onMove, onStep }: PlayerProps) {
   return (
-    <fieldset class="player">
-      <legend class="muted">Time</legend>
+    <fieldset class="play-controls">
+      <legend class="muted">Playback</legend>
       <div class="line">
         <button type="button" class="primary" onClick={() => onPlay(!isPlaying)}>
           {isPlaying ? 'Pause' : 'Play'}
         </button>
-        <button type="button" aria-label="Event before" title="Event before" onClick={() => onStep(-1)}>
+        <button type="button" aria-label="Previous event" title="Previous event" onClick={() => onStep(-1)}>
           ‹
         </button>
         <button type="button" aria-label="Next event" title="Next event" onClick={() => onStep(1)}>
@@ -75,7 +75,7 @@ export function Player({ from, to, at, isPlaying, speed, onPlay, onSpeed, onMove
           <select value={speed} onChange={({ currentTarget }) => onSpeed(Number(currentTarget.value))}>
             {speeds.map((speed) => (
               <option key={speed} value={speed}>
-                {speed} ×
+                {speed}×
               </option>
             ))}
           </select>
