@@ -27,8 +27,7 @@ export function Filters({ filter, seen, first = 'type' }: FiltersProps) {
               <button
                 type="button"
                 class="chip"
-                title={visibleText(filter[name] ?? '')}
-                aria-label={`Remove filter: ${name} ${visibleText(filter[name] ?? '')}`}
+                title={`Remove the filter ${name} ${visibleText(filter[name] ?? '')}`}
                 onClick={() => changeFilter({ [name]: undefined })}
               >
                 <span class="muted">{name}</span> <Value text={filter[name] ?? ''} /> <span aria-hidden="true">×</span>
