@@ -105,7 +105,7 @@ export function createMapStore({ maps, blobs, writer, reader, table, slicedReads
 
   return {
     async map({ projectId, ...id }) {
-      // decoding a large manifest, and the response that lists what it misses, take milliseconds
+      // decoding a large manifest and listing its missing chunks takes milliseconds
       await nextTurn()
       return readSlot(projectId, id)
     },

@@ -191,7 +191,7 @@ function differing(project: number, hashes: Uint32Array, fingerprints: Uint32Arr
   return count
 }
 
-/** Compares the counters with what was read, on the snapshot of the last record. */
+/** Compares the counters with the records read, on the snapshot of the last record. */
 function checkCounters({ table }: Environment, last: number, seen: SeenRecords, report: StoreReport): void {
   const problem = (message: string, projectId?: string) => addProblem(report, { part: 'counters', message, projectId })
   const tables = openEventLogTables(table)

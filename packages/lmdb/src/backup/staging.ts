@@ -68,7 +68,7 @@ function realPath(path: string): string {
 async function syncFiles(staging: string): Promise<number> {
   let bytes = 0
   for (const name of readdirSync(staging)) {
-    // left behind by the processes that verified the store
+    // left by the processes that verified the store
     rmSync(join(staging, name, 'lock.mdb'), { force: true })
     await syncPath(join(staging, name, 'data.mdb'))
     await syncPath(join(staging, name))

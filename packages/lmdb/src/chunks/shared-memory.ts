@@ -11,7 +11,7 @@ const keptBytesMin = 65_536
  */
 export interface SharedMemory {
   copy(bytes: Uint8Array): Uint8Array
-  /** To be called when no thread reads the copy any more. */
+  /** Must be called when no thread reads the copy any more. */
   release(copy: Uint8Array): void
 }
 

@@ -26,7 +26,7 @@ const magic = 0xbeefc0de
 const dataVersion = 2
 /**
  * LMDB does not write pages that a transaction took at the end of the file and gave back, so a whole file may be shorter
- * than its header says: by a few pages, in what was measured. This much is accepted: a quarter, and at most 64 MiB.
+ * than its header says: by a few pages, as measured. Up to a quarter is accepted, and at most 64 MiB.
  */
 const unwrittenShareMax = 1 / 4
 const unwrittenBytesMax = 64 * 2 ** 20

@@ -44,7 +44,7 @@ export function createFiles(directory: string): void {
   createFilesOf(directory, events ?? statSync(store), events !== undefined)
 }
 
-/** As {@link createFiles}, for an environment inside the directory of another one. */
+/** Like {@link createFiles}, for an environment inside the directory of another one. */
 export function createInnerFiles(directory: string): void {
   createFilesOf(directory, statSync(dirname(directory)), true)
 }
@@ -97,7 +97,7 @@ export function ownerAt(path: string): Owner {
   return statSync(path, { throwIfNoEntry: false }) ?? ownerAt(dirname(path))
 }
 
-/** Whether this process may give what it creates to other users: root of a container may be without this right. */
+/** Whether this process may give its files to other users: root in a container may lack this right. */
 function mayGive(): boolean {
   if (process.geteuid?.() !== root) return false
   if (process.platform !== 'linux') return true

@@ -33,7 +33,7 @@ export interface Rows {
 
 /** An LMDB environment: a directory with one data file, written by one transaction at a time over all processes. */
 export interface Environment {
-  /** To read with. Writing and closing without the gate would harm commits of other processes. */
+  /** Only for reads. Writing and closing without the gate would harm commits of other processes. */
   root: Omit<Root, 'close'>
   /**
    * A table. Creating a missing one is a commit, so ask for each table before the first request, and not in a
@@ -81,9 +81,9 @@ export interface EnvironmentUsage {
   bytesMax: number
   /** The slots that threads of all processes take for reading. */
   readers: number
-  /** The most slots. */
+  /** Maximum number of slots. */
   readersMax: number
-  /** How many transactions were committed since the oldest snapshot that is being read: it keeps what they freed. */
+  /** Transactions committed since the oldest snapshot in use, which keeps the pages that they freed. */
   oldestReaderAge: number
 }
 
@@ -139,7 +139,7 @@ export async function openEnvironment(directory: string, options: EnvironmentOpt
   }
 }
 
-/** With the directories that name the data file. */
+/** Syncs a new data file and the directories that name it. */
 function syncCreated(directory: string, dataPath: string): void {
   syncDataFile(dataPath)
   for (const each of [directory, dirname(directory)]) syncDirectoryNow(each)
@@ -147,7 +147,7 @@ function syncCreated(directory: string, dataPath: string): void {
 
 interface Opened {
   root: Root
-  /** Those that exist, by name. */
+  /** The existing tables, by name. */
   tables: Map<string, Table>
   gate: Gate
   headers: Headers
@@ -268,7 +268,7 @@ function checkBeforeOpening(
   const exists = checkDataFile(path)
   const [hasLockFile] = lockPaths.map(checkLockFile)
   checkAddressSpace()
-  // of the lock file of the gate too, which is created before the data file
+  // the lock file of the gate too, because it is created before the data file
   if (exists) for (const each of lockPaths) checkNotInUse(path, each)
   createFiles(directory)
   if (!exists || !hasLockFile) checkFreeSpace(directory)
@@ -303,7 +303,10 @@ function fileId(path: string): string {
   return stat ? `${stat.dev}:${stat.ino}` : 'none'
 }
 
-/** Without its lock file, a process that has the data file open and this one would not exclude each other. */
+/**
+ * Refuses a data file that another process has open if its lock file is missing: the two processes would not exclude each
+ * other.
+ */
 function checkNotInUse(path: string, lockPath: string): void {
   if (checkLockFile(lockPath)) return
   const pid = findProcessMapping(path)
@@ -332,7 +335,7 @@ function checkAddressSpace(): void {
 /**
  * LMDB crashes the process when it cannot open a file.
  *
- * @throws {IngestError} `overloaded` when this process may not open so many more files
+ * @throws {IngestError} `overloaded` if this process may not open `count` more files
  */
 export function checkFileDescriptors(directory: string, count: number): void {
   const open: number[] = []

@@ -158,7 +158,7 @@ function watchHolder(thread: () => number): () => { id: number; sameForMs: numbe
   }
 }
 
-/** What LMDB writes into the data file of a new gate. Below `path`, as nowhere else is known to be writable. */
+/** The content that LMDB writes into a new gate's data file. Uses a directory below `path`, which is known to be writable. */
 function newContent(path: string): Buffer {
   const directory = mkdtempSync(join(path, 'new-'))
   try {
@@ -170,9 +170,9 @@ function newContent(path: string): Buffer {
 }
 
 /**
- * Writes the content of a gate in place: a process that has the file open keeps it and reads what was there before, and
- * another opening writes the same. A new file in its place would be another environment to LMDB, and a thread that opened it
- * would release the locks of its process on the lock file of both.
+ * Writes the content of a gate in place: a process that has the file open keeps it and reads the former content, and
+ * another opening writes the same content. To LMDB, a new file in its place would be another environment, and a thread that
+ * opened it would release the locks of its process on the lock file of both.
  */
 function writeAndSync(dataPath: string, content: Buffer): void {
   const file = openSync(dataPath, 'r+')

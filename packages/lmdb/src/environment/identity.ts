@@ -188,7 +188,7 @@ function readChunksIdentity(
   return known
 }
 
-/** What `chunks/` has of the identity. */
+/** The part of the identity that `chunks/` holds. */
 function ownIdentity({ id, epoch }: StoreIdentity): Buffer {
   return Buffer.concat([id, epoch])
 }

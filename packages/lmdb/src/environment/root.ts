@@ -29,7 +29,7 @@ export function openRoot(directory: string, mapSize: number, { noReadAhead = fal
     const settings = {
       path: directory,
       isRoot: true,
-      // lmdb takes a name with a dot for a file
+      // lmdb treats a name with a dot as a file
       noSubdir: false,
       maxDbs: tablesMax,
       maxReaders: readersMax,
@@ -67,9 +67,9 @@ export function closeRoot(root: Root): void {
 }
 
 /**
- * Releases the snapshots of a killed process that had the id of this one: LMDB takes them for those of this process as
- * long as it runs. Closing releases all readers with the id of this process, unless other threads of it have the
- * environment open, whose readers are alive.
+ * Releases the snapshots of a killed process that had the id of this one: LMDB attributes them to this process as long as
+ * it runs. Closing releases all readers with the id of this process, unless other threads of it have the environment open,
+ * whose readers are alive.
  */
 export function releaseReused(root: Root, reopen: () => Root): Root {
   // this opening has given back its own slot
@@ -78,7 +78,7 @@ export function releaseReused(root: Root, reopen: () => Root): Root {
   return reopen()
 }
 
-/** The slots that threads of all processes take for reading; `transaction` is NaN for one that does not read now. */
+/** The reader slots of the threads of all processes; `transaction` is NaN for a thread that does not read now. */
 export function readersOf(root: Omit<Root, 'close'>): { pid: number; transaction: number }[] {
   // below a title, the process, the thread, and its transaction, or a dash without one
   const readers = root.readerList().matchAll(/^ *(\d+) +[0-9a-f]+ +(\d+|-)$/gm)
@@ -87,7 +87,7 @@ export function readersOf(root: Omit<Root, 'close'>): { pid: number; transaction
 
 /**
  * Opens all tables that exist, by name. Threads of a process number their tables together, and lmdb guards that with the
- * write lock alone: call it inside the gate, as {@link openTable}.
+ * write lock only: call it inside the gate, like {@link openTable}.
  */
 export function openTables(root: Root): Map<string, Table> {
   const tables = new Map<string, Table>()

@@ -14,15 +14,14 @@ import { DamagedRun, defaultBlockBits, getPart, putPart, type Run } from './run.
 const partitionBlockBits = defaultBlockBits(0)
 
 /**
- * The bits of a check by the level of the run: 16, 12 or 10. There are as many small runs as large ones, and few ids in
- * them.
+ * The bits of a check by the level of the run: 16, 12 or 10. Small runs are as numerous as large ones, but hold few ids.
  */
 const checkBits = [16, 12]
 const checkBitsOfLarge = 10
-/** The first bytes of a filter are the lower 8 bits of each check. The others are behind them, as few look-ups get there. */
+/** A filter begins with the lower 8 bits of each check. The other bits follow, because few look-ups need them. */
 const lowBits = 8
 
-/** The partitions of a run are as many as 2 to the power of this, by the first bits of the fingerprints. */
+/** The number of first bits of a fingerprint that select its partition. */
 function partitionBits({ blockBits }: Run): number {
   return Math.max(0, blockBits - partitionBlockBits)
 }
@@ -89,7 +88,7 @@ function checkOf(second: number): number {
   return second >>> 16
 }
 
-/** After so many attempts a partition has no filter, and each of its ids may be in the run. */
+/** After this number of attempts, a partition has no filter: any id may then be in it. */
 const attemptsMax = 64
 const noFilter = 0xffff_ffff
 /** The indexes of ids share a word with a number of ids. */
@@ -114,8 +113,8 @@ function makeFilter(shape: Shape, entries: readonly Uint32Array[]): Uint32Array 
 }
 
 /**
- * The check of each slot, so that those of each id combine to its own. Undefined when there is no order of the ids in
- * which each has a slot that no earlier one has.
+ * The check of each slot, such that the slots of each id combine to the check of the id. Undefined if there is no order of
+ * the ids in which each has a slot that no earlier one has.
  */
 function assignChecks(shape: Shape, arrays: readonly Uint32Array[], attempt: number): Uint16Array | undefined {
   const count = arrays.reduce((sum, { length }) => sum + length / wordsPerEntry, 0)
@@ -154,10 +153,10 @@ function hashAll(arrays: readonly Uint32Array[], count: number, attempt: number)
   return hashes
 }
 
-/** The ids in an order in which each has a slot that none behind it has, and these slots. */
+/** The ids in an order in which each has a slot that no later one has, and these slots. */
 function orderIds(shape: Shape, hashes: Uint32Array): { ids: Uint32Array; slots: Uint32Array } | undefined {
   const count = hashes.length / 2
-  /** Of each slot: the number of ids with a position there, and the XOR of their indexes. */
+  /** For each slot, the number of ids with a position there, and the XOR of their indexes. */
   const users = new Uint32Array(shape.slots)
   const one = 1 << indexBits
   for (let i = 0; i < count; i++) {
@@ -169,7 +168,7 @@ function orderIds(shape: Shape, hashes: Uint32Array): { ids: Uint32Array; slots:
     users[next] = ((users[next] as number) + one) ^ i
     users[last] = ((users[last] as number) + one) ^ i
   }
-  // an id that is alone in a slot can have it; without it, others are alone
+  // an id that is alone in a slot gets it; once it is removed, other ids become alone in theirs
   const alone = new Uint32Array(shape.slots)
   let waiting = 0
   for (let slot = 0; slot < shape.slots; slot++) noteAlone(slot)
@@ -280,7 +279,7 @@ export function openFilter(table: Pick<Table, 'getBinaryFast'>, run: Run) {
     /**
      * Reads more filters until then, in milliseconds of `performance.now()`; returns whether all are read.
      *
-     * @throws {DamagedRun} for a filter that is not what was written
+     * @throws {DamagedRun} for a damaged filter
      */
     read(until: number): boolean {
       while (filters.length < partitions && performance.now() < until) {

@@ -26,7 +26,7 @@ import {
  */
 export type IdIndex = Awaited<ReturnType<typeof openIdIndex>>
 
-/** With what the indexer thread needs. */
+/** Includes the data of the indexer thread. */
 export interface IdIndexOptions extends Omit<IndexWorkerData, 'fileIds'> {
   log: LogReader
   onProgress?: (progress: RebuildProgress) => void
@@ -95,7 +95,7 @@ async function openIndexIn(environment: Environment, { log, onProgress = () => {
   /** When appends began to wait. */
   let waitingSince: number | undefined
 
-  /** As {@link prepareAppends}, for appends that wait since then. */
+  /** Like {@link prepareAppends}, for appends that have been waiting since this time. */
   function prepareSince(since: number): boolean {
     lookup.refreshRunList()
     if (lookup.isFull()) {
@@ -103,7 +103,7 @@ async function openIndexIn(environment: Environment, { log, onProgress = () => {
       thread.wake()
       return false
     }
-    // not in a transaction, as reading takes seconds for many ids that are not in the page cache
+    // not in a transaction, because reading takes seconds for many ids that are not in the page cache
     return lookup.readFilters() || Date.now() - since > capacityTimeoutMs
   }
 
@@ -155,10 +155,10 @@ async function openIndexIn(environment: Environment, { log, onProgress = () => {
     search: (fingerprints: Uint32Array, count: number) => damage.detect(() => lookup.search(fingerprints, count)),
     /** Adds the ids of a record that was appended just now. */
     addRecord: lookup.addRecord,
-    /** Removes what was added since the last `catchUp`, as its transaction was not committed. */
+    /** Removes the ids added since the last `catchUp`, because their transaction was not committed. */
     rollback: lookup.rollback,
 
-    /** What the index holds, with what any process has merged. */
+    /** The size of the index, including runs that other processes have merged. */
     size(): IndexSize {
       damage.detect(lookup.refreshRunList)
       return lookup.size()

@@ -13,13 +13,13 @@ const unmergedRunsMax = mergeWidth * 4
 /** The thread reads filters for so long without a pause. */
 const filterReadsMs = 20
 
-/** What the index holds now. */
+/** The current size of the index. */
 export interface IndexSize {
   /** Runs by level, from 0. */
   runs: number[]
   /** The ids in them. */
   indexedIds: number
-  /** The ids that are in memory alone. */
+  /** The ids that are only in memory. */
   unflushedIds: number
   /** Merges of this store since its index was built. */
   merges: number
@@ -100,7 +100,7 @@ export function createIdLookup({ tables, log, seed, entriesPerFlush, onTableFull
 /** The runs in the list that any process has published last, with their filters. */
 export function createPublishedRuns(tables: IdTables, seed: string) {
   let list = emptyRunList(seed)
-  /** By the nonces of their runs. */
+  /** Filters by the nonces of their runs. */
   let filters = new Map<number, RunFilter>()
   const filterOf = ({ nonce }: Run) => filters.get(nonce) as RunFilter
   return {

@@ -31,7 +31,7 @@ export type IndexWorkerMessage =
   | { type: 'worked' }
   /** A step failed and will be tried again. */
   | { type: 'step-failed'; message: string }
-  /** What is on disk is not what was written. */
+  /** The index on disk is damaged. */
   | { type: 'damaged'; message: string }
 
 /** Time between attempts while another process works on the runs, or after a step failed. */

@@ -55,7 +55,7 @@ export function createIndexer({ tables, log, seed, entriesPerFlush, now = Date.n
   // true from the start, as a worker that was killed may have left an unfinished run
   let hasGarbage = true
 
-  /** What an unfinished merge has written is garbage; the merge starts over. */
+  /** Makes the output of an unfinished merge garbage; the merge starts over. */
   function discardUnfinished(): void {
     merge = undefined
     hasGarbage = true

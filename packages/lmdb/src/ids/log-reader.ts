@@ -19,7 +19,7 @@ export function createLogReader(environment: Environment, log: Table) {
   }
 
   return {
-    /** Lets later reads see what is committed by now. */
+    /** Lets later reads see all records committed by now. */
     refresh: () => environment.root.resetReadTxn(),
     /** The number of the last record, 0 for an empty log. */
     lastSequence: () => lastSequenceIn(log),

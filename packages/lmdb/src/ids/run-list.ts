@@ -54,7 +54,7 @@ export function readRevision({ meta }: IdTables): number {
   return meta.getBinary(revisionKey)?.readDoubleLE() ?? 0
 }
 
-/** @throws {DamagedRun} for a list that is not what was written */
+/** @throws {DamagedRun} for a damaged list */
 export function readRunList({ meta }: IdTables): RunList | undefined {
   const bytes = meta.getBinary(listKey)
   if (!bytes) return undefined

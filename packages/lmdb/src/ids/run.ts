@@ -25,7 +25,7 @@ export function newRun(id: number, level: number, blockBits: number, count: numb
   return { id, nonce: randomInt(2 ** 48 - 1), level, blockBits, count }
 }
 
-/** Runs of one level that are merged into one of the next. A power of two: each block becomes as many, by the next bits. */
+/** Runs of one level that are merged into one of the next: a power of two, as each block is split by the next bits. */
 export const mergeWidthBits = 3
 export const mergeWidth = 1 << mergeWidthBits
 
@@ -38,7 +38,7 @@ const entriesPerBlock = 224
 /** The default number of entries in a run of level 0, besides those of the record that made it full. */
 export const entriesPerFlush = entriesPerBlock << 10
 
-/** The block bits of a run of level 0 with so many entries. At least 1, as {@link blockOf} cannot shift by 32 bits. */
+/** The block bits of a run of level 0 with this number of entries: at least 1, as {@link blockOf} cannot shift by 32. */
 export function flushBlockBits(entriesPerFlush: number): number {
   return Math.max(1, Math.round(Math.log2(entriesPerFlush / entriesPerBlock)))
 }
@@ -64,7 +64,7 @@ export function partKey(run: number, part: number): Buffer {
   return key
 }
 
-/** Writes the words of a part, behind their CRC32. Only inside a write transaction. */
+/** Writes the words of a part, after their CRC32. Only inside a write transaction. */
 export function putPart(table: Table, run: number, part: number, words: Uint32Array): void {
   const bytes = Buffer.allocUnsafe(checksumBytes + words.byteLength)
   bytes.set(new Uint8Array(words.buffer, words.byteOffset, words.byteLength), checksumBytes)
@@ -75,7 +75,7 @@ export function putPart(table: Table, run: number, part: number, words: Uint32Ar
 /**
  * The words of a part, in memory that the next read overwrites.
  *
- * @throws {DamagedRun} for one that is missing or not what was written.
+ * @throws {DamagedRun} for a missing or damaged part
  */
 export function viewPart(table: Pick<Table, 'getBinaryFast'>, run: number, part: number): Uint32Array {
   const bytes = table.getBinaryFast(partKey(run, part))
@@ -92,12 +92,12 @@ export function viewPart(table: Pick<Table, 'getBinaryFast'>, run: number, part:
   return new Uint32Array(bytes.buffer, bytes.byteOffset + checksumBytes, size / 4)
 }
 
-/** A copy of what {@link viewPart} returns. */
+/** Like {@link viewPart}, but returns a copy. */
 export function getPart(table: Pick<Table, 'getBinaryFast'>, run: number, part: number): Uint32Array {
   return viewPart(table, run, part).slice()
 }
 
-/** What is on disk is not what was written. The index can be rebuilt from the log. */
+/** The index on disk is damaged. It can be rebuilt from the log. */
 export class DamagedRun extends Error {
   override readonly name = 'DamagedRun'
 }
@@ -105,7 +105,7 @@ export class DamagedRun extends Error {
 // MDB_PAGE_NOTFOUND, MDB_CORRUPTED, MDB_PANIC, MDB_VERSION_MISMATCH, MDB_INVALID, MDB_INCOMPATIBLE, MDB_BAD_TXN
 const damageCodes = new Set<unknown>([-30797, -30796, -30795, -30794, -30793, -30784, -30782])
 
-/** Whether an error means that the index on disk is not what was written. */
+/** Whether an error means that the index on disk is damaged. */
 export function isDamage(error: unknown): boolean {
   if (error instanceof IngestError) return error.code === 'store-incompatible'
   return error instanceof DamagedRun || damageCodes.has((error as { code?: unknown }).code)

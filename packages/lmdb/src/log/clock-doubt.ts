@@ -42,8 +42,8 @@ export async function findClockDoubt(
   if (upSince - newestAt > idleMsMax) return unknownTime(newestAt, upSince)
 
   /**
-   * When the last record before a time and the first one after it were received. No record before is no reason for
-   * doubt.
+   * When the last record before a time and the first one after it were received. The absence of an earlier record is no
+   * reason for doubt.
    */
   function timesAround(time: number): { beforeAt: number; afterAt: number } {
     const next = log.firstSince(time)

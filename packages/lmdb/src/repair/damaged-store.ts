@@ -14,7 +14,7 @@ export interface Request {
   directory: string
   /** The name of the environment. */
   name: 'events' | 'chunks'
-  /** Without a table, the environment is opened. */
+  /** Without a table, the request only opens the environment. */
   table?: TableName
   start: Buffer
   limit?: number
@@ -45,7 +45,7 @@ type Place = Required<Pick<Request, 'name' | 'table'>>
 export type DamagedStore = ReturnType<typeof openDamagedStore>
 
 const module = fileURLToPath(new URL('./read-worker.js', import.meta.url))
-/** The most rows of one request. After a crash, as many rows are read one by one, up to the damage. */
+/** Maximum rows of one request. After a crash, these rows are read one by one, up to the damage. */
 const rowsAtOnce = 64
 const keyBytesMin = 8
 
@@ -94,7 +94,7 @@ export function openDamagedStore(directory: string, signal?: AbortSignal) {
       const { rows, end, isCrash } = await ask({ ...place, start, limit })
       const ahead = newest ? rows.findIndex(({ key }) => Buffer.compare(key, newest) > 0) : -1
       if (ahead !== -1) return { rows: rows.slice(0, ahead), end: 'damage' }
-      // LMDB takes a page of zeros for the end of the table
+      // LMDB treats a page of zeros as the end of the table
       const last = rows.at(-1)?.key ?? start
       const isEnd = end === 'end' && (!newest || Buffer.compare(last, newest) >= 0)
       return { rows, end: end === 'end' && !isEnd ? 'damage' : end, ...(isCrash && { isCrash }) }

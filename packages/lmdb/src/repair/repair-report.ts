@@ -11,7 +11,7 @@ export interface RepairReport {
     /** The first ranges, by the numbers of records in the damaged store, both inclusive. */
     records: { from: number; to: number }[]
     recordCount: number
-    /** From the totals of each project, if they can be read. */
+    /** The lost events of each project whose totals can be read. */
     events: { projectId: string; events: number }[]
     /** Complete maps that are lost. */
     maps: LostMap[]

@@ -3,11 +3,11 @@ import type { Rows } from '../environment/environment.ts'
 import type { TableName } from '../environment/schema.ts'
 
 /**
- * What processes counted. A key is the project's id, a zero byte, then the span, the time and the writer. The id, as a
- * number would make a project of what was only rejected.
+ * What processes counted. A key is the project's id, a zero byte, then the span, the time and the writer. It has the id
+ * instead of a number, because only a project with stored data has a number.
  */
 export interface ActivityTable {
-  /** The first rows of a range, at most `limit`. `after` is a row of it to start behind. */
+  /** The first rows of a range, at most `limit`, or those after the row `after`. */
   read(projectId: string, range: ActivityRange, limit: number, after?: ActivityRow): ActivityRow[]
   /**
    * The keys of rows of any project that began before a time, from `from` on, at most `limit`. `next` is where to
@@ -23,9 +23,9 @@ export interface ActivityTable {
 const spans: Readonly<Record<ActivitySpan, number>> = { minute: 0, hour: 1 }
 const timeBytes = 6
 const writerBytes = 8
-/** What follows the id and the zero byte. */
+/** The length of a key after the id and the zero byte. */
 const suffixBytes = 1 + timeBytes + writerBytes
-/** The most projects and spans that are looked through for expired rows at once. */
+/** Maximum number of projects and spans that one call searches for expired rows. */
 const seeksMax = 1024
 
 export function openActivity(table: (name: TableName) => Rows): ActivityTable {

@@ -55,7 +55,7 @@ export function hasFrozenBuild(newest: Rows, project: number, buildId: string, f
   return newest.doesExist(newestKey(project, { buildId, frozenAt }))
 }
 
-/** As `builds` of the contract. */
+/** Lists builds as `builds` of the contract does. */
 export async function listBuilds(
   table: (name: TableName) => Rows,
   reads: SlicedReads,

@@ -43,7 +43,7 @@ export interface ChunkTables {
   /** Whether the blob is that of a stored chunk. */
   isUsed(blobKey: BlobKey): boolean
   markGarbage(blobKey: BlobKey): void
-  /** From where on blobs are checked for use next. */
+  /** The blob at which the next check for unused blobs begins. */
   orphansFrom(): Buffer
   /** Undefined for the first blob. Only inside a write transaction. */
   saveOrphansFrom(from: Buffer | undefined): void

@@ -15,7 +15,7 @@ export interface ManifestCache {
 /** A decoded chunk takes about 150 bytes. */
 const cachedChunksMax = 200_000
 
-/** For readers of committed snapshots only: the number of a manifest that is rolled back is given to another one. */
+/** Only for readers of committed snapshots: after a rollback, another manifest gets the same number. */
 export function createManifestCache(chunksMax = cachedChunksMax): ManifestCache {
   /** The least recently used first. */
   const entries = new Map<number, CachedManifest>()

@@ -19,13 +19,13 @@ import { type CachedManifest, noManifestCache } from './manifest-cache.ts'
 import { decodeChunks, encodeMapName, parseMapName } from './map-records.ts'
 import type { PendingTables } from './pending-manifests.ts'
 
-/** A map, and the row of it that is stored. */
+/** A map, with its stored row. */
 export interface FoundMap {
   row: MapRow
-  /** Without the pending manifest of the row if a freeze has made that void. */
+  /** The contents of the row, without a pending manifest that a freeze has made void. */
   contents: MapContents
   frozenAt: number | undefined
-  /** The chunks that the pending manifest misses: how many, and which where that is known. */
+  /** The number of chunks that the pending manifest misses, and their digests if known. */
   missing?: { count: number; digests?: readonly Digest[] }
   /** Differs between any two states of the slot. */
   version: string
@@ -34,7 +34,7 @@ export interface FoundMap {
 /** The maps as they are stored. Projects are identified by number. */
 export interface MapReader {
   find(project: number, id: MapId): FoundMap
-  /** Remembers which chunks of a pending manifest were missing, if they are as many as when the map was found. */
+  /** Remembers the missing chunks of a pending manifest, if their number has not changed since the map was found. */
   noteMissing(found: FoundMap, digests: readonly Digest[]): void
   /** The selected maps among the next `keysMax` maps; `last` is the last of these if more may follow. */
   list(project: number, selection: MapSelection, keysMax: number): { ids: MapId[]; last?: MapId }

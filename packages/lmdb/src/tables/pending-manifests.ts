@@ -126,7 +126,7 @@ export function openPendingTables(table: (name: TableName) => Rows): PendingTabl
     resolveAwaited(project, digest, touchedAt) {
       for (const number of manifestsIn(missingChunks, project, digest, resolvedMax)) {
         missingChunks.remove(chunkKey(project, digest, number))
-        // of a manifest that is not pending any more
+        // the manifest is no longer pending
         if (!pendings.doesExist(projectKey(project, sequenceKey(number)))) continue
         const record = get(project, number)
         put(project, number, {

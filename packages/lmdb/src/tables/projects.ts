@@ -101,7 +101,7 @@ export function openProjects(table: (name: TableName) => Rows): Projects {
   }
 }
 
-/** Without the id, as it may be that of another tenant. */
+/** The message lacks the id, because it may be that of another tenant. */
 function damagedProject(): IngestError {
   return new IngestError(
     'store-damaged',

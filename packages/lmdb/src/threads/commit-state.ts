@@ -38,17 +38,17 @@ export function withdrawQueuedRequests(state: CommitState): void {
   Atomics.add(state, 0, oneRound)
 }
 
-/** Of the thread, before it takes the write lock. */
+/** Called by the thread before it takes the write lock. */
 export function beginWaiting(state: CommitState): void {
   Atomics.add(state, 0, waiting)
 }
 
-/** Of the thread, with the write lock. Returns the round of the requests that it may commit. */
+/** Called by the thread when it has the write lock. Returns the round of the requests that it may commit. */
 export function beginCommit(state: CommitState): number {
   return Atomics.add(state, 0, committing - waiting) >> 2
 }
 
-/** Of the thread, after the transaction, also if it did not begin. */
+/** Called by the thread after the transaction, even if that did not begin. */
 export function endCommit(state: CommitState): void {
   Atomics.and(state, 0, ~phaseMask)
 }

@@ -2,7 +2,7 @@ import { constants } from 'node:os'
 import { type ErrorCode, type ErrorDetails, IngestError } from '@ingest/core'
 import { asPermissionDenied, isDiskFull } from '@ingest/core/internal'
 
-/** An {@link IngestError} as it is sent from one thread to another. */
+/** An {@link IngestError} in a message between threads. */
 export interface SerializedError {
   code: ErrorCode
   message: string
@@ -16,7 +16,7 @@ export interface SerializedError {
 export function serializeError(error: unknown, lacksSpace: () => boolean = () => false): SerializedError {
   if (error instanceof IngestError) {
     const { code, message, limit, actual, retryAfterSeconds } = error
-    // of a bug, for the log
+    // the log needs the cause of a bug
     const cause = code === 'internal-error' ? textOf(error.cause) : undefined
     return { code, message, details: withoutUndefined({ limit, actual, retryAfterSeconds, cause }) }
   }
