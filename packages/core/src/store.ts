@@ -51,8 +51,8 @@ import type {
  *   needs damaged bytes; with an unknown outcome `store-unavailable`, `store-failed` when the store can no longer be
  *   trusted, `internal-error` for a bug.
  * - Operations are own properties without `this`, and results plain objects, since checks and wrappers copy both. Those
- *   with a question mark are optional. Nobody changes what was passed in or returned; of bytes that are passed in, a store
- *   keeps none but those of `AppendBatch.body`.
+ *   with a question mark are optional. Neither side changes arguments or results afterwards; of bytes in arguments, a store
+ *   keeps only those of `AppendBatch.body`.
  */
 export interface Store extends EventStore, MapStore, EntryStore, ActivityStore {
   /**
@@ -184,6 +184,6 @@ export interface EntryStore {
 export interface ActivityStore {
   /** At most {@link activityRowsMax} rows *(steps)*; replaces the row of the same project, span, time and writer. */
   putActivity(rows: readonly ActivityToPut[]): Promise<void>
-  /** By `at`, then `writer`. Rows that are written or swept meanwhile may be missing. */
+  /** Rows ordered by `at`, then `writer`. Rows that are written or swept meanwhile may be missing. */
   activity(projectId: string, range: ActivityRange): AsyncIterable<ActivityRow>
 }

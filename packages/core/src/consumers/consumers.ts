@@ -35,7 +35,7 @@ export interface PutConsumerResult extends ConsumerRecord {
   outcome: 'created' | 'updated' | 'unchanged'
 }
 
-/** Positions of readers, kept in the store by name, for readers that cannot keep them with what they write. */
+/** Named positions of readers in the store, for readers that cannot store them together with their results. */
 export interface Consumers {
   /** All consumers of the project, at most 100, by name. */
   listConsumers(): Promise<readonly Consumer[]>

@@ -25,7 +25,7 @@ interface KeptMap {
 export interface ProjectMaps {
   /** When each build froze, in milliseconds since 1970. */
   frozenAt: ReadonlyMap<string, number>
-  /** By {@link nameOf}. */
+  /** Maps by {@link nameOf}. */
   maps: Map<string, KeptMap>
   chunks: Map<Digest, Uint8Array>
 }

@@ -208,7 +208,7 @@ function checkOverlap(overlapMs: number): void {
   throw new IngestError('invalid-argument', 'overlapMs must be a whole number of milliseconds.')
 }
 
-/** By key list: a store returns the same array while the keys have not changed. */
+/** Records by id for each list of keys: a store returns the same array while the keys have not changed. */
 const recordsByKeys = new WeakMap<readonly KeyRecord[], ReadonlyMap<string, KeyRecord>>()
 
 function recordsOf({ keys }: Project): ReadonlyMap<string, KeyRecord> {

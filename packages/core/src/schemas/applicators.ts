@@ -155,9 +155,9 @@ export function declaredMembers(declared: ReadonlyMap<string, Check>): KindCheck
 export interface MemberRules {
   declared: ReadonlyMap<string, Check>
   patterns: readonly { pattern: Pattern; check: Check }[]
-  /** For members that are not declared and match no pattern. */
+  /** The check of members that are not declared and match no pattern. */
   others: Check | undefined
-  /** For the names of all members. */
+  /** The check of the names of all members. */
   names: Check | undefined
 }
 

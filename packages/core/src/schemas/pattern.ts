@@ -147,7 +147,7 @@ function buildNfa(tree: Tree): Nfa {
       for (let i = min; i < max; i++) first = add({ kind: 'split', next: [next, build(tree, first)] })
     }
     for (let i = 0; i < min; i++) {
-      // also for a part without states, such as (?:){1000000}
+      // a state even for a part without states, such as (?:){1000000}
       first = add({ kind: 'split', next: [build(tree, first)] })
     }
     return first
@@ -175,7 +175,7 @@ interface DfaState {
   isStart: boolean
   /** Whether the previous code point is a word character. */
   isAfterWord: boolean
-  /** By class of the next code point; undefined if not created yet. */
+  /** The next states by class of the next code point; undefined if not created yet. */
   next: (DfaState | undefined)[]
   /** Whether a text that ends here matches; undefined if not known yet. */
   matchesAtEnd?: boolean

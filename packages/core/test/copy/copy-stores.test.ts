@@ -133,7 +133,7 @@ t.test('events of the target stay, unless they are others under the same id', as
   t.strictSame((await contentsOf(other, beta)).project, undefined, 'keys are written last')
 })
 
-t.test('what was erased in the source is erased in the target', async (t) => {
+t.test('events that were erased in the source are erased in the target', async (t) => {
   for (const hasOneOrder of [false, true]) {
     const [source, target] = [await openFilled(), openMemoryStore()]
     // the first events of their builds
@@ -159,7 +159,7 @@ t.test('a key or a map of the target is not overwritten', async (t) => {
   t.equal((await contentsOf(withMap, alpha)).project, undefined, 'keys are written last')
 })
 
-t.test('a map that the source replaces meanwhile is copied as it is then', async (t) => {
+t.test('a map that the source replaces during the copy is copied in its new version', async (t) => {
   const [source, target] = [await openFilled(), openMemoryStore()]
   const { publishMap } = createIngest({ store: source }).project(alpha)
   let replacements = 0
@@ -199,7 +199,7 @@ t.test('times that the target would change are refused before anything is writte
   t.strictSame(await directory.projects(), [beta])
 })
 
-t.test('what the source stores during a copy is left to the next one', async (t) => {
+t.test('events that the source stores during a copy are left to the next one', async (t) => {
   const [source, target] = [await openFilled(), openMemoryStore()]
   let stored: Promise<void> | undefined
   const onProgress = () => {

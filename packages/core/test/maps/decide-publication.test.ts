@@ -39,7 +39,7 @@ function proposalOf(name: string, more: Partial<Proposal> = {}): Proposal {
   return { id, manifest: manifest(name), isWhole: false, latePublish: 'accept', at: 9_000, ...more }
 }
 
-/** What becomes of it, and what is in the slot afterwards: `created P -`. */
+/** The outcome of a publication, and the contents of the slot afterwards: `created P -`. */
 function decide(slot: MapSlot, more: Partial<Proposal>): string {
   try {
     const { outcome, contents } = decidePublication(slot, new Set(), proposalOf('P', more))

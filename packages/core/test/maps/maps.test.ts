@@ -36,7 +36,7 @@ function manifestOf(...texts: string[]): Manifest {
   return { contentType: 'text/plain', size: whole.length, digest: digestOf(whole), chunks }
 }
 
-/** Replaces timers; the result lets so many milliseconds pass. */
+/** Replaces timers. Returns a function that lets that many milliseconds pass. */
 function mockTimers(t: Test): (ms: number) => Promise<void> {
   mock.timers.enable({ apis: ['setTimeout'] })
   t.teardown(() => mock.timers.reset())
@@ -556,7 +556,7 @@ t.test('a turn hashes at most 64 KiB and 64 chunks, whatever their sizes', async
   }
 })
 
-t.test('a chunk of another size than the manifest says is not hashed, and a missing one is no issue', async (t) => {
+t.test('a chunk of another size than declared is not hashed, and a missing one is not an issue', async (t) => {
   const { store } = setUp()
   const { manifest } = await recordSame(store, 'p', 1_048_576, 1)
   const chunks = manifest.chunks.map((chunk) => ({ ...chunk, size: 1 }))

@@ -198,7 +198,7 @@ t.test('a value without a canonical form is an invalid publication, with its pat
   for (const [value, code, path] of refused) {
     t.throws(() => canonical(value), { code: 'invalid-publication', issues: [{ code, path }] }, path)
   }
-  // as deep as a body can be, and no stack ends
+  // the deepest possible body does not overflow the stack
   t.throws(() => canonical(JSON.parse(`${'['.repeat(500_000)}${']'.repeat(500_000)}`)), { code: 'invalid-publication' })
 })
 

@@ -65,7 +65,7 @@ t.test('a key is stored as its hash, and is valid for its scopes until it expire
   t.equal(isActive({ ...record, revokedAt: 5 }, 0), false, 'at once, whatever the clock says')
 })
 
-/** A keyring, the one of another process that caches nothing, and what the first one asks of the store. */
+/** A keyring, another one that caches nothing as in another process, and the calls of the first one to the store. */
 function setUp(changes: Partial<EntryStore> = {}) {
   const memory = openMemoryStore()
   const clock = { now: 1_000, monotonic: 0 }

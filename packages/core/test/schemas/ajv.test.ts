@@ -6,13 +6,13 @@ import { compileSchema } from '../../src/schemas/compile-schema.ts'
 import type { JsonObject } from '../../src/validation.ts'
 import { createRandom, type Random, seeds } from './random.ts'
 
-// Ajv as a second opinion, on random schemas and values. What is left out, as the answers differ on purpose:
-// - format: Ajv's are a package of its own, and those of TypeBox differ in details
-// - multipleOf: ours takes 0.3 for a multiple of 0.1, and Ajv 1e20 for one of 3
-// - the names `__proto__`, `constructor` and ``, which Ajv does not check, takes for evaluated, and does not find missing
-// - `contains` of an empty array, which Ajv takes as met after some other keywords
-// - `unevaluatedItems` with `contains`, whose elements Ajv does not take for evaluated, and `unevaluatedProperties` with
-//   `anyOf`, `oneOf` and `if`, of whose invalid branches it does
+// Compares with Ajv on random schemas and values. Left out, because the results differ on purpose:
+// - format: Ajv's formats are a separate package, and those of TypeBox differ in details
+// - multipleOf: here 0.3 is a multiple of 0.1; in Ajv 1e20 is a multiple of 3
+// - the names `__proto__`, `constructor` and ``: Ajv does not check them, treats them as evaluated, and never as missing
+// - `contains` of an empty array, which Ajv treats as met after some other keywords
+// - `unevaluatedItems` with `contains`, whose elements Ajv does not treat as evaluated, and `unevaluatedProperties` with
+//   `anyOf`, `oneOf` and `if`, where Ajv treats the members of invalid branches as evaluated
 // - look-around and back-references in patterns, dynamic references, and `items` with a list: only one of both has them
 
 type Schema = JsonObject | boolean

@@ -13,10 +13,10 @@ function stepsOf(source: string, text: string): number {
   return steps - run.steps
 }
 
-/** As many steps a character, for a text of any length. */
+/** Maximum steps per character, for a text of any length. */
 const stepsPerCharacterMax = 4
 
-t.test('a text that a backtracking engine takes exponential time for costs steps by its length', async (t) => {
+t.test('a text that takes a backtracking engine exponential time takes steps proportional to its length', async (t) => {
   const hostile: [source: string, text: string][] = [
     ['^([A-Za-z0-9]+[ _-]?)+$', 'a'],
     ['^(a+)+$', 'a'],
@@ -64,7 +64,7 @@ t.test('a pattern whose DFA grows exponentially costs steps for each state', asy
   t.throws(() => compilePattern('(?:a|b)*a(?:a|b){10}c|(?:){1900}d').test(text, createRun(10_000)), /out of steps/)
 })
 
-t.test('what is not regular, and what needs too many states, is refused', async (t) => {
+t.test('a pattern that is not regular, or needs too many states, is refused', async (t) => {
   for (const source of ['(a)\\1', '(?<n>a)\\k<n>']) t.throws(() => compilePattern(source), /back-references/)
   for (const source of ['(?=a)', 'a(?!b)', '(?<=a)b', '(?<!a)b']) t.throws(() => compilePattern(source), /look-ahead/)
   for (const source of ['a{3000}', '((a{50}){50}){50}', '(?:){100000}', '(a?){0,1001}']) {
@@ -134,7 +134,7 @@ function randomPattern(random: Random, depth: number): string {
   return random.list(2, () => random.list(3, part).join('')).join('|')
 }
 
-/** By code points, as ECMA-262 has it: V8 also finds an empty match between the two units of one. */
+/** Searches by code points, as in ECMA-262: V8 also finds an empty match between the two units of one. */
 function matchesSomewhere(sticky: RegExp, text: string): boolean {
   for (let i = 0; i <= text.length; i += (text.codePointAt(i) ?? 0) > 0xffff ? 2 : 1) {
     sticky.lastIndex = i
