@@ -12,6 +12,6 @@ export default defineConfig({
   // `tsc -b` writes the declarations into the same folder
   clean: false,
   dts: false,
-  // else `node:http` becomes `http`
+  // otherwise `node:http` becomes `http`
   removeNodeProtocol: false,
 })

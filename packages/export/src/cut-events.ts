@@ -2,9 +2,9 @@ export interface CutRules<E> {
   /** Maximum bytes of a part; a larger event becomes a part of its own. */
   bytesMax: number
   bytesOf(event: E): number
-  /** Also cuts at each hour or day in UTC, and leaves out the current one. */
+  /** Cuts at each hour or day in UTC too, and leaves out the current one. */
   every?: Period
-  /** Also cuts at each hour in UTC. */
+  /** Cuts at each hour in UTC too. */
   hourly?: boolean
   /** Current time in milliseconds since 1970. */
   now: number

@@ -28,7 +28,7 @@ export interface ExportDirectory {
 export interface NewFile {
   /** Time of receipt of the first event, in milliseconds since 1970. */
   receivedAt: number
-  /** Without the dot. */
+  /** The extension of file names, without the dot. */
   extension: string
   /** Folder of the file, relative to the directory. Default: the directory itself. */
   folder?: string

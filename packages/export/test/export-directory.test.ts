@@ -99,7 +99,7 @@ t.test('a failed run leaves no file', async (t) => {
   await next.close()
 })
 
-/** A directory as it is after two files, the second of which is still hidden, or not even that. */
+/** A directory after two files, the second of which is still hidden; `before` is the cursor file without it. */
 async function afterTwo(path: string): Promise<{ hidden: string; cursorFile: string; before: string }> {
   const cursorFile = join(path, cursorFileName)
   const directory = await open(path)
@@ -130,7 +130,7 @@ t.test('a crash before the cursor file: the file does not count, and is written 
   t.equal(readFileSync(join(path, namesOf(2)), 'utf8'), 'two and more')
 })
 
-t.test('a crash between the cursor file and the name: the file gets its name, and stays as it is', async (t) => {
+t.test('a crash between the cursor file and the name: the file gets its name, and is not changed', async (t) => {
   const path = t.testdir()
   await afterTwo(path)
   const directory = await open(path)

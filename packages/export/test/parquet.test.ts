@@ -163,7 +163,7 @@ t.test('a row group ends at its maximum of rows or bytes', async (t) => {
   t.strictSame((await groupsOf({ groupBytesMax: bytes + 1 })).slice(0, 1), [81])
 })
 
-/** Values as JSON texts, and what a column of a type has for them; undefined for one that does not fit. */
+/** Values as JSON texts, and their values in a column of each type; undefined if a value does not fit. */
 const values: Record<ParquetColumn['type'], [json: string, value: unknown][]> = {
   string: [
     ['"a"', 'a'],
