@@ -212,7 +212,7 @@ export interface IngestOptions<Schemas extends EventSchemas = EventSchemas> {
      */
     keepEvents?: boolean
   }
-  /** The name of this server in `listRejected`, 1 to 255 characters. Default: the name of the host. */
+  /** The name by which `getActivity` counts this server, 1 to 255 characters. Default: the name of the host. */
   server?: string
   /** The clock, in milliseconds since 1970. Default: `Date.now`. An invalid time is an `internal-error`. */
   now?: () => number

@@ -254,8 +254,12 @@ export const Rejections = object({
       buildId: { ...textOrNull, description: 'Null without a valid one; so is `type`.' },
       type: textOrNull,
       keyId: { ...textOrNull, description: 'The key of the request.' },
-      server: { type: 'string', description: 'The server that rejected them.' },
       count,
+      serverIds: {
+        type: 'array',
+        description: 'At most 8 game servers, most events first. Lower bounds, unless they add up to `count`.',
+        items: object({ serverId: { ...textOrNull, description: 'Null without a valid one.' }, count }),
+      },
       firstAt: { ...time, description: 'When the first was received.' },
       lastAt: time,
       counts,

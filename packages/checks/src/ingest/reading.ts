@@ -401,8 +401,13 @@ export const readingChecks: readonly IngestCheck[] = [
   check('rejected events are counted by cause, with samples', async ({ ingest, submit, event }) => {
     const { total: none, groups: noGroups, other } = await ingest.listRejected()
     assert.deepEqual([none, noGroups, other], [0, [], 0])
-    const { rejected } = await submit(event('a', { type: 5 }), event('good'), 7, event('b', { type: 6, buildId: 1 }))
-    await submit(event('c', { type: 'kill', buildId: 7 }))
+    const { rejected } = await submit(
+      event('a', { type: 5, serverId: 's' }),
+      event('good'),
+      7,
+      event('b', { type: 6, buildId: 1, serverId: 's' }),
+    )
+    await submit(event('c', { type: 'kill', buildId: 7, serverId: [] }))
     const { total, groups, steps } = await ingest.listRejected()
     assert.equal(total, 4)
     const counted = steps.reduce((sum, step) => sum + step.rejected, 0)
@@ -417,6 +422,10 @@ export const readingChecks: readonly IngestCheck[] = [
     assert.ok(first && first.firstAt <= first.lastAt && Math.abs(first.lastAt - Date.now()) < 3_600_000)
     const sampled = first.samples.map(({ receivedAt: _, ...sample }) => sample)
     const [a, , b] = rejected
+    assert.deepEqual(
+      groups.map(({ serverIds }) => serverIds),
+      [[{ serverId: 's', count: 2 }], ...[1, 1].map((count) => [{ serverId: null, count }])],
+    )
     assert.deepEqual(sampled, [
       { eventId: 'a', issues: a?.issues },
       { eventId: 'b', issues: b?.issues },

@@ -9,6 +9,8 @@ import { formatCount, formatTable, toIsoTime } from '../terminal/format.ts'
 /** Maximum number of characters of a text in a row. */
 const textShownMax = 80
 
+const serversShownMax = 3
+
 export function rejectedCommand(io: Io): Command {
   const command = addTargetOptions(
     new Command('rejected').description('print the rejected events of a project by cause'),
@@ -27,9 +29,9 @@ export function rejectedCommand(io: Io): Command {
 }
 
 const rejectedHelp = `
-Each row has the events with the same first issue, build, type, key and server. Servers count into the store once a
-minute: a server includes what it has not written yet, a store does not. --json has samples; with the text of the events,
-if the server runs with --keep-rejected.
+Each row has the events with the same first issue, build, type and key, and of how many of them the most frequent values
+of serverId are known. Servers count into the store once a minute: a server includes what it has not written yet, a store
+does not. --json has samples; with the text of the events, if the server runs with --keep-rejected.
 
 Examples:
   INGEST_KEY=… ingest rejected --url http://127.0.0.1:8787 --project demo
@@ -44,12 +46,29 @@ function formatRejections({ from, total, groups, other }: Rejections): string[] 
 }
 
 function formatGroups(groups: readonly RejectionGroup[]): string[] {
-  const rows = groups.map(({ count, code, path, message, type, buildId, keyId, server, firstAt, lastAt }) => [
-    ...[`${count}`, `${code} ${shown(path)}`, message, shown(type), shown(buildId), shown(keyId), shown(server)],
+  const rows = groups.map(({ count, code, path, message, type, buildId, keyId, serverIds, firstAt, lastAt }) => [
+    ...[
+      `${count}`,
+      `${code} ${shown(path)}`,
+      message,
+      shown(type),
+      shown(buildId),
+      shown(keyId),
+      gameServers(serverIds),
+    ],
     ...[toIsoTime(firstAt), toIsoTime(lastAt)],
   ])
-  const heading = ['COUNT', 'ISSUE', 'MESSAGE', 'TYPE', 'BUILD', 'KEY', 'SERVER', 'FIRST', 'LAST']
+  const heading = ['COUNT', 'ISSUE', 'MESSAGE', 'TYPE', 'BUILD', 'KEY', 'SERVER ID', 'FIRST', 'LAST']
   return formatTable([heading, ...rows], [0])
+}
+
+/** The most frequent game servers of a row, with their events. */
+function gameServers(serverIds: RejectionGroup['serverIds']): string {
+  if (serverIds.every(({ serverId }) => serverId === null)) return shown(null)
+  return serverIds
+    .slice(0, serversShownMax)
+    .map(({ serverId, count }) => `${shown(serverId)} ${count}`)
+    .join(', ')
 }
 
 /** Shortens a text, because a long one would widen its column. The path of the whole event is empty. */

@@ -17,8 +17,8 @@ import { filterGroups, mergeCauses, type Origin, origins, toNdjson } from './rej
 import './rejected/rejected.css'
 
 /**
- * Why events were rejected, and where they came from. `#/rejected?code=…&path=…` opens one cause; `build`, `type`,
- * `key` and `server` filter.
+ * Why events were rejected, and where they came from. `#/rejected?code=…&path=…` opens one cause; `build`, `type` and
+ * `key` filter.
  */
 export function RejectedView({ address: { query } }: { address: Address }) {
   const range = parseRange(query, Date.now())

@@ -187,7 +187,7 @@ browserTest('rejected events by cause: who sent them, since when, and what', asy
     page.waitForFunction((count) => document.querySelectorAll('.causes > li').length === count, {}, count)
 
   t.match(await texts('.causes summary'), [
-    /^4invalid_type \/playerId.*2 builds, 1 type, 1 key, 1 server/,
+    /^4invalid_type \/playerId.*2 builds, 1 type, 1 key/,
     /^2invalid_type \/type/,
     /^1required \/eventId/,
   ])

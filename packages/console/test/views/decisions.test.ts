@@ -44,9 +44,9 @@ function rejections(origin: Partial<RejectionGroup>, count: number, minute: numb
     buildId: null,
     type: null,
     keyId: null,
-    server: 'a',
     ...origin,
     count,
+    serverIds: [{ serverId: 'jfk-1', count }],
     firstAt: at,
     lastAt: at,
     counts: [0, 0].with(minute % 2, count),
@@ -57,7 +57,7 @@ function rejections(origin: Partial<RejectionGroup>, count: number, minute: numb
 t.test('groups with one issue are one cause, of any key and server', async (t) => {
   const groups = [
     rejections({ keyId: 'k-1' }, 2, 3),
-    rejections({ keyId: 'k-2', server: 'b' }, 5, 2),
+    rejections({ keyId: 'k-2' }, 5, 2),
     rejections({ code: 'required', path: '/type' }, 4, 1),
   ]
   const [first, second] = mergeCauses(groups)

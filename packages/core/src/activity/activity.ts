@@ -64,7 +64,7 @@ export interface RejectionSample {
   event?: string
 }
 
-/** Rejected events with the same first issue, build, type, key and server. */
+/** Rejected events with the same first issue, build, type and key. */
 export interface RejectionGroup {
   code: Issue['code']
   /** The JSON Pointer of the issue, with `*` in place of array indexes. */
@@ -75,9 +75,12 @@ export interface RejectionGroup {
   type: string | null
   /** Null if unknown, as for embedded calls without a key. */
   keyId: string | null
-  /** The server that rejected them. */
-  server: string
   count: number
+  /**
+   * At most 8 game servers, most events first, with null for events without a valid `serverId`. The counts are exact if they add up to `count`, and lower bounds if
+   * not: events of too many servers are counted without their server.
+   */
+  serverIds: { serverId: string | null; count: number }[]
   /** When the first and the last of them were received, in milliseconds since 1970. */
   firstAt: number
   lastAt: number

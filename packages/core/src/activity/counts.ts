@@ -12,7 +12,7 @@ export interface NameCounts {
 }
 
 /** Rejected events of one cause. */
-export type RejectionCounts = Omit<RejectionGroup, 'server' | 'counts'>
+export type RejectionCounts = Omit<RejectionGroup, 'counts'>
 
 /** The counts of a project in one span of time. Bounded, whatever clients send. */
 export interface Counts {
@@ -33,6 +33,8 @@ const causesMax = 64
 /** The number of names that a row keeps. */
 export const namesKept = { types: 50, builds: 20 } as const
 export const causesKept = 20
+/** The most game servers of one cause. Beyond, the half with the fewest events is forgotten. */
+const serverIdsMax = 8
 export const samplesMax = 3
 /** The longest path or message of an issue, in UTF-16 code units. */
 const issueTextMax = 300
@@ -152,7 +154,7 @@ function addNames(sum: NameCounts, { accepted, rejected }: NameCounts): void {
 function countRejection(
   counts: Counts,
   { receivedAt, keyId }: CountedBatch,
-  { rejection: { eventId, issues }, type, buildId }: Rejection,
+  { rejection: { eventId, issues }, type, buildId, serverId }: Rejection,
   text: Uint8Array | undefined,
   mayAdd: boolean,
 ): boolean {
@@ -167,10 +169,12 @@ function countRejection(
   const event = { count: 1, firstAt: receivedAt, lastAt: receivedAt, message }
   if (known && known.samples.length >= samplesMax) {
     addEvents(known, event)
+    counts.bytes += addServerId(known, serverId, 1)
     return false
   }
+  const serverIds = [{ serverId, count: 1 }]
   const samples = [toSample(receivedAt, eventId, issues, text)]
-  addRejections(counts, cause, { code, path, buildId, type, keyId, ...event, samples })
+  addRejections(counts, cause, { code, path, buildId, type, keyId, ...event, serverIds, samples })
   return known === undefined
 }
 
@@ -182,6 +186,30 @@ function addEvents(
   known.count += count
   known.firstAt = Math.min(known.firstAt, firstAt)
   known.lastAt = Math.max(known.lastAt, lastAt)
+}
+
+type ServersOfCause = Pick<RejectionGroup, 'serverIds'>
+
+/** Adds events of a game server; returns how many bytes more the cause takes. */
+export function addServerId(cause: ServersOfCause, serverId: string | null, count: number): number {
+  const known = cause.serverIds.find((each) => each.serverId === serverId)
+  if (known) {
+    known.count += count
+    return 0
+  }
+  const bytesBefore = bytesOfServerIds(cause)
+  if (cause.serverIds.length >= serverIdsMax) cause.serverIds = sortedServerIds(cause).slice(0, serverIdsMax / 2)
+  cause.serverIds.push({ serverId, count })
+  return bytesOfServerIds(cause) - bytesBefore
+}
+
+/** Those with the most events first. */
+export function sortedServerIds({ serverIds }: ServersOfCause): RejectionGroup['serverIds'] {
+  return serverIds.toSorted((a, b) => b.count - a.count)
+}
+
+function bytesOfServerIds({ serverIds }: ServersOfCause): number {
+  return serverIds.reduce((bytes, { serverId }) => bytes + bytesOfName(serverId), 0)
 }
 
 const unknownIssue: Issue = { code: 'not_allowed', path: '', message: '' }
@@ -210,10 +238,11 @@ function addRejections(counts: Counts, cause: string, added: RejectionCounts): v
   if (found) addEvents(found, added)
   else {
     if (counts.rejections.size >= causesMax) keepMostCauses(counts)
-    found = { ...added, samples: [] }
+    found = { ...added, serverIds: [], samples: [] }
     counts.rejections.set(cause, found)
     counts.bytes += bytesOfCause(found)
   }
+  for (const { serverId, count } of added.serverIds) counts.bytes += addServerId(found, serverId, count)
   if (added.samples.length === 0) return
   counts.bytes -= bytesOfCause(found)
   found.samples = newestSamples([...found.samples, ...added.samples])
@@ -237,8 +266,9 @@ export function mostCauses<T extends { count: number }>(causes: ReadonlyMap<stri
   return [...causes].map(([key, cause]) => ({ key, cause })).sort((a, b) => b.cause.count - a.cause.count)
 }
 
-function bytesOfCause({ path, message, type, samples }: RejectionCounts): number {
-  let bytes = causeBytes + 4 * (path.length + (type?.length ?? 0)) + 2 * message.length
+function bytesOfCause({ path, message, type, serverIds, samples }: RejectionCounts): number {
+  let bytes =
+    causeBytes + 4 * (path.length + (type?.length ?? 0)) + 2 * message.length + bytesOfServerIds({ serverIds })
   for (const { eventId, issues, event } of samples) {
     bytes += sampleBytes + 2 * ((eventId?.length ?? 0) + (event?.length ?? 0))
     for (const each of issues) bytes += issueBytes + 2 * (each.path.length + each.message.length)

@@ -15,7 +15,7 @@ import {
   type StepRange,
 } from './activity.ts'
 import type { ActivityCounter } from './activity-counter.ts'
-import { mostCauses, mostNames, newestSamples, type RejectionCounts } from './counts.ts'
+import { addServerId, mostCauses, mostNames, newestSamples, type RejectionCounts, sortedServerIds } from './counts.ts'
 import { decodeRow, type RowBody } from './row-body.ts'
 
 /** The most groups of a response. */
@@ -74,7 +74,7 @@ async function listRejected(
   for await (const { step, body } of readRows(context, projectId, range, options)) {
     total += body.rejected
     ;(steps[step] as Rejections['steps'][number]).rejected += body.rejected
-    for (const rejection of body.rejections) groups.add(step, body.server, rejection)
+    for (const rejection of body.rejections) groups.add(step, rejection)
   }
   const most = groups.most()
   const other = most.reduce((rest, { count }) => rest - count, total)
@@ -180,31 +180,32 @@ function joinGroups(groups: readonly ActivityGroup[]): ActivityGroup {
 function createRejectionGroups(stepCount: number) {
   const groups = new Map<string, RejectionGroup>()
 
-  function groupOf(server: string, rejection: RejectionCounts): RejectionGroup {
+  function groupOf(rejection: RejectionCounts): RejectionGroup {
     const { code, path, buildId, type, keyId } = rejection
-    const cause = JSON.stringify([server, code, path, buildId, type, keyId])
+    const cause = JSON.stringify([code, path, buildId, type, keyId])
     const found = groups.get(cause)
     if (found) return found
     if (groups.size >= groupsReadMax) for (const { key } of mostCauses(groups).slice(groupsMax)) groups.delete(key)
-    const group = { ...rejection, server, count: 0, counts: new Array(stepCount).fill(0), samples: [] }
+    const group = { ...rejection, count: 0, serverIds: [], counts: new Array(stepCount).fill(0), samples: [] }
     groups.set(cause, group)
     return group
   }
 
   return {
-    add(step: number, server: string, rejection: RejectionCounts): void {
-      const { count, firstAt, lastAt, message, samples } = rejection
-      const group = groupOf(server, rejection)
+    add(step: number, rejection: RejectionCounts): void {
+      const { count, serverIds, firstAt, lastAt, message, samples } = rejection
+      const group = groupOf(rejection)
       if (lastAt >= group.lastAt) group.message = message
       group.count += count
       group.firstAt = Math.min(group.firstAt, firstAt)
       group.lastAt = Math.max(group.lastAt, lastAt)
       group.counts[step] = (group.counts[step] ?? 0) + count
+      for (const { serverId, count } of serverIds) addServerId(group, serverId, count)
       group.samples = newestSamples([...group.samples, ...samples])
     },
     most: () =>
       mostCauses(groups)
         .slice(0, groupsMax)
-        .map(({ cause }) => cause),
+        .map(({ cause }) => ({ ...cause, serverIds: sortedServerIds(cause) })),
   }
 }

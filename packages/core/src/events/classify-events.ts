@@ -11,9 +11,10 @@ import { type ParsedEvent, parseBatch } from './parse-batch.ts'
 /** An event with issues, and its byte range. */
 export interface Rejection extends Slice {
   rejection: RejectedEvent
-  /** Its type and build; null if missing or invalid. */
+  /** Its type, build and game server; null if missing or invalid. */
   type: string | null
   buildId: string | null
+  serverId: string | null
 }
 
 /** An invalid event with a valid id: a duplicate if the id is stored, rejected otherwise. */
@@ -93,8 +94,12 @@ function toAppendEvent(
   return event
 }
 
-function namesOf({ type, buildId }: JsonObject = {}): Pick<Rejection, 'type' | 'buildId'> {
-  return { type: validName('type', type), buildId: validName('buildId', buildId) }
+function namesOf({ type, buildId, serverId }: JsonObject = {}): Pick<Rejection, 'type' | 'buildId' | 'serverId'> {
+  return {
+    type: validName('type', type),
+    buildId: validName('buildId', buildId),
+    serverId: validName('serverId', serverId),
+  }
 }
 
 function validEventId(event: unknown): string | null {

@@ -114,9 +114,10 @@ export function eventIssues(event: JsonObject, tooDeepAt: string | undefined): I
 const fieldsByName = Object.fromEntries(knownFields.map((field) => [field.name, field]))
 
 /** Null for an invalid name, which may contain any text of the event and must not be shown. */
-export function validName(name: 'type' | 'buildId', value: unknown): string | null {
+export function validName(name: 'type' | 'buildId' | 'serverId', value: unknown): string | null {
   const field = fieldsByName[name] as KnownField
-  return typeof value === 'string' && fieldIssue(field, value) === undefined ? value : null
+  if (value === undefined || value === null || fieldIssue(field, value) !== undefined) return null
+  return String(value)
 }
 
 function fieldIssue({ name, text, bytesMin, bytesMax, integerMin }: KnownField, value: unknown): Issue | undefined {

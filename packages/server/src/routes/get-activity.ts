@@ -76,7 +76,7 @@ export const getRejected: ProjectRoute = {
     parameters: range,
     responses: {
       200: {
-        description: 'The rejected events by issue, build, type, key and server.',
+        description: 'The rejected events by issue, build, type and key.',
         content: json(Rejections, {
           ...exampleRange,
           total: 3,
@@ -89,8 +89,11 @@ export const getRejected: ProjectRoute = {
               buildId: null,
               type: 'round.start',
               keyId: 'ab12cd34',
-              server: 'eu-1:8787',
               count: 3,
+              serverIds: [
+                { serverId: 'eu-17', count: 2 },
+                { serverId: null, count: 1 },
+              ],
               firstAt: '2026-11-21T16:05:02.250Z',
               lastAt: '2026-11-21T16:05:07.127Z',
               counts: [0, 3],

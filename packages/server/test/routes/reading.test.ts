@@ -99,14 +99,21 @@ byEachEdge('outcomes over time are returned, of the project alone', async (t, op
   }
 })
 
-byEachEdge('rejected events are returned by cause, key and server, with their text if it is kept', async (t, open) => {
+byEachEdge('rejected events are returned by cause and key, with their text if it is kept', async (t, open) => {
   for (const keepEvents of [false, true]) {
     const { key, send } = await open({}, { now: () => 1_000, rejected: { keepEvents }, server: 'eu-1' })
     t.equal((await send({ body: mixed, headers: headersOf(key) })).status, 202)
     const issue = { code: 'invalid_type', path: '/type', message: 'Expected a string.' }
     const notObject = { code: 'not_object', path: '', message: 'Expected an object.' }
-    const source = { buildId: null, type: null, keyId: key.slice(3, 11), server: 'eu-1' }
-    const once = { ...source, count: 1, firstAt: at, lastAt: at, counts: [1] }
+    const source = { buildId: null, type: null, keyId: key.slice(3, 11) }
+    const once = {
+      ...source,
+      count: 1,
+      serverIds: [{ serverId: null, count: 1 }],
+      firstAt: at,
+      lastAt: at,
+      counts: [1],
+    }
     const groupOf = (first: object, eventId: string | null, event: string) => ({
       ...{ ...first, ...once },
       samples: [{ receivedAt: at, eventId, issues: [first], ...(keepEvents && { event }) }],

@@ -20,8 +20,8 @@ interface CauseDetailsProps {
   linkTo(origin: Origin, value: string): string
 }
 
-const titles: Readonly<Record<Origin, string>> = { build: 'Build', type: 'Type', key: 'Key', server: 'Server' }
-const plurals: Readonly<Record<Origin, string>> = { build: 'builds', type: 'types', key: 'keys', server: 'servers' }
+const titles: Readonly<Record<Origin, string>> = { build: 'Build', type: 'Type', key: 'Key' }
+const plurals: Readonly<Record<Origin, string>> = { build: 'builds', type: 'types', key: 'keys' }
 
 /** A cause with its count over time. When opened, shows the origins of the events and samples of them. */
 export function CauseDetails({ cause, steps, isOpen, onToggle, linkTo }: CauseDetailsProps) {

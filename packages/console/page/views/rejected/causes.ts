@@ -3,7 +3,7 @@ import type { RejectionGroup } from '../../api/bodies.ts'
 export type Sample = RejectionGroup['samples'][number]
 
 /** Members that identify the origin of rejected events, by their names in the address. */
-export const origins = { build: 'buildId', type: 'type', key: 'keyId', server: 'server' } as const
+export const origins = { build: 'buildId', type: 'type', key: 'keyId' } as const
 export type Origin = keyof typeof origins
 
 /** A cause: groups with the same issue. */
