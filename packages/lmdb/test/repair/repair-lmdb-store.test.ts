@@ -1,8 +1,10 @@
 import { spawnSync } from 'node:child_process'
 import { cpSync, mkdirSync, readdirSync, readFileSync, statSync } from 'node:fs'
 import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
 import { createIngest } from '@ingest/core'
 import t from 'tap'
+import { compileLibrary, whyNotPreloaded } from '../../../soak/src/faults/preload-library.js'
 import { sequenceKey } from '../../src/environment/row-keys.ts'
 import { builtStore } from '../built-store.ts'
 import {
@@ -112,6 +114,19 @@ t.test('records that are missing at the end are lost by the totals', async (t) =
   )
   t.match(report.lost, { records: [{ from: batches - 9, to: batches }], recordCount: 10 })
   await ingest.close()
+})
+
+t.test('a report comes after the last append, also on a slow disk', { skip: whyNotPreloaded() ?? false }, async (t) => {
+  const library = join(path, 'slow-syncs.so')
+  await compileLibrary(fileURLToPath(new URL('../slow-syncs.c', import.meta.url)), library)
+  const program = `
+    const { repairLmdbStore } = await import(${JSON.stringify(builtStore)})
+    const { events, lost } = await repairLmdbStore(...process.argv.slice(1))
+    console.log(events, lost.events.length)
+  `
+  const args = ['--input-type=module', '-e', program, copy('slow'), join(path, 'slow, repaired')]
+  const env = { ...process.env, NODE_OPTIONS: '', LD_PRELOAD: library, SYNC_MS: '50' }
+  t.equal(spawnSync(process.execPath, args, { encoding: 'utf8', env }).stdout, `${batches * 2} 0\n`)
 })
 
 t.test('a full disk is one, also for repair and restore', { skip: noMount }, async (t) => {
