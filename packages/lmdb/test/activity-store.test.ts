@@ -11,7 +11,7 @@ const { backUpLmdbStore, repairLmdbStore, restoreLmdbStore, verifyLmdbStore } = 
 )) as typeof import('../src/index.ts')
 
 const minuteMs = 60_000
-/** An Ingest expires older rows. */
+/** A recent time, because an Ingest expires older rows. */
 const start = Math.floor(Date.now() / minuteMs) * minuteMs
 const range = (count: number) => Array.from({ length: count }, (_, i) => i)
 
@@ -60,7 +60,7 @@ t.test('a put of activity shares the commit of appends', async (t) => {
   t.strictSame(commits, [3])
 })
 
-t.test('a sweep that finds no old activity commits nothing for it, also with many projects', async (t) => {
+t.test('a sweep that finds no old activity commits nothing for it, even with many projects', async (t) => {
   const directory = t.testdir()
   const store = await openLmdbStore(directory)
   t.teardown(() => store.close())
@@ -77,7 +77,7 @@ t.test('a sweep that finds no old activity commits nothing for it, also with man
   t.equal(commits - 2 * withoutRows, 5, 'in steps')
 })
 
-t.test('one look for expired activity has a limit of rows, and of projects', async (t) => {
+t.test('one search for expired activity has a limit of rows, and of projects', async (t) => {
   const environment = await openEnvironment(t.testdir())
   t.teardown(() => environment.close())
   const table = openActivity(environment.table)

@@ -6,7 +6,7 @@ export interface BuiltStoreOptions extends LmdbStoreOptions {
   internals?: LmdbStoreInternals
 }
 
-/** The built package: its files, and so its threads, are those that users run. */
+/** The built package, whose files and threads are those that users run. */
 export const builtStore = new URL('../dist/index.js', import.meta.url).href
 export const builtInternals = new URL('../dist/internal.js', import.meta.url).href
 

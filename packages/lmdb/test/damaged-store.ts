@@ -15,8 +15,8 @@ export const projectId = 'p'
 export const map = { placeId: '1', buildId: 'b' }
 
 /**
- * Makes a store with so many batches of two events, of which every second is larger than a page, a key and two maps. Its
- * files have no free pages, so that what they hold is in them once.
+ * Creates a store with a key, two maps and this number of batches of two events; every second batch is larger than a page.
+ * Its files have no free pages, so that they hold all bytes only once.
  */
 export async function makeStore(directory: string, batches: number): Promise<string> {
   const written = `${directory}.written`
@@ -88,7 +88,7 @@ export function pagesWith(path: string, part: Buffer): number[] {
   return [...pages]
 }
 
-/** The branch that leads to a page, and where it has the number of that. */
+/** The branch that leads to a page, and the position of the page number in it. */
 function branchTo(bytes: Buffer, page: number): { branch: number; at: number } {
   for (let branch = 2; branch * pageBytes < bytes.length; branch++) {
     const start = branch * pageBytes
@@ -109,7 +109,7 @@ export function logBranch(directory: string, sequence: number): number {
   return branchTo(readFileSync(join(directory, 'events', 'data.mdb')), leaf).branch
 }
 
-/** Makes a branch of the log lead to a page behind the end of the file, in place of the leaf of a record. */
+/** Makes a branch of the log lead to a page after the end of the file instead of the leaf of a record. */
 export function losePage(directory: string, sequence: number): void {
   const path = join(directory, 'events', 'data.mdb')
   const [leaf] = logPages(directory, [sequence]) as [number]
@@ -127,7 +127,7 @@ export function leakPage(path: string): void {
   for (let index = 0; index < count; index++) {
     const node = leaf + headerBytes + bytes.readUInt16LE(leaf + headerBytes + index * 2)
     const list = node + 8 + bytes.readUInt16LE(node + 6)
-    // its length, then page numbers, and runs as negative length and start
+    // the length of the list, then page numbers; runs of pages have a negative length and their start
     for (let at = list + 8; at < list + bytes.readUInt32LE(node); at += 8) {
       const isRun = at > list + 8 && bytes.readBigInt64LE(at - 8) < 0n
       if (bytes.readBigInt64LE(at) <= 0n || isRun) continue
@@ -138,7 +138,7 @@ export function leakPage(path: string): void {
   throw new Error('the list has no single free page')
 }
 
-/** Flips a bit of these bytes, which are in a file once. */
+/** Flips a bit of these bytes, which occur once in a file. */
 export function flipIn(path: string, bytes: Buffer): void {
   const at = readFileSync(path).indexOf(bytes)
   if (at === -1) throw new Error('the bytes are not in the file')

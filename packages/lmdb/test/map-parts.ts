@@ -18,7 +18,7 @@ export function manifestOf(texts: readonly string[]): Manifest {
   return { contentType: 'text/plain', size: whole.length, digest: digestOf(whole), chunks }
 }
 
-/** The parts of a store that keep maps, without the rest of it. */
+/** The parts of a store that hold maps, without the rest of it. */
 export async function openMapParts(directory: string) {
   const environment = await openEnvironment(join(directory, 'events'))
   const fatal: string[] = []
@@ -81,7 +81,7 @@ const rowsOf = (environment: Environment, name: TableName) =>
 const keysOf = (environment: Environment, name: TableName) =>
   rowsOf(environment, name).map(({ key }) => key.toString('hex'))
 
-/** Reads every row of a closed store, and asserts that they agree; returns how many blobs are unused. */
+/** Reads every row of a closed store, and asserts that they agree. Returns the numbers of unused blobs. */
 export async function inspectMaps(directory: string): Promise<{ orphans: number; garbage: number }> {
   const environment = await openEnvironment(join(directory, 'events'))
   const bytesEnvironment = await openEnvironment(join(directory, 'chunks'))

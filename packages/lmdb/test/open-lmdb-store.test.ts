@@ -54,7 +54,7 @@ t.test('a directory that cannot be created is refused', async (t) => {
 
 t.test('a bug while opening is an internal error, not a store that has failed', async (t) => {
   const directory = join(t.testdir(), 'data')
-  // of a thread, and of this one, which cannot send it
+  // a bug in the thread, and one in this thread, which cannot send the option
   for (const entriesPerFlush of [2 ** 60, (() => 1) as unknown as number]) {
     await t.rejects(openBuiltStore(directory, { internals: { entriesPerFlush } }), {
       code: 'internal-error',
@@ -156,7 +156,7 @@ t.test('a batch that needs a damaged record does not affect those that share its
     store: await openLmdbStore(directory, { onFatal: ({ code }) => fatal.push(code) }),
   })
   const project = again.project('p')
-  // not the batch that is stored: it needs the record of its event
+  // not the stored batch itself: this one needs the record of its event
   const conflicting = { events: [{ projectId: 'p', eventId: 'a', marker: 'other' }] }
   const others = Array.from({ length: 30 }, (_, i) =>
     i % 10 === 5
@@ -180,7 +180,7 @@ t.test('three processes that submit overlapping ids store each once, even when t
   const accepted = new Map<string, number>()
   const acknowledged = new Set<string>()
   const pool = ids('overlap', 600)
-  // small runs, so that the three flush and merge all the time
+  // small runs, so that the processes flush and merge all the time
   const start = () => startStoreProcess(directory, { entriesPerFlush: 30 })
   const processes = await Promise.all([0, 1, 2].map(start))
 
@@ -236,7 +236,7 @@ t.test(`a process that is killed ${cycles} times under load loses nothing that i
         acknowledged.push(...batch)
         answered++
       }
-      // with requests of the other lanes in flight
+      // while requests of the other lanes are in flight
       await child.kill()
     })
     await Promise.allSettled(load)

@@ -1,18 +1,18 @@
 import type { ActivityRow, Digest, MapSlot, ReadOptions, Store, StoredEvent } from '@ingest/core'
 import { startStoreProcess } from './store-process.ts'
 
-/** What a decision about a map is made on. */
+/** The state on which a decision about a map is made. */
 interface MapState {
   slot: MapSlot
   present: ReadonlySet<Digest>
 }
 
-/** Events that cross to this process at once. */
+/** The number of events in one message to this process. */
 const pageSize = 100
 
 /**
- * Opens the store in `directory` in a process of its own. Decisions are made in this process, and written by the other
- * one if what they were made on is still current.
+ * Opens the store in `directory` in a process of its own. Decisions are made in this process; the other process writes them
+ * if the state on which they were made is still current.
  */
 export async function openInProcess(directory: string): Promise<Store> {
   const child = await startStoreProcess(directory, { entriesPerFlush: 64 })

@@ -100,7 +100,7 @@ function openFiles() {
   }
 }
 
-/** Takes all slots for readers of an environment, prints how many it took, and keeps them while it lives. */
+/** Takes all reader slots of an environment, prints how many it took, and keeps them until it ends. */
 const takeAllSlots = `
   import { open } from 'lmdb'
   const roots = []
@@ -115,7 +115,7 @@ const takeAllSlots = `
   }
   setInterval(() => roots, 1000)`
 
-t.test('without a slot for readers, an opening is refused, and nothing else fails', async (t) => {
+t.test('without a free reader slot, an opening is refused, and nothing else fails', async (t) => {
   const directory = t.testdir()
   const server = await startStoreProcess(directory)
   t.teardown(() => server.kill())

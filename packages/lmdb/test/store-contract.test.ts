@@ -23,7 +23,7 @@ function storesOf(t: Test, internals: LmdbStoreInternals) {
     open: () => openIn(join(t.testdirName, String(count++))),
     openInProcess: (store: Store) => openInProcess(directories.get(store) as string),
     reopen: (closed: Store) => openIn(directories.get(closed) as string),
-    /** Takes backups that `restore` puts into the place of the store. */
+    /** Takes backups, with which `restore` replaces the store. */
     backUpWith(restore: (backup: string, directory: string) => unknown) {
       return async (closed: Store) => {
         const directory = directories.get(closed) as string
@@ -41,7 +41,7 @@ function storesOf(t: Test, internals: LmdbStoreInternals) {
 
 type Stores = ReturnType<typeof storesOf>
 
-/** Checks of what the id index answers; the others use it as these do, or not at all. */
+/** The checks that depend on the id index; the others use it in the same ways, or not at all. */
 const idChecks = storeChecks.filter(({ name }) => /\bids?\b|known|append|twice|again|stored before|cursor/.test(name))
 
 async function checkShared(t: Test, { open }: Stores, checks = storeChecks): Promise<void> {

@@ -22,7 +22,7 @@ export interface Question {
     | 'close'
     | 'exit'
   eventIds?: string[]
-  /** What is called of the Ingest, for project `p`, or of the store. */
+  /** The method to call, of the Ingest for project `p` or of the store. */
   method?: string
   args?: unknown[]
 }
@@ -74,15 +74,15 @@ export const noStrace =
     : false
 
 /**
- * What runs a program with slow openings of the environments in these directories, as on a busy machine: LMDB is delayed
- * between reading the header of a data file and using what it has read.
+ * The command line that runs a program with slow openings of the environments in these directories, as on a busy machine:
+ * LMDB is delayed between reading the header of a data file and using it.
  */
 export function slowOpenings(directories: string[]): string[] {
   const paths = directories.flatMap((directory) => ['-P', join(directory, 'data.mdb')])
   return ['strace', '-f', '-qq', '-o', '/dev/null', ...paths, '-e', 'trace=mmap', '-e', 'inject=mmap:delay_exit=20000']
 }
 
-/** What runs a program as process 1 of a PID namespace of its own, as in a container. */
+/** The command line that runs a program as process 1 of its own PID namespace, as in a container. */
 export const container = ['unshare', '--pid', '--fork', '--mount-proc', '--kill-child']
 
 /** Why a process cannot be given a PID namespace here, as a container has one; false if it can. */
@@ -95,11 +95,11 @@ export interface StartOptions {
   /** Runs it as process 1 of a PID namespace of its own, as in a container. */
   inContainer?: boolean
   commitTimeoutMs?: number
-  /** The size of a run of the id index; small ones make for many flushes and merges. */
+  /** The size of a run of the id index; small runs cause many flushes and merges. */
   entriesPerFlush?: number
   /** Faults that strace injects into the process's system calls, such as `fdatasync:error=EIO:when=3+`. */
   inject?: string[]
-  /** As {@link slowOpenings} does. */
+  /** Whether its openings are slow, see {@link slowOpenings}. */
   isSlowToOpen?: boolean
   /** More variables of its environment. */
   env?: NodeJS.ProcessEnv
@@ -120,7 +120,7 @@ export async function startStoreProcess(directory: string, options: StartOptions
   ]
   const child = spawn(command, args, {
     stdio: ['ignore', 'ignore', 'ignore', 'ipc'],
-    // bytes as bytes
+    // keeps bytes as bytes
     serialization: 'advanced',
     detached: true,
     // one thread, so that the n-th call is the same call each time
@@ -129,7 +129,7 @@ export async function startStoreProcess(directory: string, options: StartOptions
   return talkTo(child)
 }
 
-/** The test runner puts a loader into every Node that it sees being started, which takes it half a second. */
+/** Without NODE_OPTIONS: the test runner's loader, which it adds to every Node.js process, takes half a second. */
 const plain = process.platform === 'win32' ? [] : ['env', '-u', 'NODE_OPTIONS']
 
 function names(inject: string[]): string {
@@ -174,7 +174,7 @@ async function talkTo(child: ChildProcess): Promise<StoreProcess> {
     call: (method, ...args) => request('call', { method, args }),
     operate: (method, ...args) => request('operate', { method, args }),
     async kill() {
-      // the group, because strace does not take its child with it
+      // kill the group, because the child of strace would survive
       if (child.pid !== undefined && child.exitCode === null && child.signalCode === null)
         process.kill(-child.pid, 'SIGKILL')
       await exited

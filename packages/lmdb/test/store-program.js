@@ -1,5 +1,5 @@
-// A process of its own around one store, driven by messages: what the tests kill, stop and lay faults on. It is plain
-// JavaScript on the built package, because it is started many times and a loader for TypeScript takes a second.
+// A process around one store, driven by messages, which the tests kill, stop and inject faults into. It is plain JavaScript
+// on the built package, because it is started many times and a loader for TypeScript takes a second.
 // @ts-check
 import { isDeepStrictEqual } from 'node:util'
 import { createIngest } from '@ingest/core'
@@ -68,7 +68,7 @@ async function answer({ id, ask, eventIds = [], method, args = [] }) {
       for (const { keyId } of await ingest.keys.list('p')) await ingest.keys.revoke('p', keyId)
       return
     case 'look': {
-      // takes a snapshot of the log and never gives it back
+      // takes a snapshot of the log and never releases it
       const root = open({ path: `${directory}/events`, noSubdir: false, overlappingSync: false, readOnly: true })
       root.getStats()
       say({ id, answer: 'looking' })
@@ -77,7 +77,7 @@ async function answer({ id, ask, eventIds = [], method, args = [] }) {
     }
     case 'hold':
     case 'hold-ids':
-      // inside the gate until the process ends
+      // stays inside the gate until the process ends
       return open({
         path: `${directory}/${ask === 'hold' ? 'events' : 'ids'}/gate`,
         noSubdir: false,
@@ -104,8 +104,8 @@ async function call(method, args) {
 }
 
 /**
- * Runs an operation of the store. Functions cannot be passed on: `compareMap`, `compareProject` and `compareConsumers`
- * write if what a decision was made on is still current, and return what is current otherwise.
+ * Runs an operation of the store. Functions cannot be sent: `compareMap`, `compareProject` and `compareConsumers` write if
+ * the state on which a decision was made is still current, and otherwise return the current state.
  *
  * @param {string} method
  * @param {any[]} args

@@ -10,7 +10,7 @@ import { createCommitState } from '../src/threads/commit-state.ts'
 import type { BatchToAppend } from '../src/writer/append-batch.ts'
 import type { WriterData } from '../src/writer/writer.ts'
 
-/** What a writer needs, in a directory of its own. */
+/** The environment and data of a writer, in a directory of its own. */
 export interface WriterBed {
   environment: Environment
   data: WriterData
@@ -78,7 +78,7 @@ export function recordAt(sequence: number, eventIds: readonly string[], received
   return record
 }
 
-/** As {@link recordAt}, of events with these fingerprints. */
+/** Like {@link recordAt}, for events with these fingerprints. */
 export function recordWith(sequence: number, fingerprints: Uint32Array): Buffer {
   const record = recordAt(
     sequence,

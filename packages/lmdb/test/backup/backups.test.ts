@@ -44,7 +44,7 @@ t.test('a backup of a store that is written to is a prefix of its log, with ever
   const filler = 'f'.repeat(2000)
   t.teardown(ingest.close)
 
-  /** Batches, and maps each of which replaces the one before it, whose chunks become garbage. */
+  /** Writes batches and maps. Each map replaces the one before, whose chunks become garbage. */
   async function write(): Promise<void> {
     for (let i = 0; i < 10; i++) {
       const ids = Array.from({ length: 50 }, (_, j) => `e-${sent.length + j}`)
@@ -65,7 +65,7 @@ t.test('a backup of a store that is written to is a prefix of its log, with ever
   await project.publishMap({ placeId: '1', buildId: 'open', map: {} })
   for (const name of ['backup-1', 'backup-2']) {
     const target = join(path, name)
-    // more with each step of the copy: the job has a low priority, and writes without a pause keep it from its end
+    // writes at each step of the copy: continuous writes would keep the job, which has a low priority, from ending
     let writing = write()
     const onProgress = ({ phase }: JobProgress) => {
       if (phase === 'copy') writing = writing.then(write)
@@ -172,7 +172,7 @@ t.test('a store with leaked pages is backed up, event by event and with its maps
   t.strictSame((await verifyLmdbStore(target)).problems, [])
 })
 
-t.test('a backup has nothing of what was erased, and all else, event by event', async (t) => {
+t.test('a backup has no erased bytes, and all other events', async (t) => {
   const directory = join(path, 'erased')
   const opened = await openLmdbStore(directory)
   t.teardown(() => opened.close())
@@ -206,7 +206,7 @@ function countIn(directory: string, text: string): number {
   return files.reduce((sum, file) => sum + file.split(text).length - 1, 0)
 }
 
-/** All events of a directory with what is left of erased ones, without cursors, which differ after a restore. */
+/** All events and tombstones of a directory, without cursors, which differ after a restore. */
 async function eventsIn(directory: string, opened?: Store): Promise<object[]> {
   const store = opened ?? (await openLmdbStore(directory, { create: false }))
   const events: object[] = []
@@ -272,7 +272,7 @@ t.test('an interrupted restore is refused by all but the next restore, which sta
   }
 })
 
-t.test('a directory that is not empty, and a backup that is not whole, are refused', async (t) => {
+t.test('a directory that is not empty, and an incomplete backup, are refused', async (t) => {
   t.testdir()
   const other = join(path, 'other')
   await makeStore(other, 1)

@@ -66,7 +66,7 @@ t.test('verifying creates no table', async (t) => {
 const change = (table: TableName, work: (rows: Table) => unknown) => (directory: string) =>
   changeRows(directory, table, work)
 
-/** Kinds of damage that do not hide each other, and what the report says of each. */
+/** Kinds of damage that do not hide each other, with the problem that is reported for each. */
 const damages: Record<string, [damage: (directory: string) => unknown, problem: object]>[] = [
   {
     'a flipped bit in a record': [
@@ -213,7 +213,7 @@ t.test('verifying ends on a B-tree with a cycle', async (t) => {
   }
 })
 
-t.test('verifying ends on a log whose B-tree has a cycle behind a missing record', async (t) => {
+t.test('verifying ends on a log whose B-tree has a cycle after a missing record', async (t) => {
   const directory = copy('looped log')
   await changeRows(directory, 'log', (rows) => rows.remove(sequenceKey(9)))
   const environment = await openEnvironment(join(directory, 'events'), { readOnly: true })
@@ -271,7 +271,7 @@ t.test('damaged pages are a report or an error, and never end this process', asy
   }
 })
 
-t.test('a page that LMDB does not find is damage, which no repetition of a command puts right', async (t) => {
+t.test('a page that LMDB does not find is damage, which repeating a command does not repair', async (t) => {
   const directory = copy('lost page')
   losePage(directory, 1)
   const store = await openLmdbStore(directory)
@@ -305,7 +305,7 @@ const eraseFirst = `
   await store.close()
 `
 
-t.test('events that are erased behind the reader are no damage, other bytes of the totals are', async (t) => {
+t.test('events that are erased after they were read are not damage, but wrong bytes in the totals are', async (t) => {
   const directory = copy('erasing')
   const eventsDirectory = join(directory, 'events')
   const environment = await openEnvironment(eventsDirectory, { readOnly: true })

@@ -39,7 +39,7 @@ t.test('blobs that a crash left unnamed are deleted as orphans, and used ones ar
   const kept = await write(parts, 'a')
   putChunk(parts, 'a', kept)
   const orphans: BlobKey[] = []
-  // more than one turn reads
+  // more than one turn can read
   for (let i = 0; i < 300; i++) orphans.push(await write(parts, `orphan ${i}`))
   await parts.close()
   t.strictSame(await inspectMaps(directory), { orphans: 300, garbage: 0 })
@@ -107,7 +107,7 @@ t.test('garbage marked while a collection ends is collected', async (t) => {
   record(parts, 'a')
   const blobKey = await write(parts, 'a')
   const first = parts.blobs.collectGarbage()
-  // it has found nothing, and has not resolved yet
+  // the collection has found nothing, and has not resolved yet
   parts.environment.root.transactionSync(() => parts.maps.chunks.markGarbage(blobKey))
   await Promise.all([first, parts.blobs.collectGarbage()])
   t.equal(parts.blobs.read(blobKey), undefined)

@@ -1,5 +1,5 @@
-// Opens a store, submits an event when a line comes in, and closes the store once the event is refused. Nothing but the
-// store keeps this process alive. Plain JavaScript on the built package.
+// Opens a store, submits an event when a line is read, and closes the store once the event is refused. Only the store
+// keeps this process alive. Plain JavaScript on the built package.
 // @ts-check
 import { once } from 'node:events'
 import { createIngest } from '@ingest/core'

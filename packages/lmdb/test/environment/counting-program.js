@@ -1,5 +1,5 @@
-// Opens an environment, adds 1 to a count in it and closes it, over and over; prints how often. Plain JavaScript on the
-// built package, as strace slows a loader for TypeScript too much.
+// Repeatedly opens an environment, adds 1 to a count in it and closes it; prints how often. Plain JavaScript on the built
+// package, because strace slows down a loader for TypeScript too much.
 // @ts-check
 import { openEnvironment } from '@ingest/lmdb/internal'
 

@@ -42,8 +42,8 @@ async function filledStore(directory: string): Promise<string> {
 const whole = await filledStore(t.testdir())
 
 /**
- * Opens stores one after another in a process of its own, which LMDB crashes over files that it cannot open. Returns
- * their error codes; `undefined` for a store that opens.
+ * Opens stores one after another in a process of its own, because LMDB crashes on files that it cannot open. Returns their
+ * error codes; `undefined` for a store that opens.
  */
 function openEach(directories: readonly string[]): (string | undefined)[] {
   const program = `
@@ -65,7 +65,7 @@ t.test('a missing or empty file is a new one', async (t) => {
   t.equal(checkDataFile(join(directory, 'other.mdb')), false)
 })
 
-t.test('a file whose creation a power loss has cut is a new one, and nothing is lost', async (t) => {
+t.test('a file whose creation a power loss interrupted is a new one, and nothing is lost', async (t) => {
   t.testdir()
   const store = join(t.testdirName, 'store')
   await filledStore(store)
@@ -96,7 +96,7 @@ t.test('a file whose creation a power loss has cut is a new one, and nothing is 
   t.same(readFileSync(path), Buffer.concat([zeros, zeros]))
 })
 
-t.test('the file of a store passes, also after many transactions', async (t) => {
+t.test('the file of a store passes, even after many transactions', async (t) => {
   t.equal(checkDataFile(whole), true)
 })
 
@@ -266,7 +266,7 @@ t.test('on a full disk, a store opens only if it has its lock files', { skip: no
     const fill = (name: string) => spawnSync('dd', ['if=/dev/zero', `of=${join(disk, name)}`, 'bs=4096'])
     fill('filler')
     const child = await startStoreProcess(data)
-    // the first ones may take free pages of the file
+    // the first batches may take free pages of the file
     const submitMany = async () => {
       for (let i = 0; i < 1_000; i++) await child.submit([`new-${i}`])
     }

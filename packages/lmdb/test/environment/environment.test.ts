@@ -205,7 +205,7 @@ t.test('a transaction that would replace the last commit writes nothing', async 
   await close()
 })
 
-/** Gives the older header the next number, as an opening does that undoes the last commit. */
+/** Gives the older header the next number, like an opening that undoes the last commit. */
 function commitElsewhere(path: string): void {
   const file = openSync(path, 'r+')
   const [pageBytes, numberAt] = [4096, 152]

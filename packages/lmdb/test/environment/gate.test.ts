@@ -16,7 +16,7 @@ const template = t.testdir({ data: {} })
   await ingest.close()
 }
 
-/** A copy of the store with the event `before`, without what `damage` takes from each gate. */
+/** A copy of the store with the event `before`, whose gates `damage` has damaged. */
 function damagedStore(directory: string, damage: (gate: string) => void): string {
   cpSync(join(template, 'data'), directory, { recursive: true })
   for (const each of environments) damage(join(directory, each, 'gate'))
@@ -25,7 +25,7 @@ function damagedStore(directory: string, damage: (gate: string) => void): string
 
 const dataOf = (gate: string) => join(gate, 'data.mdb')
 
-/** Zeroes a part of the data file in place, as a process that has it open sees it too. */
+/** Zeroes a part of the data file in place, which a process that has the file open sees too. */
 function zero(gate: string, from: number, to: number): void {
   const content = readFileSync(dataOf(gate))
   writeFileSync(dataOf(gate), content.fill(0, from, to), { flag: 'r+' })

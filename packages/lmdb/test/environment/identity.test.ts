@@ -40,7 +40,7 @@ function filesOf(directory: string): Record<string, string> {
 
 const makeEmpty = async (path: string) => (await openEnvironment(path)).close()
 
-/** Losses of one directory. */
+/** Ways to lose one directory. */
 const losses: Record<string, (path: string) => Promise<void> | void> = {
   'is missing': (path) => rmSync(path, { recursive: true }),
   'is an empty directory': (path) => {
@@ -103,7 +103,7 @@ for (const name of ['events', 'chunks'] as const) {
   })
 }
 
-t.test('events/ that is missing beside ids/ alone is refused', async (t) => {
+t.test('a store that has only ids/, and no events/, is refused', async (t) => {
   const directory = copyStore(join(t.testdir(), 'data'))
   for (const name of ['events', 'chunks']) rmSync(join(directory, name), { recursive: true })
   await isRefused(t, directory, `${join(directory, 'events')} is missing or empty, and ${join(directory, 'ids')}`)

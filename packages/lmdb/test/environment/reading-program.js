@@ -1,4 +1,4 @@
-// Opens an environment and keeps a snapshot of it until it is killed. Plain JavaScript, as counting-program.js.
+// Opens an environment and keeps a snapshot of it until it is killed. Plain JavaScript, like counting-program.js.
 // @ts-check
 import { openEnvironment } from '@ingest/lmdb/internal'
 

@@ -13,7 +13,7 @@ import type { LmdbStoreOptions } from '../../src/open-lmdb-store.ts'
 import { openLmdbStore } from '../built-store.ts'
 import { noStrace, type StoreProcess, startStoreProcess } from '../store-process.ts'
 
-// the tests wait for lock time-outs, each on its own store: run them in parallel
+// the tests wait for lock timeouts, each on its own store: run them in parallel
 t.jobs = 8
 
 const notLinux = process.platform !== 'linux' && 'the holder of a lock is known on Linux only'
@@ -186,7 +186,7 @@ const noSlowSyncs = whyNotPreloaded() ?? false
 const slowSyncs = join(t.testdir({}), 'slow-syncs.so')
 if (!noSlowSyncs) await compileLibrary(fileURLToPath(new URL('../slow-syncs.c', import.meta.url)), slowSyncs)
 
-/** So many batches of a process are in flight, and committed together: the next ones come during that commit. */
+/** The batches of a process in flight, which are committed together; the next ones arrive during that commit. */
 const groupSize = 6
 
 interface Writers {
@@ -199,8 +199,8 @@ interface Writers {
 }
 
 /**
- * Lets processes with slow commits append over and over to one store. Resolves with the process of each event, in the
- * order in which they were committed.
+ * Lets processes with slow commits append repeatedly to one store. Resolves with the process of each event, in the order of
+ * the commits.
  */
 async function appendTogether(t: Test, { processes: count, syncMs, total, ...options }: Writers): Promise<string[]> {
   const directory = t.testdir()

@@ -190,7 +190,7 @@ function entriesOf(fingerprints: Uint32Array): Uint32Array {
 const queriesOf = (fingerprints: Uint32Array) => makeQueries(fingerprints, fingerprints.length / 2)
 const atOnce = Number.POSITIVE_INFINITY
 
-/** A table in memory, of which each part is the one that was put last. */
+/** A table in memory that holds only the last part that was put. */
 function createPartTable(): Table {
   let part: Buffer | undefined
   const table = {
@@ -215,7 +215,7 @@ t.test('a filter has no false negatives, and few false positives', async (t) => 
     const partitions = 2 ** partitionBits
     const count = entriesPerFlush * partitions
     const run = { id: level, nonce: 4, level, blockBits: defaultBlockBits(level), count }
-    // far from the average, as the last of many partitions may be
+    // counts far from the average, as in the last of many partitions
     for (const [partition, own] of [
       [0, entriesPerFlush],
       [partitions - 1, entriesPerFlush + 1500],
@@ -234,7 +234,7 @@ t.test('a filter has no false negatives, and few false positives', async (t) => 
   }
 })
 
-t.test('a filter is built for few ids; of the same ids, or too many, each may be in the run', async (t) => {
+t.test('a filter is built for few ids; with equal or too many ids, any id may be in the run', async (t) => {
   const table = createPartTable()
   const others = fingerprintsOf(100_000)
   const select = (count: number, ids: Uint32Array) => {

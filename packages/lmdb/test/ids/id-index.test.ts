@@ -49,7 +49,7 @@ async function fill(ingest: EmbeddedIngest, batches: number, prefix = ''): Promi
   for (let i = 0; i < batches; i++) await ingest.project('p').submitBatch(batchOf(`${prefix}${i}`))
 }
 
-/** Every id that was sent is known, and one that was not is not. */
+/** Asserts that every sent id is known, and that an id that was not sent is not. */
 async function checkAllKnown(t: Test, ingest: EmbeddedIngest, batches: number, prefix = ''): Promise<void> {
   let duplicates = 0
   for (let i = 0; i < batches; i++)
@@ -134,7 +134,7 @@ const damages: Record<string, Damage> = {
   'its list is no JSON': changeList((text) => text.replace('{', '[')),
   'it is of another format': changeList((text) => {
     const { checksum, ...list } = JSON.parse(text)
-    // as the first format had it
+    // like the first format
     return JSON.stringify({ ...list, checksum: crc32(JSON.stringify(list)) })
   }),
 }
@@ -164,7 +164,7 @@ t.test('the index is rebuilt when it is damaged, and the rebuild reports its pro
   }
 })
 
-/** What damages the index, before the store opens it or while it is open, and what the store says. */
+/** Damage of the index, before the store opens it or while it is open, with the message of the store. */
 const failures: Record<string, { closed?: Damage; open?: Damage; message: string }> = {
   'a damaged run': { closed: flipIn('blocks'), message: 'rebuilds the index' },
   'a damaged filter': { closed: flipIn('filters'), message: 'rebuilds the index' },
@@ -305,7 +305,7 @@ function flagsOfMapping(path: string): string[] {
 function niceness(): number[] {
   return readdirSync('/proc/self/task').map((thread) => {
     const path = `/proc/self/task/${thread}/stat`
-    // a thread may end meanwhile
+    // a thread may have ended
     const [, fields = ''] = existsSync(path) ? readFileSync(path, 'utf8').split(') ') : []
     return Number(fields.split(' ')[16])
   })

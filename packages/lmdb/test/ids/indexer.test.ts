@@ -62,7 +62,7 @@ function appendRecords({ events, log, fingerprints }: Bed, count: number): void 
   })
 }
 
-/** Every id up to the watermark is in exactly one run, in its block and in the filter. */
+/** Asserts that every id up to the watermark is in exactly one run, in its block and in the filter. */
 function checkIndex(t: Test, { tables, fingerprints }: Bed): void {
   tables.environment.root.resetReadTxn()
   const list = readRunList(tables) ?? emptyRunList('seed')
@@ -128,7 +128,7 @@ t.test('no id is lost at a flush or at a merge, over three levels', async (t) =>
   await bed.close()
 })
 
-t.test('what a worker did not finish is removed and started over by the next one', async (t) => {
+t.test('the next worker removes the unfinished work of another, and starts over', async (t) => {
   const directory = t.testdir()
   for (const steps of [3, 8, 9, 11, 13, 15, 17, 19, 21, 23]) {
     const bed = await openBed(join(directory, String(steps)))
@@ -150,7 +150,7 @@ t.test('what a worker did not finish is removed and started over by the next one
   }
 })
 
-t.test('two alternating workers continue from what the other has published', async (t) => {
+t.test('two alternating workers each continue from the runs that the other has published', async (t) => {
   const bed = await openBed(t.testdir())
   const [one, other] = [bed.indexer(), bed.indexer()]
   for (let round = 0; round < 20; round++) {
@@ -211,7 +211,7 @@ t.test('a commit that fails at any step of a flush, a merge or garbage collectio
         work(indexer)
       } catch (error) {
         t.equal((error as Error).message, 'no space left')
-        // enough for a flush, which takes the id of the run that failed
+        // enough for a flush, which gets the id of the failed run
         appendRecords(bed, 4)
         work(indexer)
       }

@@ -7,7 +7,7 @@ import { openWriterBed, recordAt } from '../writer-bed.ts'
 const day = 86_400_000
 const hour = day / 24
 const start = Date.parse('2026-01-01T00:00:00Z')
-/** As a clock may say that lost its battery. */
+/** The time of a clock that lost its battery. */
 const wrong = Date.parse('2099-01-01T00:00:00Z')
 
 async function openLog(t: Test) {

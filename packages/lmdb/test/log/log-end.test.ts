@@ -14,7 +14,7 @@ async function openStore(t: Test) {
   t.teardown(() => ingest.close())
   const submit = (eventId: string) => ingest.project('p').submitBatch({ events: [{ projectId: 'p', eventId }] })
 
-  /** Stores four events, the last of which the file loses. */
+  /** Stores four events; the file then loses the last one. */
   async function loseLast(): Promise<void> {
     for (const eventId of ['a', 'b', 'c']) await submit(eventId)
     const path = join(directory, 'events', 'data.mdb')
@@ -86,13 +86,13 @@ t.test('a damaged last record fails the store at the next write, and refuses no 
 function damageHeads(path: string, eventId: string): void {
   const bytes = readFileSync(path)
   const payload = JSON.stringify({ projectId: 'p', eventId })
-  // of the 44 bytes before the payload, the fifth
+  // the fifth of the 44 bytes before the payload
   for (let at = bytes.indexOf(payload); at !== -1; at = bytes.indexOf(payload, at + 1)) {
     writeAt(path, at - 40, Buffer.from('x'))
   }
 }
 
-t.test('an erasure of the last event, and appends of other processes, are no loss', async (t) => {
+t.test('an erasure of the last event, and appends of other processes, do not look like a loss', async (t) => {
   const { directory, store, fatal, submit } = await openStore(t)
   await submit('a')
   t.equal(await store.erase('p', ['a']), 1)

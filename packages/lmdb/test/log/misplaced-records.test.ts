@@ -11,7 +11,7 @@ const { verifyLmdbStore, repairLmdbStore } = (await import(builtStore)) as typeo
 
 const path = t.testdir()
 const whole = join(path, 'whole')
-/** Records 1 to 30 are of `p`, 31 to 40 of `q`. */
+/** Records 1 to 30 belong to `p`, 31 to 40 to `q`. */
 const projectOf = (record: number) => (record <= 30 ? 'p' : 'q')
 const idsOf = (record: number) => [0, 1].map((i) => `e-${record}-${i}`)
 const batchOf = (record: number) => ({
@@ -23,7 +23,7 @@ const recordsOf = (projectId: string) =>
 const open = (directory: string) => openLmdbStore(directory, { internals: { entriesPerFlush: 16 } })
 const ingest = createIngest({ store: await open(whole) })
 for (let record = 1; record <= 40; record++) await ingest.project(projectOf(record)).submitBatch(batchOf(record))
-/** Of the events of `p`. */
+/** The cursors of the events of `p`. */
 const cursors: string[] = []
 for await (const { cursor } of ingest.project('p').readEvents()) cursors.push(cursor)
 await ingest.close()
@@ -38,7 +38,7 @@ async function damaged(table: Parameters<typeof changeRows>[1], work: (rows: Tab
   return directory
 }
 
-/** What a reader of a project gets, and the code with which it ends. */
+/** The ids that a reader of a project gets, and the code with which it ends. */
 async function readAll(store: Store, projectId: string, options = {}): Promise<{ ids: string[]; code?: string }> {
   const ids: string[] = []
   try {
@@ -60,7 +60,7 @@ const idsBefore = (record: number) =>
 const put = (rows: Table, record: number, bytes: Buffer | undefined) => rows.put(sequenceKey(record), bytes as Buffer)
 const get = (rows: Table, record: number) => rows.getBinary(sequenceKey(record))
 
-/** Repairs a store, and reads what is saved of each project. */
+/** Repairs a store, and reads the saved events of each project. */
 async function repair(directory: string) {
   const target = `${directory}-saved`
   const report = await repairLmdbStore(directory, target)
@@ -70,14 +70,14 @@ async function repair(directory: string) {
   return { report, events }
 }
 
-t.test('records in the place of others are damaged for readers, retries, verify and repair', async (t) => {
+t.test('records at the positions of others are damaged for readers, retries, verify and repair', async (t) => {
   const misplaced = [5, 10, 11, 20]
   const directory = await damaged('log', (rows) => {
     put(rows, 5, get(rows, 6))
     const [first, second] = [get(rows, 10), get(rows, 11)]
     put(rows, 10, second)
     put(rows, 11, first)
-    // of another project
+    // a record of another project
     put(rows, 20, get(rows, 35))
   })
   const { problems } = await verifyLmdbStore(directory)
@@ -89,7 +89,7 @@ t.test('records in the place of others are damaged for readers, retries, verify 
   t.strictSame(await readAll(store, 'p'), { ids: idsBefore(5), code: 'store-damaged' })
   const again = createIngest({ store })
   for (const record of misplaced) {
-    // of the last event before it
+    // the cursor of the last event before it
     const after = cursors[record * 2 - 3]
     t.strictSame(await readAll(store, 'p', { after }), { ids: [], code: 'store-damaged' })
     await t.rejects(again.project('p').submitBatch(batchOf(record)), { code: 'store-damaged' })

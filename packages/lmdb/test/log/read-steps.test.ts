@@ -1,14 +1,14 @@
 import t from 'tap'
 import { createReadSteps } from '../../src/log/read-steps.ts'
 
-/** An event loop whose turns are run by hand, with a clock that only work moves on. */
+/** An event loop whose turns are run by hand, with a clock that only work advances. */
 function createLoop() {
   let time = 0
   let actions: (() => void)[] = []
   const readSteps = createReadSteps({ now: () => time, defer: (action) => void actions.push(action) })
   return {
     readSteps,
-    /** Time that something takes. */
+    /** Advances the clock, as work does. */
     spend(ms: number) {
       time += ms
     },
@@ -53,7 +53,7 @@ t.test('a step is over at the end of its turn', async (t) => {
   t.equal((await next).isOver, true)
 })
 
-/** Takes one step after another, each of which takes so long; returns how many it has taken. */
+/** Takes steps of `stepMs` one after another; returns a function that returns their number. */
 function readAlways({ readSteps, spend }: ReturnType<typeof createLoop>, stepMs: number): () => number {
   let steps = 0
   const read = async () => {

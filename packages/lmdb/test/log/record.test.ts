@@ -60,7 +60,7 @@ t.test('a record in the position of another one is damaged', async (t) => {
   }
 })
 
-t.test('one flipped bit anywhere is detected, in the head also without the payload', async (t) => {
+t.test('one flipped bit anywhere is detected, in the head even without the payload', async (t) => {
   const bytes = sealed()
   const headEnd = bytes.length - texts.join().length
   for (let at = 0; at < bytes.length; at++) {
@@ -89,7 +89,7 @@ t.test('fingerprints are read at any alignment', async (t) => {
 })
 
 t.test('a header is read from memory that extends past the record', async (t) => {
-  // as lmdb returns it
+  // like the memory that lmdb returns
   const shared = new Uint8Array(Buffer.concat([Buffer.from('before'), sealed(), Buffer.from('after')]))
   t.match(readHeader(shared.subarray(6, -5), 5), header)
 })
@@ -139,7 +139,7 @@ t.test('a record has the exact bytes of any events of a batch', async (t) => {
   t.throws(() => encodeRecord(body.subarray(0, -3), rows, 5), { code: 'internal-error' })
 })
 
-t.test('the order of keys is that of their numbers, which are read from them, also after a project', async (t) => {
+t.test('keys sort by their numbers, which are read from them, even after a project', async (t) => {
   const sequences = [0, 1, 255, 256, 2 ** 32 - 1, 2 ** 32, 2 ** 40, Number.MAX_SAFE_INTEGER]
   const keys = sequences.map(sequenceKey)
   t.strictSame([...keys].reverse().sort(Buffer.compare), keys)

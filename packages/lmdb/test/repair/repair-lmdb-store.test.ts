@@ -65,7 +65,7 @@ async function repair(name: string, damage: (directory: string) => Promise<void>
 const idsOf = (batch: number) => [`e-${batch}-0`, `e-${batch}-1`]
 const without = (...lost: number[]) => allIds.filter((id) => !lost.some((batch) => idsOf(batch).includes(id)))
 
-t.test('of a store without damage everything is saved, and earlier cursors are refused', async (t) => {
+t.test('everything in a store without damage is saved, and earlier cursors are refused', async (t) => {
   const store = await openLmdbStore(whole)
   const after = await store.lastCursor(projectId)
   const { builds } = await store.builds(projectId, { limit: 100 })
@@ -84,7 +84,7 @@ t.test('of a store without damage everything is saved, and earlier cursors are r
   await ingest.close()
 })
 
-t.test('flipped bits lose their records and maps only, and are listed', async (t) => {
+t.test('flipped bits lose only their records and maps, which are listed', async (t) => {
   const { report, ingest, project, ids } = await repair('flipped bits', (directory) => {
     for (const sequence of [7, 8, 200]) damageRecord(directory, sequence)
     flipIn(join(directory, 'chunks', 'data.mdb'), Buffer.from('x'.repeat(64)))
@@ -106,7 +106,7 @@ t.test('flipped bits lose their records and maps only, and are listed', async (t
   await ingest.close()
 })
 
-t.test('records that are missing at the end are lost by the totals', async (t) => {
+t.test('records that are missing at the end are found by the totals', async (t) => {
   const { report, ingest } = await repair('without its end', (directory) =>
     changeRows(directory, 'log', (rows) => {
       for (let sequence = batches - 9; sequence <= batches; sequence++) rows.remove(sequenceKey(sequence))
@@ -129,7 +129,7 @@ t.test('a report comes after the last append, also on a slow disk', { skip: whyN
   t.equal(spawnSync(process.execPath, args, { encoding: 'utf8', env }).stdout, `${batches * 2} 0\n`)
 })
 
-t.test('a full disk is one, also for repair and restore', { skip: noMount }, async (t) => {
+t.test('repair and restore report a full disk as one', { skip: noMount }, async (t) => {
   const disk = join(path, 'disk')
   mkdirSync(disk)
   spawnSync('mount', ['-t', 'tmpfs', '-o', 'size=40m', 'tmpfs', disk])
@@ -177,7 +177,7 @@ t.test(
 
 const events = (directory: string) => join(directory, 'events', 'data.mdb')
 
-/** Damage of pages of the log, and whether records behind it are copied. LMDB crashes over some of it. */
+/** Damage of pages of the log. LMDB crashes on some of it. */
 const damages: Record<string, (directory: string) => void> = {
   'the first leaf of zeros': (directory) => fillPages(events(directory), logPages(directory, [1]), 0),
   'leaves of zeros in two places': (directory) =>
@@ -225,7 +225,7 @@ for (const [what, damage] of Object.entries(damages)) {
   })
 }
 
-t.test('a damaged branch loses what it leads to', async (t) => {
+t.test('a damaged branch loses the pages below it', async (t) => {
   const { report, ingest, ids } = await repair('a branch', (directory) =>
     fillPages(events(directory), [logBranch(directory, 101)], 0),
   )
@@ -234,7 +234,7 @@ t.test('a damaged branch loses what it leads to', async (t) => {
   await ingest.close()
 })
 
-t.test('without its projects, a store is copied by what is in its records', async (t) => {
+t.test('without its projects, a store is copied by the projects in its records', async (t) => {
   const { report, ingest, ids } = await repair('no projects', (directory) => {
     const pages = pagesWith(events(directory), Buffer.from('"keyId"'))
     fillPages(events(directory), pages, 0)
@@ -261,7 +261,7 @@ t.test('a damaged header, and a damaged list of tables, are refused', async (t) 
   t.notOk(readdirSync(path).some((name) => name.includes('unfinished')))
 })
 
-t.test('where the tables of projects differ, events say whose they are', async (t) => {
+t.test('if the tables of projects differ, the events decide', async (t) => {
   const { report, ingest, ids } = await repair('a renamed project', (directory) =>
     changeRows(directory, 'project-numbers', (rows) => {
       for (const { key, value } of rows.getRange({}))
@@ -273,7 +273,7 @@ t.test('where the tables of projects differ, events say whose they are', async (
   await ingest.close()
 })
 
-t.test('a row of a map that is not what it should be costs this map', async (t) => {
+t.test('an invalid row of a map loses only this map', async (t) => {
   const { report, ingest, ids } = await repair('a map row', (directory) =>
     changeRows(directory, 'maps', (rows) => {
       const [row] = [...rows.getRange({})].filter(({ value }) => value.includes('"number"'))
@@ -285,14 +285,14 @@ t.test('a row of a map that is not what it should be costs this map', async (t) 
   await ingest.close()
 })
 
-t.test('a store that is open, a target inside it, and one that is not empty are refused', async (t) => {
+t.test('an open store, a target inside the store, and a target that is not empty are refused', async (t) => {
   await t.rejects(repairLmdbStore(whole, join(whole, 'x')), { code: 'invalid-argument', message: 'is inside of' })
   await t.rejects(repairLmdbStore(whole, path), { code: 'invalid-argument', message: 'is not an empty directory' })
   await t.rejects(repairLmdbStore(join(path, 'none'), join(path, 'x')), { code: 'store-missing' })
   t.notOk(readdirSync(path).some((name) => name.includes('unfinished')))
 })
 
-t.test('erased events stay erased, and are no damage', async (t) => {
+t.test('erased events stay erased, and are not damage', async (t) => {
   const directory = copy('erased')
   const store = await openLmdbStore(directory)
   t.equal(await store.erase(projectId, ['e-7-1', 'e-8-0']), 2)

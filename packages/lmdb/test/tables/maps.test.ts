@@ -105,7 +105,7 @@ t.test(`a process that is killed ${cycles} times while it uploads leaves maps th
     let answers = 0
     const killAfter = 3 + ((cycle * 11) % 40)
     const answered = async () => {
-      // with calls of the other lanes in flight
+      // while calls of the other lanes are in flight
       if (++answers === killAfter) await child.kill()
     }
     const lanes = range(3).map(async (map) => {
@@ -162,7 +162,7 @@ t.test(`a process that is killed ${cycles} times while it uploads leaves maps th
   t.strictSame(await inspectMaps(directory), { orphans: 0, garbage: 0 }, 'and all of them are deleted')
 })
 
-t.test('an inspection fails where rows do not agree', async (t) => {
+t.test('an inspection fails if rows do not agree', async (t) => {
   const damages = ['manifests', 'chunk-references', 'chunks', 'pending-manifests', 'ready-manifests'] as const
   for (const table of damages) {
     const directory = t.testdir()

@@ -112,7 +112,7 @@ t.test('a project is parsed again when a byte of its entry has changed', async (
   t.match(parsed.get('one', entryOf({ projectId: 'one', createdAt: 1 })), { createdAt: 1 })
 })
 
-t.test('a project that is kept cannot be changed by its readers', async (t) => {
+t.test('a cached project cannot be changed by its readers', async (t) => {
   const keys = [{ keyId: 'k', hash: 'h', scopes: ['read'], createdAt: 1 }]
   const { keys: read } = createParsedProjects().get('one', entryOf({ projectId: 'one', keys }))
   const key = read[0] as { scopes: readonly string[] }
@@ -121,7 +121,7 @@ t.test('a project that is kept cannot be changed by its readers', async (t) => {
   t.throws(() => (read as unknown[]).pop(), TypeError)
 })
 
-t.test('the projects kept are bounded in number and in bytes', async (t) => {
+t.test('cached projects are bounded in number and in bytes', async (t) => {
   const entries = ['a', 'b', 'c'].map((projectId) => ({ projectId, entry: entryOf({ projectId }) }))
   const bytes = entries[0]?.entry.length ?? 0
   for (const parsed of [createParsedProjects(2), createParsedProjects(100, 2 * bytes)]) {

@@ -18,7 +18,7 @@ t.test('the stores of a process share one exit listener, removed with the last s
 
 t.test('an exiting process waits for threads in native code, and lets none enter', async (t) => {
   const directory = t.testdir()
-  // a thread that is in native code for a while, leaves, and would enter again
+  // a thread that spends some time in native code, leaves it, and tries to enter it again
   const program = `
     import { Worker } from 'node:worker_threads'
     import { exitGuardAt, openExitGuards } from ${urlOf('exit-guard.js')}

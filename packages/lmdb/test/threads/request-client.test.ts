@@ -48,7 +48,7 @@ async function openClient(t: Test, options: Partial<RequestClientOptions> = {}) 
   }
 }
 
-/** Holds the write lock in this process, where it is not taken for that of another one. */
+/** Holds the write lock in this process, in which it is not mistaken for the lock of another process. */
 async function holdWriteLock({ root }: Environment) {
   let release = () => {}
   let held: Promise<unknown> | undefined
@@ -114,14 +114,14 @@ t.test('after a failure, requests that wait for the write lock are never written
   t.strictSame(names(), [])
 })
 
-t.test('a commit that ended in time is no failure, however late its response is read', async (t) => {
+t.test('a commit that ended in time is not a failure, however late its response is read', async (t) => {
   const { write, names, fatal } = await openClient(t, { timeoutMs: 50 })
   for (const name of ['a', 'b']) {
     const written = write(name)
     // requests are posted at the end of a turn
     await nextTurn()
     while (!names().includes(name));
-    // long enough for the response to be sent, and for the time-out
+    // long enough for the response to be sent, and for the timeout
     const end = performance.now() + 100
     while (performance.now() < end);
     await written
@@ -129,7 +129,7 @@ t.test('a commit that ended in time is no failure, however late its response is 
   t.strictSame(fatal, [])
 })
 
-t.test('the time for which the process was stopped is not that of a commit', async (t) => {
+t.test('the time for which the process was stopped does not count towards a commit', async (t) => {
   const timeoutMs = 500
   let timedOutAt: number | undefined
   const inFlight = createInFlightRequests({
@@ -166,7 +166,7 @@ t.test('a request that cannot be sent is rejected, and leaves nothing in flight'
   await write('b')
 })
 
-t.test('memory that is in two requests is sent with the first one, and stops no others', async (t) => {
+t.test('memory in two requests is sent with the first one, and does not stop others', async (t) => {
   const { client, write, names, fatal } = await openClient(t)
   const bytes = Buffer.from(new ArrayBuffer(8))
   const memory = bytes.buffer as ArrayBuffer
