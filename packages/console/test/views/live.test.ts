@@ -241,6 +241,10 @@ browserTest('it gives a rate, or the time of the last event, once it is known', 
   await waitForText(page, 'No event since')
   await project.submitBatch(batch('c-', 50))
   await waitForText(page, '5 events per second')
+  await page.evaluate(() => Object.assign(location, { hash: `${location.hash}?type=round.end` }))
+  await waitForText(page, '16 matching events')
+  await page.evaluate(() => Object.assign(document.body.dataset, { laterMs: 20_000 }))
+  await waitForText(page, 'No matching event since')
 })
 
 browserTest('long and many names fit a phone', async (t, openPage) => {

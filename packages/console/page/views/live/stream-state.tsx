@@ -95,25 +95,19 @@ function Rates({
   const stored = useStoredPerSecond(isSampled && !isFiltered)
   const received = follower.receivedPerSecond()
   const newest = held.events.at(-1)
+  const kind = isFiltered ? 'matching event' : 'event'
   if (isSampled) {
-    const all = stored !== undefined && received !== undefined && stored > received && ` of ${formatRate(stored)}`
-    return (
-      <>
-        Events arrive too fast to show them all{received !== undefined && `: about ${formatRate(received)}`}
-        {all}
-        {received !== undefined && ' per second'}.
-      </>
-    )
+    const all = stored !== undefined && received !== undefined && stored > received ? ` of ${formatRate(stored)}` : ''
+    const rate = received !== undefined ? ` About ${formatRate(received)}${all} per second are shown.` : ''
+    return <>Events arrive too fast to show them all.{rate}</>
   }
-  if (follower.isAfterGap()) return 'Events after the newest one here may be missing.'
-  if (received) return `${formatRate(received)} ${received === 1 ? 'event' : 'events'} per second`
+  if (follower.isAfterGap()) return <>Events after the newest one here may be missing.</>
+  if (received) return <>{`${formatRate(received)} ${received === 1 ? kind : `${kind}s`} per second`}</>
+  if (received === undefined || !newest) return null
   return (
-    received === 0 &&
-    newest && (
-      <>
-        No event since <Time at={newest.receivedAt} />
-      </>
-    )
+    <>
+      No {kind} since <Time at={newest.receivedAt} />
+    </>
   )
 }
 
