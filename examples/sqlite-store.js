@@ -106,7 +106,7 @@ export function openSqliteStore(path) {
     } catch (error) {
       // some errors of SQLite have rolled back already
       if (db.isTransaction) db.exec('ROLLBACK')
-      throw toIngestError(error)
+      throw toStoreError(error)
     }
   }
 
@@ -507,7 +507,7 @@ const codes = /** @type {const} */ ({
 })
 
 /** @param {any} error */
-function toIngestError(error) {
+function toStoreError(error) {
   if (error?.code !== 'ERR_SQLITE_ERROR') return error
   const code = codes[/** @type {keyof typeof codes} */ (error.errcode & 255)] ?? 'internal-error'
   return new IngestError(code, `SQLite: ${error.message}`, { cause: error })

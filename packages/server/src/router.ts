@@ -90,7 +90,7 @@ export function createRouter<Route extends { method: string; path: string }>(opt
   ): Promise<HttpResponse> {
     function onError(error: unknown): IngestError {
       const ids = { requestId, traceId: record?.traceId ?? traceIdOf(request.headers) }
-      const refusal = toIngestError(error, ids, options)
+      const refusal = toResponseError(error, ids, options)
       if (record) record.code = refusal.code
       return refusal
     }
@@ -218,7 +218,7 @@ function indexRoutes<Route extends { method: string; path: string }>(
 const loggedCodes: ReadonlySet<ErrorCode> = new Set(['disk-full', 'store-failed', 'store-locked', 'store-unavailable'])
 
 /** The error of the response. Errors of the server are logged, with the ids of the request. */
-function toIngestError(
+function toResponseError(
   error: unknown,
   { requestId, traceId }: { requestId: string; traceId: string | undefined },
   { log, logError }: { log: Log; logError: LogError },

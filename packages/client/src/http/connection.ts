@@ -107,7 +107,7 @@ export function createConnection({ url, headers, now = Date.now }: ConnectionOpt
         return await open(request, watchdog)
       } catch (error) {
         watchdog.stop()
-        throw watchdog.signal.aborted ? watchdog.signal.reason : toIngestError(error, origin)
+        throw watchdog.signal.aborted ? watchdog.signal.reason : toConnectionError(error, origin)
       }
     },
 
@@ -150,7 +150,7 @@ function openBody(
         yield value
       }
     } catch (error) {
-      throw watchdog.signal.aborted ? watchdog.signal.reason : toIngestError(error, origin)
+      throw watchdog.signal.aborted ? watchdog.signal.reason : toConnectionError(error, origin)
     } finally {
       discard()
     }
@@ -222,7 +222,7 @@ function isProtocolError({ name, code = '' }: NodeJS.ErrnoException): boolean {
 const certificateError = /CERT|^UNABLE_TO_VERIFY_LEAF_SIGNATURE$|^ERR_TLS_CERT_ALTNAME_INVALID$/
 
 /** Converts a network error into an IngestError. Any other error is a bug and is returned unchanged. */
-function toIngestError(error: unknown, origin: string): unknown {
+function toConnectionError(error: unknown, origin: string): unknown {
   if (error instanceof IngestError || !(error instanceof Error)) return error
   const { code } = error as NodeJS.ErrnoException
   const detail = `${origin}: ${toPrintable(error.message || String(code))}.`

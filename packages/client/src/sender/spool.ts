@@ -93,7 +93,7 @@ export function openSpool(options: SpoolOptions): Spool {
   try {
     return lockAndOpen({ ...options, directory })
   } catch (error) {
-    if (!isDiskFull(error)) throw toIngestError(error, directory)
+    if (!isDiskFull(error)) throw toSpoolError(error, directory)
     return memoryOnly(directory, error)
   }
 }
@@ -143,7 +143,7 @@ const noSpool: Spool = {
 }
 
 /** Adds the file to an error of the file system. */
-function toIngestError(error: unknown, directory: string): unknown {
+function toSpoolError(error: unknown, directory: string): unknown {
   const { path = directory, code, message } = error as NodeJS.ErrnoException
   if (error instanceof IngestError || code === undefined) return error
   return isPermissionDenied(error) ? permissionDenied(path, error) : foreignFile(path, message, error)

@@ -1,6 +1,6 @@
 import { IngestError } from '@ingest/core'
 import type { ClientBase } from 'pg'
-import { toIngestError } from './database-error.ts'
+import { toStoreError } from './database-error.ts'
 
 /** A setting that a store requires of the server, the database, the role or a pooler. */
 interface Requirement {
@@ -60,7 +60,7 @@ function hasFreshSnapshots(isolation: string): boolean {
 export function checkIsolation(isolation: string): void {
   if (hasFreshSnapshots(isolation)) return
   const message = `default_transaction_isolation is "${isolation}", and must be "read committed"`
-  throw toIngestError(Object.assign(new Error(message), { code: 'IG002' }))
+  throw toStoreError(Object.assign(new Error(message), { code: 'IG002' }))
 }
 
 /**

@@ -90,7 +90,7 @@ export function kindOf(error: unknown): FailureKind {
 }
 
 /** The error for a caller of the store. PostgreSQL's messages contain no values, but hosts and users. */
-export function toIngestError(error: unknown): unknown {
+export function toStoreError(error: unknown): unknown {
   if (error instanceof IngestError) return error
   const { message } = error as Error
   if (/pool after calling end/.test(message)) return new IngestError('store-closed', 'The store is closed.')
@@ -107,7 +107,7 @@ export function toOpeningError(error: unknown): unknown {
   if (code === notOwner) return new IngestError('invalid-argument', `${message}: ${hint}.`, { cause: error })
   if (foreignCodes.test(code)) return foreignSchema(message, error)
   const remedy = remedies.find(({ pattern }) => pattern.test(`${code} ${message}`))?.remedy
-  if (error instanceof IngestError || remedy === undefined) return toIngestError(error)
+  if (error instanceof IngestError || remedy === undefined) return toStoreError(error)
   const text = `The database cannot be connected to: ${message}: ${remedy}.`
   return new IngestError('invalid-argument', text, { cause: error })
 }

@@ -2,7 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import type { PoolClient, PoolConfig, QueryConfig } from 'pg'
 import { confirmed, queries } from '../sql.ts'
 import { connectTimeoutMs, type DatabaseOptions, openConnections } from './connections.ts'
-import { kindOf, toIngestError, toOpeningError } from './database-error.ts'
+import { kindOf, toOpeningError, toStoreError } from './database-error.ts'
 import { createSlots } from './slots.ts'
 
 /** Runs statements on a database, each as a transaction of its own, on any connection. */
@@ -101,7 +101,7 @@ export function openDatabase(target: string | PoolConfig, options: DatabaseOptio
   }
 }
 
-async function repeat<T>(operation: () => Promise<T>, deadline: number, toError = toIngestError): Promise<T> {
+async function repeat<T>(operation: () => Promise<T>, deadline: number, toError = toStoreError): Promise<T> {
   const until = Math.min(performance.now() + retryMs, deadline)
   for (let attempts = 0; ; attempts++) {
     try {

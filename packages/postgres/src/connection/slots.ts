@@ -1,5 +1,5 @@
 import { IngestError } from '@ingest/core'
-import { toIngestError } from './database-error.ts'
+import { toStoreError } from './database-error.ts'
 
 /** Maximum number of statements that wait for a connection. */
 const waitingMax = 10_000
@@ -23,7 +23,7 @@ export function createSlots(count: number) {
       await new Promise<void>((resolve, reject) => {
         const timer = setTimeout(() => {
           waiting.delete(take)
-          reject(toIngestError(new Error('timeout expired')))
+          reject(toStoreError(new Error('timeout expired')))
         }, deadline - performance.now())
         function take(): void {
           clearTimeout(timer)

@@ -8,7 +8,7 @@ import pg from 'pg'
 import t from 'tap'
 import { certificateA } from '../../../server/test/certificates.ts'
 import { openConnections } from '../../src/connection/connections.ts'
-import { type FailureKind, kindOf, toIngestError, toOpeningError } from '../../src/connection/database-error.ts'
+import { type FailureKind, kindOf, toOpeningError, toStoreError } from '../../src/connection/database-error.ts'
 import { parseUrl } from '../../src/connection/hosts.ts'
 import { openPostgresStore } from '../../src/open-postgres-store.ts'
 import { migratePostgres } from '../../src/schema/migrate.ts'
@@ -139,7 +139,7 @@ t.test('an untrusted certificate is reported in one line, and is temporary while
   const connections = openConnections(`${url}?sslmode=verify-full`, { connectionsMax: 1, statementTimeoutMs: 1000 })
   const error = await errorOf(() => connections.connect())
   t.equal(kindOf(error), 'final')
-  t.match(toIngestError(error), { code: 'store-unavailable', retryable: true })
+  t.match(toStoreError(error), { code: 'store-unavailable', retryable: true })
   await connections.close()
 })
 
@@ -160,14 +160,14 @@ t.test('an error of PostgreSQL says whether to repeat the statement, and what th
     for (const sqlState of sqlStates) {
       const error = Object.assign(new Error('the reason'), { code: sqlState })
       t.equal(kindOf(error), kind, sqlState)
-      const shown = toIngestError(error)
+      const shown = toStoreError(error)
       if (code === undefined) t.equal(shown, error, sqlState)
       else t.match(shown, { name: 'IngestError', code, message: /the reason/, cause: error }, sqlState)
       t.equal((shown as IngestError).retryAfterSeconds, code === 'store-unavailable' ? 1 : undefined, sqlState)
     }
   }
   const error = new IngestError('overloaded', 'Too many.')
-  t.equal(toIngestError(error), error)
+  t.equal(toStoreError(error), error)
 })
 
 t.test('a connection that cannot be opened or ends is lost', { skip }, async (t) => {
@@ -183,7 +183,7 @@ t.test('a connection that cannot be opened or ends is lost', { skip }, async (t)
   ]
   for (const error of errors) {
     t.equal(kindOf(error), 'lost', error.message)
-    t.match(toIngestError(error), { code: 'store-unavailable' }, error.message)
+    t.match(toStoreError(error), { code: 'store-unavailable' }, error.message)
   }
 })
 
@@ -193,7 +193,7 @@ t.test('an unknown database or role is not retried', { skip }, async (t) => {
     Object.assign(url, change, { password: 'secret' })
     const error = await errorOf(() => runSql(url.href, 'SELECT 1'))
     t.equal(kindOf(error), 'final')
-    const shown = toIngestError(error) as IngestError
+    const shown = toStoreError(error) as IngestError
     t.equal(shown.code, 'store-failed', 'while the store is open')
     const opening = toOpeningError(error) as IngestError
     t.match(opening, { code: 'invalid-argument', message: /check the user|create it/ })
