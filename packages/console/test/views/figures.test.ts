@@ -19,7 +19,10 @@ const listOf = (length: number, members: object) => Array.from({ length }, () =>
 async function startHistory(t: Parameters<typeof startConsole>[0]) {
   const end = Date.now()
   const clock = { at: end - 26 * hour }
-  const served = await startConsole(t, { now: () => clock.at, rateLimits: { readBytes: { perSecond: 1e9 } } })
+  const served = await startConsole(t, {
+    now: () => clock.at,
+    rateLimits: { readBytes: { perSecond: 1e9, burst: 1e9 } },
+  })
   const { project } = served
   const send = async (at: number, ...events: object[]) => {
     clock.at = at
