@@ -119,7 +119,7 @@ browserTest('all figures of a known history agree with each other and with the s
     t.equal(sum(await numbers(page, '.causes summary .number')), 25)
   }
   await page.goto(`${url}#/live?type=chat`)
-  await waitForText(page, '60 events since the first stored event.')
+  await waitForText(page, '60 matching events since the first stored event.')
   await page.goto(`${url}#/maps`)
   await page.waitForSelector('main tbody tr:nth-child(2)')
   t.match(await texts(page, 'main tbody tr'), [/^b-2/, /^b-1/])
