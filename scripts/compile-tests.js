@@ -17,7 +17,7 @@ import ts from 'typescript'
 
 /** The compiled copy of the repository, in which tests run as plain JavaScript. */
 const outDirectory = '.build'
-/** What the copy shares with the repository: installed packages, and the builds that packages import of each other. */
+/** The directories that the copy shares with the repository: installed packages, and the builds that packages import. */
 const sharedDirectories = ['node_modules', 'dist', 'sql']
 const copied = /^(packages|clients|examples|scripts|test)\//
 /** tap in one file. In a package of this name, tap leaves it out of the stacks that it prints. */
@@ -60,7 +60,7 @@ export async function compileTests() {
   return tests
 }
 
-/** Tracked files and those that would be, without deleted ones. */
+/** Tracked files and untracked ones that are not ignored, without deleted ones. */
 function trackedFiles() {
   const listed = execFileSync('git', ['ls-files', '-z', '--cached', '--others', '--exclude-standard'], {
     encoding: 'utf8',
@@ -75,7 +75,7 @@ function trackedFiles() {
  */
 function compile(file, compiled) {
   const { mtime } = statSync(file)
-  // a file that is put back from a copy may be older than what was compiled of its successor
+  // a restored file may be older than the compiled version of its successor
   if (existsSync(compiled) && statSync(compiled).mtime.getTime() === mtime.getTime()) return
   const { outputText } = ts.transpileModule(readFileSync(file, 'utf8'), {
     compilerOptions,
@@ -101,7 +101,7 @@ async function bundleTap() {
     noExternal: [/./],
     silent: true,
     clean: false,
-    // what it reads from its packages while it runs, and what CommonJS modules require of Node
+    // for files of its packages that tap reads at run time, and for modules of Node.js that CommonJS modules require
     define: { 'import.meta.url': JSON.stringify(entry) },
     banner: {
       js: `import { createRequire as requireFrom } from 'node:module'\nconst require = requireFrom('${entry}')`,

@@ -14,7 +14,7 @@ const published = readdirSync(join(root, 'packages')).filter((name) => !read(`pa
 const destination = resolve(process.argv[2] ?? join(root, 'dist'))
 
 if (process.argv[2] === undefined) {
-  // a build leaves the chunks of earlier builds behind, which would be packed too
+  // a build leaves the chunks of earlier builds, which would be packed too
   for (const name of published) rmSync(join(root, 'packages', name, 'dist'), { recursive: true, force: true })
   rmSync(destination, { recursive: true, force: true })
   runPnpm(['run', 'build:all'])

@@ -86,7 +86,7 @@ t.test('curl/send.sh pauses after a 401', options, async (t) => {
   child.stdin.end(lines)
   const [words] = await once(child.stderr, 'data')
   t.match(String(words), '401: sending pauses for 5 minutes')
-  // the group: the shell has started curl as a process of its own
+  // kill the group, because the shell has started curl as a process of its own
   process.kill(-(child.pid as number), 'SIGKILL')
   await once(child, 'exit')
   t.equal(server.bodies.length, 1)

@@ -30,7 +30,7 @@ t.before(async () => {
   await run('packages/cli/bin/ingest.js', 'export', '--store', store, '--project', 'demo', ...files)
 })
 
-/** At the traps of the history, at x -60, z 180 and at x 260, z -200; docs/queries.md shows it. */
+/** The output for the traps of the history, at x -60, z 180 and at x 260, z -200, as in docs/queries.md. */
 const printed = `
 27 sessions of 1.42.0 and 38 of 1.42.1 in town
 more deaths at x -100 to 0, z 100 to 300: in one square 0 of 27 sessions, then 31 of 38

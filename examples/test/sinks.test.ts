@@ -20,16 +20,16 @@ import pg from 'pg'
 import t, { type Test } from 'tap'
 import { createDatabase, noPostgres } from '../../packages/postgres/test/database.ts'
 
-/** `INGEST_KILLS=20` for more. */
+/** `INGEST_KILLS=20` kills more often. */
 const kills = Number(process.env.INGEST_KILLS ?? 3)
-/** Two batches of a sink or more. */
+/** Enough for two batches of a sink or more. */
 const eventsPerKill = 12_000
-/** A kill comes up to this long, mostly less, after the first read or write of a sink: about the time of a batch. */
+/** The longest time from a sink's first read or write to its kill: about the time of a batch; most kills come earlier. */
 const killMsMax = 200
 
 const sinks = fileURLToPath(new URL('../../examples/sinks/', import.meta.url))
 
-/** Where a sink writes to. */
+/** The system that a sink writes to. */
 interface Target {
   /** Arguments of the sink. */
   args: string[]
@@ -49,7 +49,7 @@ function whyMissing(program: string): string | false {
   }
 }
 
-/** Starts a server of the system for one test; resolves at the line that says that it is ready. */
+/** Starts a server of the system for one test; resolves when it prints that it is ready. */
 async function startServer(t: Test, program: string, args: string[], ready: RegExp): Promise<void> {
   const child = spawn(program, args, { stdio: ['ignore', 'pipe', 'pipe'] })
   const exit = once(child, 'exit')
@@ -252,7 +252,7 @@ for (const { name, skip, open } of targets) {
       await Promise.race([Math.random() < 0.5 ? reads : writes, sink.exit])
       await sleep(Math.random() ** 2 * killMsMax)
       const [code] = await sink.kill()
-      // a job may have ended before
+      // a job may have ended before the kill
       t.ok(code === null || (code === 0 && name === 's3'), `it ended with ${code}`)
       await submitting
     }

@@ -12,7 +12,7 @@ import { createIngest, type Store } from '@ingest/core'
 import t from 'tap'
 
 const [major = 0, minor = 0] = process.versions.node.split('.').map(Number)
-// the store uses what node:sqlite has since then
+// the store needs features that node:sqlite has since this version
 const isSupported = major > 22 || (major === 22 && minor >= 16)
 const sqliteOptions = isSupported ? {} : { skip: 'node:sqlite needs Node 22.16; .ci/run tests it on Node 24' }
 
