@@ -22,7 +22,7 @@ function setUp(options: Partial<IngestOptions> = {}) {
     ingest,
     project,
     submit,
-    /** Submits a batch of so many new events. */
+    /** Submits a batch of this many new events. */
     submitNew: (events: number) => submit(...Array.from({ length: events }, () => event(`new-${count++}`))),
     async read(): Promise<string[]> {
       const texts: string[] = []

@@ -52,7 +52,7 @@ async function untilPut({ rows }: { rows(span: ActivitySpan): readonly unknown[]
   while (rows('minute').length < count) await new Promise(setImmediate)
 }
 
-t.test('outcomes are counted by minute, type and build, and only what was stored is accepted', async (t) => {
+t.test('outcomes are counted by minute, type and build, and only stored events are accepted', async (t) => {
   const { clock, project } = setUp()
   const stored = event({ type: 'kill', buildId: 'b1' })
   await project.submitBatch(bodyOf(stored, event({ type: 'kill' }), event({ type: 'join', buildId: 'b2' }), event()))
@@ -138,7 +138,7 @@ t.test('servers of one store agree once each has put its minute', async (t) => {
   }
 })
 
-t.test('close puts what was counted, and a process that counted nothing writes nothing', async (t) => {
+t.test('close puts the counts, and a process that counted nothing writes nothing', async (t) => {
   const { recorded, ingest, open, project } = setUp()
   await project.submitBatch(bodyOf(event(), 7))
   await Promise.all([ingest.close(), ingest.close()])
@@ -452,7 +452,7 @@ t.test('the hours of earlier minutes take memory too', async (t) => {
   await counter.close()
 })
 
-t.test('beyond what memory holds, projects are counted in totals alone, then not at all', async (t) => {
+t.test('beyond the limit of memory, only totals of projects are counted, then nothing', async (t) => {
   const { store, recorded } = openRecordedStore()
   const bounds = { countsBytesMax: 105_000, rowsBytesMax: 10_000_000 }
   const errors: unknown[] = []

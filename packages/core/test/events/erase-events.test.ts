@@ -61,7 +61,7 @@ t.test('an event is erased by any of its members of one name, and by names and v
   t.match(await ingest.project('p').findEvent('other'), { erased: undefined })
 })
 
-t.test('an erasure holds the ids of what it has found, not the events', async (t) => {
+t.test('an erasure holds the ids of the events that it has found, not the events', async (t) => {
   const { read, ...store } = openMemoryStore()
   const seen: WeakRef<object>[] = []
   let heldMax = 0
@@ -229,7 +229,7 @@ t.test('an ended round erases nothing more', async (t) => {
   t.equal((await ingest.project('p').findEvent('e-1'))?.erased, undefined)
 })
 
-t.test('a round tells which consumers have not read what it erases, or keeps it for them', async (t) => {
+t.test('a round reports consumers that have not read the events it erases, or keeps these events', async (t) => {
   let now = 0
   const ingest = createIngest({ store: openMemoryStore(), now: () => now })
   const project = ingest.project('p')

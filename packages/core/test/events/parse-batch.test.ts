@@ -35,7 +35,7 @@ t.test('a batch may be an object, which is serialized once', async (t) => {
   t.throws(() => read({ events: [1n] }), error('malformed-body'))
 })
 
-/** What is read as it is by a parser, or is refused with a code. */
+/** Bodies that are parsed, or refused with a code. */
 const bodies: [outcome: string | number, ...bodies: string[]][] = [
   ['malformed-body', '', ' ', '{', '[', '{"events":[]', '{"events":[]}}', "{'events':[]}", '{"events":[],}'],
   ['malformed-body', '{"events":[1,]}', '{"events":[,1]}', '{"events":[1 2]}', '{"events":[NaN]}', '{"events":["\n"]}'],
@@ -72,7 +72,7 @@ t.test('parseBatch and JSON.parse read or refuse the same bodies', async (t) => 
   }
 })
 
-t.test('what is not UTF-8 is malformed, and one byte order mark is not part of the body', async (t) => {
+t.test('a body that is not UTF-8 is malformed, and one byte order mark is not part of the body', async (t) => {
   const bytes = (...inner: number[]) =>
     Buffer.concat([Buffer.from('{"events":["'), Buffer.from(inner), Buffer.from('"]}')])
   for (const inner of [[0xff], [0xc3], [0xc0, 0x80], [0xed, 0xa0, 0x80], [0xf4, 0x90, 0x80, 0x80]]) {
@@ -115,7 +115,7 @@ t.test('a body may be a part of a larger buffer', async (t) => {
   t.match(parseBatch(body), [{ start: 11, end: 15 }])
 })
 
-t.test('JSON in UTF-8 is parsed, behind one byte order mark', async (t) => {
+t.test('JSON in UTF-8 is parsed, after one byte order mark', async (t) => {
   for (const value of [null, 1, 'äö😀', [], { a: [{ b: false }] }]) {
     t.strictSame(parseJson(Buffer.from(JSON.stringify(value))), value)
   }

@@ -42,7 +42,7 @@ function setUp({ isWatched = false, now = 0 } = {}) {
     reads,
     hooks,
     watches: () => listeners.size,
-    /** As another process does, without a notification. */
+    /** Appends an event without a notification, as another process does. */
     async append(eventId: string, members: object = {}, receivedAt = 1_000) {
       await memory.append('p', batchOf([event(eventId, members)], { receivedAt }))
     },
@@ -151,7 +151,7 @@ t.test('a long poll ends after waitMs', async (t) => {
   t.ok(reads.length > 1, 'with a last read')
 })
 
-t.test('a signal ends a read with its reason, behind the event that was yielded', async (t) => {
+t.test('a signal ends a read with its reason, after the event that was yielded', async (t) => {
   const { append, project, ids, cursors } = setUp()
   const reason = new Error('enough')
   await t.rejects(ids({ signal: AbortSignal.abort(reason) }), reason)
@@ -196,7 +196,7 @@ t.test('a hint of the store wakes a long poll for the events of another process'
   t.match(await found, { done: false })
 })
 
-t.test('an event behind the first read of a long poll is found if the hint comes during that read', async (t) => {
+t.test('an event after the first read of a long poll is found if the hint comes during that read', async (t) => {
   const { append, hint, project, hooks } = setUp({ isWatched: true })
   hooks.duringRead = async () => {
     hooks.duringRead = async () => {}
@@ -329,7 +329,7 @@ t.test('a watch that throws is the error of the subscription, and the next one b
   notifier.subscribe('p').end()
 })
 
-t.test('followEvents continues each read behind the one before, also behind filtered events', async (t) => {
+t.test('followEvents continues each read after the one before, even after filtered events', async (t) => {
   const { project, submit, cursors } = setUp({ now: 1 })
   const reads: ReadEventsOptions[] = []
   const progress: string[] = []

@@ -196,7 +196,7 @@ function changed(bytes: Buffer): Buffer {
   }
 }
 
-/** What parseBatch and classifyEvents make of a body: the events of a batch without a fault and without a repeat. */
+/** The result of parseBatch and classifyEvents for a body: the events of a batch without faults and repeats. */
 function decide(body: Buffer): BatchEvents | undefined {
   try {
     const { unidentified, invalid, valid, repeated } = classifyEvents(projectId, parseBatch(body))

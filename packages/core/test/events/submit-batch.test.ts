@@ -47,7 +47,7 @@ const codesOf = (issues: readonly { code: string; path: string }[] = []) =>
 
 type Submitted = [events: string, accepted: number, duplicates: number, rejected: number[]]
 
-/** What is stored of batches: `a` is an event and `!a` an invalid one. */
+/** Histories of batches, and what is stored of them: `a` is an event, `!a` an invalid one. */
 const histories: [fact: string, stored: string[], ...batches: Submitted[]][] = [
   ['an empty batch is a result', [], ['', 0, 0, []]],
   ['a batch of invalid events is a result', [], ['!a 1 {}', 0, 0, [0, 1, 2]]],
