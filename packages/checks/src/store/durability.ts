@@ -87,7 +87,7 @@ export const closeChecks: readonly StoreCheck[] = [
     const readOn = async () => {
       while (!(await read.next()).done);
     }
-    await assertRefused(readOn(), 'store-closed')
+    await assertRefused(readOn(), 'store-closed', 'the next step')
   }),
 
   isolatedCheck('a close waits for appends that have begun, and may be called twice, even at once', async (store) => {
