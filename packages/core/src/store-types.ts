@@ -253,6 +253,8 @@ export type Scope = (typeof scopes)[number]
 export interface KeyRecord {
   /** The 8 characters after `ik_`: not secret, and used in logs and commands. */
   keyId: string
+  /** For people: who has the key. */
+  name?: string
   /** SHA-256 of the whole key, in hex. */
   hash: string
   scopes: readonly Scope[]

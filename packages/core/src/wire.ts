@@ -254,6 +254,7 @@ export const Rejections = object({
       buildId: { ...textOrNull, description: 'Null without a valid one; so is `type`.' },
       type: textOrNull,
       keyId: { ...textOrNull, description: 'The key of the request.' },
+      keyName: { ...textOrNull, description: 'The name that the key was given.' },
       count,
       serverIds: {
         type: 'array',

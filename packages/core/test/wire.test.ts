@@ -42,6 +42,7 @@ t.test('times are RFC 3339 in bodies and milliseconds in values, at any depth; n
           buildId: null,
           type: time,
           keyId: time,
+          keyName: time,
           count: 1,
           serverIds: [{ serverId: time, count: 1 }],
           counts: [1],
@@ -92,7 +93,14 @@ t.test('isBody agrees with TypeBox, but for new codes of issues', async (t) => {
   const totals = { events: 1, batches: 1, bytes: 1 }
   const range = { from: time, to: time, stepSeconds: 60 }
   const times = { firstAt: time, lastAt: time, counts: [1] }
-  const source = { buildId: null, type: 'a', keyId: null, count: 1, serverIds: [{ serverId: 'b', count: 1 }] }
+  const source = {
+    buildId: null,
+    type: 'a',
+    keyId: null,
+    keyName: null,
+    count: 1,
+    serverIds: [{ serverId: 'b', count: 1 }],
+  }
   const group = { ...issue, ...source, ...times, samples: [{ receivedAt: time, eventId: null, issues: [] }] }
   const bodies: [TSchema, object][] = [
     [BatchResult, { accepted: 1, duplicates: 0, rejected: [rejected] }],

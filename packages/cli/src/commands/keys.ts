@@ -12,6 +12,7 @@ interface KeysOptions extends PrintOptions {
 }
 
 interface CreateOptions extends KeysOptions {
+  name?: string
   scope?: Scope[]
   expires?: number
 }
@@ -31,6 +32,10 @@ function keysCreateCommand(io: Io): Command {
     .addOption(storeOption().makeOptionMandatory())
     .description('create a key, and the store and the project if they are new; prints the key, which is not stored')
     .addOption(projectOption())
+    .option(
+      '--name <text>',
+      'who gets the key, as in lists and beside the events that it sent in vain; none by default',
+    )
     .addOption(
       new Option('--scope <scopes...>', 'operations that the key allows; all by default')
         .choices(scopes)
@@ -46,15 +51,16 @@ function keysCreateCommand(io: Io): Command {
       'after',
       examples(
         'ingest keys create --store data/games --project demo',
-        'ingest keys create --store data/games --project demo --scope events:write --expires 90d',
+        'ingest keys create --store data/games --project demo --name "live servers" --scope events:write --expires 90d',
       ),
     )
     .action(async (options: CreateOptions, command: Command) => {
-      const { project, scope, expires } = options
+      const { project, name, scope, expires } = options
       const store = parseStore(command)
       const { key, record } = await withIngest(io, { store, create: true }, ({ keys }) =>
         keys
           .create(project, {
+            ...(name !== undefined && { name }),
             ...(scope && { scopes: scope }),
             ...(expires !== undefined && { expiresAt: expires }),
           })
@@ -98,7 +104,9 @@ function keysRevokeCommand(io: Io): Command {
 function keysRotateCommand(io: Io): Command {
   return new Command('rotate')
     .addOption(storeOption().makeOptionMandatory())
-    .description('create a key with the same scopes and expire the old key after an overlap; prints the new key')
+    .description(
+      'create a key with the same scopes and name, and expire the old key after an overlap; prints the new key',
+    )
     .argument('<keyId>', 'the 8 characters after ik_ in the key')
     .addOption(projectOption())
     .addOption(
@@ -157,13 +165,14 @@ function describe(record: KeyRecord): DescribedKey {
 }
 
 function formatKeyTable(keys: readonly DescribedKey[]): string[] {
-  const rows = keys.map(({ keyId, state, createdAt, expiresAt, lastUsedAt, scopes }) => [
+  const rows = keys.map(({ keyId, name, state, createdAt, expiresAt, lastUsedAt, scopes }) => [
     keyId,
+    name ?? '-',
     state,
     createdAt,
     expiresAt ?? 'never',
     lastUsedAt ?? 'never',
     scopes.join(','),
   ])
-  return formatTable([['KEY', 'STATE', 'CREATED', 'EXPIRES', 'LAST USED', 'SCOPES'], ...rows])
+  return formatTable([['KEY', 'NAME', 'STATE', 'CREATED', 'EXPIRES', 'LAST USED', 'SCOPES'], ...rows])
 }

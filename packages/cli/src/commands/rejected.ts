@@ -46,18 +46,20 @@ function formatRejections({ from, total, groups, other }: Rejections): string[] 
 }
 
 function formatGroups(groups: readonly RejectionGroup[]): string[] {
-  const rows = groups.map(({ count, code, path, message, type, buildId, keyId, serverIds, firstAt, lastAt }) => [
-    ...[
-      `${count}`,
-      `${code} ${shown(path)}`,
-      message,
-      shown(type),
-      shown(buildId),
-      shown(keyId),
-      gameServers(serverIds),
+  const rows = groups.map(
+    ({ count, code, path, message, type, buildId, keyId, keyName, serverIds, firstAt, lastAt }) => [
+      ...[
+        `${count}`,
+        `${code} ${shown(path)}`,
+        message,
+        shown(type),
+        shown(buildId),
+        shown(keyName ?? keyId),
+        gameServers(serverIds),
+      ],
+      ...[toIsoTime(firstAt), toIsoTime(lastAt)],
     ],
-    ...[toIsoTime(firstAt), toIsoTime(lastAt)],
-  ])
+  )
   const heading = ['COUNT', 'ISSUE', 'MESSAGE', 'TYPE', 'BUILD', 'KEY', 'SERVER ID', 'FIRST', 'LAST']
   return formatTable([heading, ...rows], [0])
 }

@@ -167,17 +167,19 @@ const batchOf = (...events: object[]) =>
   Buffer.from(JSON.stringify({ events: events.map((event) => ({ projectId, ...event })) }))
 
 browserTest('rejected events by cause: who sent them, since when, and what', async (t, openPage) => {
-  const { url, key, project } = await startConsole(t, { rejected: { keepEvents: true } })
+  const { url, key, project, ingest } = await startConsole(t, { rejected: { keepEvents: true } })
+  const { record } = await ingest.keys.create(projectId, { name: 'Live servers' })
   await project.submitBatch(
     batchOf(
       { eventId: 'a', playerId: { id: 1 } },
-      { eventId: 'b', playerId: [], buildId: 'b-1' },
+      { eventId: 'b', playerId: [], buildId: 'b-1', serverId: 'jfk-1' },
       { eventId: 'b2', playerId: true },
       { eventId: 'b3', playerId: true },
       { eventId: 'c', type: 5, playerId: true },
       { type: 'round.start' },
       { eventId: 'ok' },
     ),
+    { keyId: record.keyId },
   )
   await project.submitBatch(Buffer.from(`{"events":[${exact}]}`))
   const { page } = await openPage({ url: `${url}#/rejected`, key })
@@ -187,10 +189,11 @@ browserTest('rejected events by cause: who sent them, since when, and what', asy
     page.waitForFunction((count) => document.querySelectorAll('.causes > li').length === count, {}, count)
 
   t.match(await texts('.causes summary'), [
-    /^4invalid_type \/playerId.*2 builds, 1 type, 1 key/,
+    /^4invalid_type \/playerId.*Buildno valid build 75 %b-1 25 %Typeno valid type 100 %KeyLive servers \(\w{8}\) 100 %/,
     /^2invalid_type \/type/,
     /^1required \/eventId/,
   ])
+  t.match(await texts('.causes summary'), [/Game serverno valid serverId 75 %jfk-1 25 %since \d\d:\d\d:\d\d, last/])
   await checkAccessibility(page, 'rejected')
 
   // with the keyboard

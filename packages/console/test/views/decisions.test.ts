@@ -7,7 +7,7 @@ import { curlCommand, sampleBatch } from '../../page/api/sample-batch.ts'
 import { rowAfterKey, scrollToRow, visibleRows } from '../../page/parts/visible-rows.ts'
 import { fileNameOf, isJsonType } from '../../page/views/maps/file-name.ts'
 import { busyCountsOf, formatShare, trendOf } from '../../page/views/now/trend.ts'
-import { filterGroups, mergeCauses, samplesOf, toNdjson } from '../../page/views/rejected/causes.ts'
+import { countSenders, filterGroups, mergeCauses, samplesOf, toNdjson } from '../../page/views/rejected/causes.ts'
 
 t.test('what arrived steadily and no longer does has stopped, what began has a silent start', async (t) => {
   t.equal(trendOf([3, 2, 4, 3, 0, 0, 0]), 'stopped')
@@ -44,9 +44,10 @@ function rejections(origin: Partial<RejectionGroup>, count: number, minute: numb
     buildId: null,
     type: null,
     keyId: null,
+    keyName: null,
+    serverIds: [{ serverId: 'jfk-1', count }],
     ...origin,
     count,
-    serverIds: [{ serverId: 'jfk-1', count }],
     firstAt: at,
     lastAt: at,
     counts: [0, 0].with(minute % 2, count),
@@ -76,6 +77,26 @@ t.test('groups with one issue are one cause, of any key and server', async (t) =
   t.strictSame(first && samplesOf(first).map(({ eventId }) => eventId), ['e-3', 'e-2'])
   t.equal(second?.code, 'required')
   t.strictSame(groups[0]?.counts, [0, 2], 'they are left as they are')
+})
+
+t.test('the senders of a cause add up, most frequent first, with events without a valid build', async (t) => {
+  const groups = [
+    rejections({ buildId: 'b-1', keyId: 'k-1', keyName: 'Live' }, 3, 1),
+    rejections({ type: 'shot' }, 4, 2),
+    rejections({ buildId: 'b-1', serverIds: [{ serverId: null, count: 2 }] }, 2, 3),
+  ]
+  t.strictSame(countSenders(groups, 'build'), [
+    { id: 'b-1', name: null, count: 5 },
+    { id: null, name: null, count: 4 },
+  ])
+  t.strictSame(countSenders(groups, 'key'), [
+    { id: null, name: null, count: 6 },
+    { id: 'k-1', name: 'Live', count: 3 },
+  ])
+  t.strictSame(countSenders(groups, 'server'), [
+    { id: 'jfk-1', name: null, count: 7 },
+    { id: null, name: null, count: 2 },
+  ])
 })
 
 t.test('an export has a line of JSON for each group', async (t) => {

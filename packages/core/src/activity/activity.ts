@@ -75,6 +75,8 @@ export interface RejectionGroup {
   type: string | null
   /** Null if unknown, as for embedded calls without a key. */
   keyId: string | null
+  /** The name that the key was given; null without one. */
+  keyName: string | null
   count: number
   /**
    * At most 8 game servers, most events first, with null for events without a valid `serverId`. The counts are exact if they add up to `count`, and lower bounds if

@@ -12,7 +12,7 @@ export interface NameCounts {
 }
 
 /** Rejected events of one cause. */
-export type RejectionCounts = Omit<RejectionGroup, 'counts'>
+export type RejectionCounts = Omit<RejectionGroup, 'counts' | 'keyName'>
 
 /** The counts of a project in one span of time. Bounded, whatever clients send. */
 export interface Counts {

@@ -1,6 +1,6 @@
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import { IngestError } from '../error.ts'
-import type { ActivityStore } from '../store.ts'
+import type { ActivityStore, EntryStore } from '../store.ts'
 import type { ActivityRow, ActivitySpan } from '../store-types.ts'
 import {
   type Activity,
@@ -26,7 +26,7 @@ const groupsReadMax = 1_000
 const turnBytes = 262_144
 
 export interface ReadActivityContext {
-  store: Pick<ActivityStore, 'activity'>
+  store: Pick<ActivityStore, 'activity'> & Pick<EntryStore, 'entry'>
   counter: Pick<ActivityCounter, 'unputRows'>
   /** In milliseconds since 1970. */
   now(): number
@@ -76,9 +76,20 @@ async function listRejected(
     ;(steps[step] as Rejections['steps'][number]).rejected += body.rejected
     for (const rejection of body.rejections) groups.add(step, rejection)
   }
-  const most = groups.most()
+  const most = await withKeyNames(context, projectId, groups.most())
   const other = most.reduce((rest, { count }) => rest - count, total)
   return { ...toRange(range), total, steps, groups: most, other }
+}
+
+/** Reads the names of all keys at once, as a project is one entry of the store. */
+async function withKeyNames(
+  { store }: ReadActivityContext,
+  projectId: string,
+  groups: readonly CountedGroup[],
+): Promise<RejectionGroup[]> {
+  const project = groups.some(({ keyId }) => keyId !== null) ? await store.entry('project', projectId) : undefined
+  const names = new Map(project?.keys.map(({ keyId, name }) => [keyId, name]))
+  return groups.map((group) => ({ ...group, keyName: names.get(group.keyId ?? '') ?? null }))
 }
 
 function toRange({ from, to, stepMs }: StepRange): Pick<Activity, 'from' | 'to' | 'stepSeconds'> {
@@ -176,11 +187,13 @@ function joinGroups(groups: readonly ActivityGroup[]): ActivityGroup {
   }
 }
 
+type CountedGroup = Omit<RejectionGroup, 'keyName'>
+
 /** The groups by cause; a bounded number of them is in memory. */
 function createRejectionGroups(stepCount: number) {
-  const groups = new Map<string, RejectionGroup>()
+  const groups = new Map<string, CountedGroup>()
 
-  function groupOf(rejection: RejectionCounts): RejectionGroup {
+  function groupOf(rejection: RejectionCounts): CountedGroup {
     const { code, path, buildId, type, keyId } = rejection
     const cause = JSON.stringify([code, path, buildId, type, keyId])
     const found = groups.get(cause)

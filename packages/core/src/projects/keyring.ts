@@ -2,7 +2,7 @@ import { IngestError } from '../error.ts'
 import type { EntryStore } from '../store.ts'
 import type { EntryDecision } from '../store-types.ts'
 import { type KeyRecord, type Project, type Scope, scopes } from '../store-types.ts'
-import { checkProjectId, isProjectId } from '../validation.ts'
+import { checkProjectId, isProjectId, nameIssue } from '../validation.ts'
 import { createKeyUsage, isLastUseRecent, type KeyUse } from './key-usage.ts'
 import { hashKey, isActive, isKeyOf, keyIdLength, keyIdOf, makeKey } from './project.ts'
 import { createProjectCache } from './project-cache.ts'
@@ -30,6 +30,8 @@ export interface KeyOptions {
   scopes?: readonly Scope[]
   /** Milliseconds since 1970. Default: the key does not expire. */
   expiresAt?: number
+  /** Who has the key, as `listRejected` shows it: 1 to 100 bytes, not secret. Default: none. */
+  name?: string
 }
 
 /** The ingestion keys of all projects of one store. */
@@ -40,7 +42,7 @@ export interface Keyring {
    * Creates a key, and the project if it is new. The key is returned once; only its hash is stored. If the project has
    * 1,000 keys, the oldest expired or revoked one is deleted.
    *
-   * @throws {IngestError} `invalid-argument` for an invalid project id, scope or time, and for a project with 1,000
+   * @throws {IngestError} `invalid-argument` for an invalid project id, scope, time or name, and for a project with 1,000
    *   active keys, as `rotate` does
    */
   create(projectId: string, options?: KeyOptions): Promise<{ key: string; record: KeyRecord }>
@@ -57,7 +59,7 @@ export interface Keyring {
    */
   revoke(projectId: string, keyId: string): Promise<KeyRecord>
   /**
-   * Creates a key with the scopes of an old one, which stays valid for `overlapMs` (default: 48 hours). Deploy the new
+   * Creates a key with the scopes and the name of an old one, which stays valid for `overlapMs` (default: 48 hours). Deploy the new
    * key before the old one ends: game servers stop sending for minutes after a 401. `old` has the time of that end.
    *
    * @throws {IngestError} `unknown-key`, also for an expired or revoked key; `invalid-argument` for an overlap that is
@@ -75,6 +77,8 @@ export interface Keyring {
  * the oldest expired or revoked key is deleted.
  */
 export const keysMax = 1_000
+
+const keyNameBytesMax = 100
 
 const overlapMsDefault = 48 * 3600 * 1000
 
@@ -118,7 +122,7 @@ export function createKeyring(
     async create(projectId, options = {}) {
       checkKeyOptions(projectId, options)
       const at = now()
-      const made = newKey(options.scopes ?? scopes, at, options.expiresAt)
+      const made = newKey(at, options)
       return update(projectId, (project = { projectId, createdAt: at, keys: [] }) => {
         // `decide` may run again after an attempt that was written
         if (recordsOf(project).has(made.record.keyId)) return { result: made }
@@ -146,7 +150,7 @@ export function createKeyring(
       checkProjectId(projectId)
       checkOverlap(overlapMs)
       const at = now()
-      const made = newKey([], at)
+      const made = newKey(at)
       return update(projectId, (project) => decideRotation(project, { keyId, made, at, overlapMs }))
     },
   }
@@ -157,13 +161,13 @@ interface MadeKey {
   record: KeyRecord
 }
 
-/** Gives the new key the scopes of the old one, which expires after the overlap. */
+/** Gives the new key the scopes and the name of the old one, which expires after the overlap. */
 function decideRotation(
   project: Project | undefined,
   { keyId, made, at, overlapMs }: { keyId: string; made: MadeKey; at: number; overlapMs: number },
 ): EntryDecision<'project', MadeKey & { old: KeyRecord }> {
   const [found, old] = findKey(project, keyId)
-  const record = { ...made.record, scopes: old.scopes }
+  const record = { ...made.record, scopes: old.scopes, ...(old.name !== undefined && { name: old.name }) }
   // `decide` may run again after an attempt that was written
   if (recordsOf(found).has(record.keyId)) return { result: { ...made, record, old } }
   if (!isActive(old, at)) {
@@ -186,10 +190,12 @@ function decideUses(project: Project | undefined, uses: readonly KeyUse[]): Entr
   return { ...(isChanged && { entry: { ...project, keys } }), result: undefined }
 }
 
-function newKey(scopes: readonly Scope[], createdAt: number, expiresAt?: number): MadeKey {
+function newKey(createdAt: number, { scopes: given = scopes, expiresAt, name }: KeyOptions = {}): MadeKey {
   const { key, keyId } = makeKey()
-  const record: KeyRecord = { keyId, hash: hashKey(key), scopes: [...new Set(scopes)], createdAt }
-  return { key, record: expiresAt === undefined ? record : { ...record, expiresAt } }
+  const record: KeyRecord = { keyId, hash: hashKey(key), scopes: [...new Set(given)], createdAt }
+  if (expiresAt !== undefined) record.expiresAt = expiresAt
+  if (name !== undefined) record.name = name
+  return { key, record }
 }
 
 function checkKeyOptions(projectId: string, options: KeyOptions): void {
@@ -200,6 +206,12 @@ function checkKeyOptions(projectId: string, options: KeyOptions): void {
   }
   if (options.expiresAt !== undefined && !Number.isSafeInteger(options.expiresAt)) {
     throw new IngestError('invalid-argument', 'expiresAt must be a number of milliseconds since 1970.')
+  }
+  if (options.name !== undefined && nameIssue(options.name, '', keyNameBytesMax)) {
+    throw new IngestError(
+      'invalid-argument',
+      `The name of a key is 1 to ${keyNameBytesMax} bytes of UTF-8 without control characters.`,
+    )
   }
 }
 

@@ -47,6 +47,7 @@ export function isActive(record: KeyRecord, now: number): boolean {
 /** A key without its hash, as shown in responses and commands. */
 export interface DescribedKey {
   keyId: string
+  name: string | null
   state: 'active' | 'expired' | 'revoked'
   scopes: readonly Scope[]
   /** RFC 3339. */
@@ -57,11 +58,12 @@ export interface DescribedKey {
 }
 
 export function describeKey(record: KeyRecord, now: number): DescribedKey {
-  const { keyId, scopes, createdAt, expiresAt, revokedAt, lastUsedAt } = record
+  const { keyId, name = null, scopes, createdAt, expiresAt, revokedAt, lastUsedAt } = record
   const toTime = (at: number | undefined) => (at === undefined ? null : new Date(at).toISOString())
   const ended = revokedAt === undefined ? 'expired' : 'revoked'
   return {
     keyId,
+    name,
     state: isActive(record, now) ? 'active' : ended,
     scopes,
     createdAt: new Date(createdAt).toISOString(),

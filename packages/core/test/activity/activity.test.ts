@@ -328,6 +328,26 @@ t.test('a cause names the game servers of its events', async (t) => {
   t.ok(serverIds.length <= 8)
 })
 
+t.test('a cause has the name of its key, also if the key was revoked since', async (t) => {
+  const { ingest, project } = setUp()
+  const { record: named } = await ingest.keys.create('p', { name: 'Live servers' })
+  const { record: nameless } = await ingest.keys.create('p')
+  for (const keyId of [named.keyId, nameless.keyId, 'unknown', null]) {
+    await project.submitBatch(bodyOf(event({ type: 7 })), { keyId })
+  }
+  await ingest.keys.revoke('p', named.keyId)
+  const { groups } = await project.listRejected()
+  t.strictSame(
+    groups.map(({ keyId, keyName }) => [keyId, keyName]),
+    [
+      [named.keyId, 'Live servers'],
+      [nameless.keyId, null],
+      ['unknown', null],
+      [null, null],
+    ],
+  )
+})
+
 t.test('array indexes in the path of a cause are stars', async (t) => {
   const Visits = { type: 'object', properties: { visits: { type: 'array', items: { type: 'string' } } } } as const
   const { project } = setUp({ schemas: { tour: Visits } })

@@ -164,9 +164,9 @@ t.test('a revoked key is invalid immediately, and revoking it again changes noth
 
 t.test('a rotated key stays valid for 48 hours, or for its overlap, and never longer than before', async (t) => {
   const { clock, keys, opens } = setUp()
-  const old = await keys.create('p', { scopes: ['read', 'events:write'] })
+  const old = await keys.create('p', { scopes: ['read', 'events:write'], name: 'Live' })
   const made = await keys.rotate('p', old.record.keyId)
-  t.strictSame(made.record.scopes, old.record.scopes)
+  t.strictSame([made.record.scopes, made.record.name], [old.record.scopes, 'Live'])
   t.equal(made.record.expiresAt, undefined)
   const first = await keys.create('p')
   await keys.rotate('p', first.record.keyId, { overlapMs: 0 })
@@ -204,7 +204,7 @@ t.test('a missing, expired or revoked key is unknown-key, and no key is created'
   t.equal(await store.entry('project', 'q'), undefined, 'no project was created')
 })
 
-t.test('an invalid project id, scope, time or overlap is an invalid argument, and changes nothing', async (t) => {
+t.test('an invalid project id, scope, time, name or overlap is an invalid argument, and changes nothing', async (t) => {
   const { store, keys, opens } = setUp()
   const invalid = { name: 'IngestError', code: 'invalid-argument' }
   const { key, record } = await keys.create('p')
@@ -217,7 +217,9 @@ t.test('an invalid project id, scope, time or overlap is an invalid argument, an
   }
   const strange = JSON.parse('{"scopes":["read","admin"]}') as KeyOptions
   const times = [Number.NaN, 1.5, Number.POSITIVE_INFINITY].map((expiresAt) => ({ expiresAt }))
-  for (const options of [{ scopes: [] }, strange, ...times]) await t.rejects(keys.create('q', options), invalid)
+  const names = ['', 'x'.repeat(101), 'a\nb', 7 as never].map((name) => ({ name }))
+  for (const options of [{ scopes: [] }, strange, ...times, ...names])
+    await t.rejects(keys.create('q', options), invalid)
   t.equal(await store.entry('project', 'q'), undefined)
   t.equal(await opens(key), true)
 })

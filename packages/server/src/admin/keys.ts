@@ -30,8 +30,10 @@ export async function getKeys({ ingest, params: [projectId = ''] }: KeysContext)
 
 /** `POST /v1/projects/{projectId}/keys`: creates a key, and the project if it is new. */
 export async function postKey({ ingest, log, request, params: [projectId = ''] }: KeysContext): Promise<HttpResponse> {
-  const { scopes, expiresAt } = await readOptions(request, ['scopes', 'expiresAt'])
+  const { name, scopes, expiresAt } = await readOptions(request, ['name', 'scopes', 'expiresAt'])
   const { key, record } = await ingest.keys.create(projectId, {
+    // the keyring checks the name
+    ...(name !== undefined && { name: name as string }),
     ...(scopes !== undefined && { scopes: parseScopes(scopes) }),
     ...(expiresAt !== undefined && { expiresAt: parseExpiry(expiresAt) }),
   })

@@ -89,6 +89,7 @@ export const getRejected: ProjectRoute = {
               buildId: null,
               type: 'round.start',
               keyId: 'ab12cd34',
+              keyName: 'live servers',
               count: 3,
               serverIds: [
                 { serverId: 'eu-17', count: 2 },

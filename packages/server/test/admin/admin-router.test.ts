@@ -43,12 +43,16 @@ async function openAdmin(t: Test, { ingest: given, ...options }: AdminOptions & 
 t.test('keys are created, listed, rotated and revoked', async (t) => {
   const { ingest, send } = await openAdmin(t)
   const expiresAt = '2099-01-01T00:00:00.000Z'
-  const created = await send('/v1/projects/new/keys', { method: 'POST', json: { scopes: ['read'], expiresAt } })
+  const created = await send('/v1/projects/new/keys', {
+    method: 'POST',
+    json: { name: 'Live', scopes: ['read'], expiresAt },
+  })
   t.equal(created.status, 201)
   const { key, ...record } = created.body
   t.strictSame(Object.keys(record), [
     'projectId',
     'keyId',
+    'name',
     'state',
     'scopes',
     'createdAt',
@@ -56,7 +60,15 @@ t.test('keys are created, listed, rotated and revoked', async (t) => {
     'revokedAt',
     'lastUsedAt',
   ])
-  t.match(record, { projectId: 'new', state: 'active', scopes: ['read'], expiresAt, revokedAt: null, lastUsedAt: null })
+  t.match(record, {
+    projectId: 'new',
+    name: 'Live',
+    state: 'active',
+    scopes: ['read'],
+    expiresAt,
+    revokedAt: null,
+    lastUsedAt: null,
+  })
   t.ok(await ingest.authenticate({ projectId: 'new', key, scope: 'read' }))
   t.equal(created.headers.get('cache-control'), 'no-store')
 
@@ -65,7 +77,7 @@ t.test('keys are created, listed, rotated and revoked', async (t) => {
     json: { overlapSeconds: 3600 },
   })
   t.equal(rotated.status, 201)
-  t.match(rotated.body, { scopes: ['read'], expiresAt: null, rotated: { keyId: record.keyId } })
+  t.match(rotated.body, { name: 'Live', scopes: ['read'], expiresAt: null, rotated: { keyId: record.keyId } })
   t.ok(Date.parse(rotated.body.rotated.expiresAt) < Date.parse(expiresAt))
   t.ok(await ingest.authenticate({ projectId: 'new', key: rotated.body.key, scope: 'read' }))
 

@@ -105,7 +105,7 @@ byEachEdge('rejected events are returned by cause and key, with their text if it
     t.equal((await send({ body: mixed, headers: headersOf(key) })).status, 202)
     const issue = { code: 'invalid_type', path: '/type', message: 'Expected a string.' }
     const notObject = { code: 'not_object', path: '', message: 'Expected an object.' }
-    const source = { buildId: null, type: null, keyId: key.slice(3, 11) }
+    const source = { buildId: null, type: null, keyId: key.slice(3, 11), keyName: null }
     const once = {
       ...source,
       count: 1,

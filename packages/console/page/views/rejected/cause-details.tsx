@@ -8,7 +8,17 @@ import { Sparkline } from '../../parts/sparkline.tsx'
 import { describeCounts, type Steps } from '../../parts/steps.ts'
 import { Time } from '../../parts/time.tsx'
 import { Value } from '../../parts/value.tsx'
-import { type Cause, type Origin, origins, type Sample, samplesOf } from './causes.ts'
+import { formatShare } from '../now/trend.ts'
+import {
+  type Cause,
+  countSenders,
+  type Origin,
+  origins,
+  type Sample,
+  type Sender,
+  type SenderCount,
+  samplesOf,
+} from './causes.ts'
 
 interface CauseDetailsProps {
   cause: Cause
@@ -20,10 +30,18 @@ interface CauseDetailsProps {
   linkTo(origin: Origin, value: string): string
 }
 
-const titles: Readonly<Record<Origin, string>> = { build: 'Build', type: 'Type', key: 'Key' }
-const plurals: Readonly<Record<Origin, string>> = { build: 'builds', type: 'types', key: 'keys' }
+const titles: Readonly<Record<Sender, string>> = { build: 'Build', type: 'Type', key: 'Key', server: 'Game server' }
+/** What stands for the id of events without one. */
+const missing: Readonly<Record<Sender, string>> = {
+  build: 'no valid build',
+  type: 'no valid type',
+  key: 'no key',
+  server: 'no valid serverId',
+}
+const originNames = Object.keys(origins) as Origin[]
+const sendersShownMax = 3
 
-/** A cause with its count over time. When opened, shows the origins of the events and samples of them. */
+/** A cause with its count over time and its most frequent senders. When opened, shows the origins of the events and samples of them. */
 export function CauseDetails({ cause, steps, isOpen, onToggle, linkTo }: CauseDetailsProps) {
   const { code, path, message, count, firstAt, lastAt, counts, groups } = cause
   return (
@@ -35,11 +53,14 @@ export function CauseDetails({ cause, steps, isOpen, onToggle, linkTo }: CauseDe
           <span class="message">
             <Value text={message} />
           </span>
-          <span class="muted">{summarizeOrigins(groups)}</span>
+          {(Object.keys(titles) as Sender[]).map((sender) => (
+            <MostFrequent key={sender} cause={cause} sender={sender} />
+          ))}
         </span>
         <Sparkline label={describeCounts('Rejected', steps, counts)} counts={counts} />
         <span class="when">
-          <Time at={firstAt} /> – <Time at={lastAt} />
+          since <Time at={firstAt} />
+          {(counts[0] ?? 0) > 0 && ' or before'}, last <Time at={lastAt} />
         </span>
       </summary>
       {isOpen && (
@@ -52,15 +73,38 @@ export function CauseDetails({ cause, steps, isOpen, onToggle, linkTo }: CauseDe
   )
 }
 
-/** `build 1.42.1, 3 types, key k_1, 2 servers`. */
-function summarizeOrigins(groups: readonly RejectionGroup[]): string {
-  const names = Object.keys(origins) as Origin[]
-  return names
-    .map((name) => {
-      const count = new Set(groups.map((group) => group[origins[name]])).size
-      return count === 1 ? `1 ${name}` : `${formatCount(count)} ${plurals[name]}`
-    })
-    .join(', ')
+/** `Build 1.42.1 80 %, no valid build 20 %`. */
+function MostFrequent({ cause, sender }: { cause: Cause; sender: Sender }) {
+  const counted = countSenders(cause.groups, sender)
+  const sumOf = (counts: readonly SenderCount[]) => counts.reduce((sum, { count }) => sum + count, 0)
+  const isExact = sumOf(counted) === cause.count
+  const most = counted.slice(0, sendersShownMax)
+  const rest = cause.count - sumOf(most)
+  return (
+    <span class="senders">
+      <span class="muted">{titles[sender]}</span>
+      {most.map(({ count, ...each }) => (
+        <span key={each.id}>
+          <SenderName sender={sender} {...each} />{' '}
+          <span class="muted">
+            {!isExact && 'at least '}
+            {formatShare(count, cause.count)}
+          </span>
+        </span>
+      ))}
+      {rest > 0 && <span class="muted">others{isExact && ` ${formatShare(rest, cause.count)}`}</span>}
+    </span>
+  )
+}
+
+function SenderName({ sender, id, name }: { sender: Sender } & Pick<SenderCount, 'id' | 'name'>) {
+  if (id === null) return <>{missing[sender]}</>
+  if (name === null) return <Value text={id} />
+  return (
+    <>
+      <Value text={name} /> (<Value text={id} />)
+    </>
+  )
 }
 
 function OriginTable({
@@ -68,14 +112,13 @@ function OriginTable({
   steps,
   linkTo,
 }: Pick<CauseDetailsProps, 'steps' | 'linkTo'> & { groups: RejectionGroup[] }) {
-  const names = Object.keys(origins) as Origin[]
   return (
     <div class="scroll">
       <table>
         <thead>
           <tr>
             <th class="number">Events</th>
-            {names.map((name) => (
+            {originNames.map((name) => (
               <th key={name}>{titles[name]}</th>
             ))}
             <th>Over time</th>
@@ -85,11 +128,19 @@ function OriginTable({
         </thead>
         <tbody>
           {groups.map((group) => (
-            <tr key={JSON.stringify(names.map((name) => group[origins[name]]))}>
+            <tr key={JSON.stringify(originNames.map((name) => group[origins[name]]))}>
               <td class="number">{formatCount(group.count)}</td>
-              {names.map((name) => (
+              {originNames.map((name) => (
                 <td key={name}>
-                  <OriginLink value={group[origins[name]]} href={(value) => linkTo(name, value)} />
+                  {countSenders([group], name).map(({ id, ...each }) => (
+                    <SenderLink
+                      key={id}
+                      sender={name}
+                      id={id}
+                      {...each}
+                      href={id === null ? undefined : linkTo(name, id)}
+                    />
+                  ))}
                 </td>
               ))}
               <td>
@@ -109,11 +160,16 @@ function OriginTable({
   )
 }
 
-function OriginLink({ value, href }: { value: string | null; href(value: string): string }) {
-  if (value === null) return <span class="muted">none</span>
+interface SenderLinkProps extends Pick<SenderCount, 'id' | 'name'> {
+  sender: Sender
+  href: string | undefined
+}
+
+function SenderLink({ href, ...sender }: SenderLinkProps) {
+  if (href === undefined) return <span class="muted">{missing[sender.sender]}</span>
   return (
-    <a href={href(value)} title="Show only these">
-      <Value text={value} />
+    <a href={href} title="Show only these">
+      <SenderName {...sender} />
     </a>
   )
 }

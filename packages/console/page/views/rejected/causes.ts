@@ -6,6 +6,36 @@ export type Sample = RejectionGroup['samples'][number]
 export const origins = { build: 'buildId', type: 'type', key: 'keyId' } as const
 export type Origin = keyof typeof origins
 
+/** What sends rejected events: an origin, or the game server, by which groups are not split. */
+export type Sender = Origin | 'server'
+
+/** The events of a cause from one build, type, key or game server. */
+export interface SenderCount {
+  /** Null for events without a valid one. */
+  id: string | null
+  /** The name of a key. */
+  name: string | null
+  count: number
+}
+
+/** Most frequent first. Game servers are not complete: the counts of their ids may be lower bounds. */
+export function countSenders(groups: readonly RejectionGroup[], sender: Sender): SenderCount[] {
+  const counts = new Map<string | null, SenderCount>()
+  for (const group of groups) {
+    for (const { id, name, count } of sendersOf(group, sender)) {
+      const known = counts.get(id)
+      if (known) known.count += count
+      else counts.set(id, { id, name, count })
+    }
+  }
+  return [...counts.values()].sort((a, b) => b.count - a.count)
+}
+
+function sendersOf(group: RejectionGroup, sender: Sender): SenderCount[] {
+  if (sender === 'server') return group.serverIds.map(({ serverId: id, count }) => ({ id, name: null, count }))
+  return [{ id: group[origins[sender]], name: sender === 'key' ? group.keyName : null, count: group.count }]
+}
+
 /** A cause: groups with the same issue. */
 export interface Cause extends Pick<RejectionGroup, 'code' | 'path' | 'message' | 'count' | 'firstAt' | 'lastAt'> {
   /** Rejected events in each step. */
