@@ -41,7 +41,7 @@ const missing: Readonly<Record<Sender, string>> = {
 const originNames = Object.keys(origins) as Origin[]
 const sendersShownMax = 3
 
-/** A cause with its count over time and its most frequent senders. When opened, shows the origins of the events and samples of them. */
+/** A cause with its count over time and its most frequent senders. When opened, shows all origins, and samples. */
 export function CauseDetails({ cause, steps, isOpen, onToggle, linkTo }: CauseDetailsProps) {
   const { code, path, message, count, firstAt, lastAt, counts, groups } = cause
   return (
@@ -59,8 +59,13 @@ export function CauseDetails({ cause, steps, isOpen, onToggle, linkTo }: CauseDe
         </span>
         <Sparkline label={describeCounts('Rejected', steps, counts)} counts={counts} />
         <span class="when">
-          since <Time at={firstAt} />
-          {(counts[0] ?? 0) > 0 && ' or before'}, last <Time at={lastAt} />
+          <span>
+            since <Time at={firstAt} />
+            {(counts[0] ?? 0) > 0 && ' or before'}
+          </span>
+          <span>
+            last <Time at={lastAt} />
+          </span>
         </span>
       </summary>
       {isOpen && (
@@ -83,16 +88,18 @@ function MostFrequent({ cause, sender }: { cause: Cause; sender: Sender }) {
   return (
     <span class="senders">
       <span class="muted">{titles[sender]}</span>
-      {most.map(({ count, ...each }) => (
-        <span key={each.id}>
-          <SenderName sender={sender} {...each} />{' '}
-          <span class="muted">
-            {!isExact && 'at least '}
-            {formatShare(count, cause.count)}
+      <span>
+        {most.map(({ count, ...each }) => (
+          <span key={each.id}>
+            <SenderName sender={sender} {...each} />{' '}
+            <span class="muted">
+              {!isExact && 'at least '}
+              {formatShare(count, cause.count)}
+            </span>
           </span>
-        </span>
-      ))}
-      {rest > 0 && <span class="muted">others{isExact && ` ${formatShare(rest, cause.count)}`}</span>}
+        ))}
+        {rest > 0 && <span class="muted">others{isExact && ` ${formatShare(rest, cause.count)}`}</span>}
+      </span>
     </span>
   )
 }
