@@ -129,9 +129,9 @@ t.test('a backup has the activity, a repaired store has none, and both are whole
     join(directory, name),
   ) as [string, string, string, string]
   const store = await openLmdbStore(live)
-  await createIngest({ store })
-    .project('p')
-    .submitBatch({ events: [{ projectId: 'p', eventId: 'a' }] })
+  // an Ingest would put a row of its own at the end of each minute
+  const project = { projectId: 'p', createdAt: 1, keys: [] }
+  await store.updateEntry('project', 'p', () => ({ entry: project, result: undefined }))
   await store.putActivity([...range(200).map((minute) => rowOf(minute)), rowOf(3, { projectId: 'rejected' })])
   await store.sweep({ mapsTouched: 0, activity: start + 2 * minuteMs })
   await backUpLmdbStore(live, backup)
