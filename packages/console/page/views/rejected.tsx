@@ -84,7 +84,7 @@ function RejectedIn({ body, query }: { body: Rejections; query: URLSearchParams 
     <>
       <div class="outcome rejected">
         <h2>
-          {formatCount(total)} {isFiltered && `of ${formatCount(body.total)}`} rejected by{' '}
+          {formatCount(total)} {isFiltered && `of ${formatCount(body.total)}`} rejected, shown per{' '}
           {nameOfStep(body.stepSeconds)}
         </h2>
         <BarChart
