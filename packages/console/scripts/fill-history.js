@@ -39,10 +39,11 @@ const open = (/** @type {string} */ server, ownStore = store) =>
   createIngest({ store: ownStore, now: () => time, server, rejected: { keepEvents: true } })
 const first = open('eu-1:8787')
 const second = open('us-1:8787', { ...store, close: async () => {} })
-const reader = await first.keys.create(projectId, { scopes: ['read'] })
+const reader = await first.keys.create(projectId, { scopes: ['read'], name: 'Console' })
+const createSender = (/** @type {string} */ name) => first.keys.create(projectId, { scopes: ['events:write'], name })
 const senders = [
-  { project: first.project(projectId), ...(await first.keys.create(projectId, { scopes: ['events:write'] })) },
-  { project: second.project(projectId), ...(await first.keys.create(projectId, { scopes: ['events:write'] })) },
+  { project: first.project(projectId), ...(await createSender('EU servers')) },
+  { project: second.project(projectId), ...(await createSender('US servers')) },
 ]
 
 /** The minimal standard generator of Park and Miller. */

@@ -167,7 +167,7 @@ export async function addKey(store: Store, keyId: string): Promise<void> {
 }
 
 export function keyRecord(keyId: string): KeyRecord {
-  return { keyId, hash: '00', scopes: ['read', 'events:write'], createdAt: 1_000, expiresAt: 2_000 }
+  return { keyId, name: 'Live "1"', hash: '00', scopes: ['read', 'events:write'], createdAt: 1_000, expiresAt: 2_000 }
 }
 
 export async function outcomeOf(append: Promise<AppendResult>): Promise<string> {
