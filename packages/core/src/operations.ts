@@ -22,22 +22,15 @@ export function createOperations(): Operations {
     if (isClosing) throw new IngestError('store-closed', 'The store is closed.')
   }
 
-  function end(): void {
-    running--
-    if (running === 0) onIdle()
-  }
-
-  function run<T>(operation: () => Promise<T>): Promise<T> {
-    let result: Promise<T>
+  async function run<T>(operation: () => Promise<T>): Promise<T> {
+    checkOpen()
     running++
     try {
-      checkOpen()
-      result = Promise.resolve(operation())
-    } catch (error) {
-      result = Promise.reject(error)
+      return await operation()
+    } finally {
+      running--
+      if (running === 0) onIdle()
     }
-    result.then(end, end)
-    return result
   }
 
   return {
