@@ -50,7 +50,8 @@ export function useBefore(query: URLSearchParams, firstAt: string | null | undef
       return api.json<Activity>('v1/activity', { query: rangeNow(query, shiftMs), signal })
     },
     [JSON.stringify(choice)],
-    (activity) => (isLive && activity ? pollMsOf(activity) : undefined),
+    // the past changes only as its range moves
+    (activity) => (isLive && activity ? activity.stepSeconds * 1000 : undefined),
   )
   if (!data || !firstAt || Date.parse(firstAt) >= Date.parse(data.from)) return undefined
   return { name, shiftMs, activity: data }
