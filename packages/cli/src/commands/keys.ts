@@ -51,7 +51,7 @@ function keysCreateCommand(io: Io): Command {
       'after',
       examples(
         'ingest keys create --store data/games --project demo',
-        'ingest keys create --store data/games --project demo --name "live servers" --scope events:write --expires 90d',
+        'ingest keys create --store data/games --project demo --name live-servers --scope events:write --expires 90d',
       ),
     )
     .action(async (options: CreateOptions, command: Command) => {
