@@ -5,7 +5,7 @@ import { once } from 'node:events'
 import { createIngest } from '@ingest/core'
 import { openLmdbStore } from '@ingest/lmdb'
 
-const ingest = createIngest({ store: await openLmdbStore(process.argv[2] ?? '', { commitTimeoutMs: 1000 }) })
+const ingest = createIngest({ store: await openLmdbStore(process.argv[2] ?? '', { commitTimeoutMs: 3000 }) })
 process.stdout.write('open\n')
 await once(process.stdin, 'data')
 process.stdin.destroy()

@@ -14,7 +14,7 @@ import { openLmdbStore } from '../built-store.ts'
 import { noStrace, type StoreProcess, startStoreProcess } from '../store-process.ts'
 
 // the tests wait for lock timeouts, each on its own store: run them in parallel
-t.jobs = 8
+t.jobs = 4
 
 const notLinux = process.platform !== 'linux' && 'the holder of a lock is known on Linux only'
 const batchOf = (eventId: string) => ({ events: [{ projectId: 'p', eventId }] })
@@ -75,7 +75,7 @@ t.test(
 )
 
 t.test('while another process holds the write lock, requests are rejected and never carried out', async (t) => {
-  const { store, ingest, holder, fatal } = await openHeld(t, { commitTimeoutMs: 1000 })
+  const { store, ingest, holder, fatal } = await openHeld(t, { commitTimeoutMs: 3000 })
   const project = ingest.project('p')
   const locked = { code: 'store-locked', retryAfterSeconds: 5 }
   const waiting: Promise<unknown>[] = [
@@ -110,7 +110,7 @@ t.test('while another process holds the write lock, requests are rejected and ne
 })
 
 t.test('a store closes while another process holds the write lock', { skip: notLinux }, async (t) => {
-  const { ingest, fatal } = await openHeld(t, { commitTimeoutMs: 1000 })
+  const { ingest, fatal } = await openHeld(t, { commitTimeoutMs: 3000 })
   const waiting = ingest.project('p').submitBatch(batchOf('waiting'))
   const closed = ingest.close()
   await t.rejects(waiting, { code: 'store-locked' })
