@@ -122,7 +122,7 @@ function makeEvent(released, server) {
   const spot = oneOf([...hotSpots, ...traps])
   let type = oneOf(types)
   if (type === 'vehicle.exit' && released >= brokenAt) type = 'vehicle.enter'
-  // where a build has no trap, nobody dies
+  // a build without the trap has no deaths there
   if (type === 'player.death' && traps.includes(spot) && !isBroken) type = 'player.move'
   if (type === 'player.death') {
     const [x, z] = spot

@@ -47,7 +47,7 @@ function watchClient(request: Request): { signal: AbortSignal; leave(): void } {
   return { signal: controller.signal, leave }
 }
 
-/** The body of a fetch response; null if there is none. */
+/** Converts the body of a response to one of `Response`: null for an empty one. */
 function toFetchBody(
   method: string,
   body: HttpResponse['body'],

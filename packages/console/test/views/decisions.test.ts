@@ -6,6 +6,7 @@ import type { RejectionGroup } from '../../page/api/bodies.ts'
 import { curlCommand, sampleBatch } from '../../page/api/sample-batch.ts'
 import { rowAfterKey, scrollToRow, visibleRows } from '../../page/parts/visible-rows.ts'
 import { fileNameOf, isJsonType } from '../../page/views/maps/file-name.ts'
+import { type AttentionInputs, findAttention } from '../../page/views/now/find-attention.ts'
 import { busyCountsOf, formatShare, trendOf } from '../../page/views/now/trend.ts'
 import { countSenders, filterGroups, mergeCauses, samplesOf, toNdjson } from '../../page/views/rejected/causes.ts'
 
@@ -212,4 +213,62 @@ t.test('keys move by row, page and to the ends', async (t) => {
   t.equal(after('Enter', -1), 0)
   t.equal(after('a', 5), undefined)
   t.equal(after('ArrowDown', 0, 0), undefined)
+})
+
+const at = '2026-11-20T12:00:00Z'
+const volume = (name: string, accepted: number, rejected: number, counts: number[] = [accepted]) => {
+  return { name, accepted, rejected, firstAt: at, lastAt: at, counts }
+}
+function activityOf(groups: ReturnType<typeof volume>[], counts = [1, 1]) {
+  const steps = counts.map((accepted) => ({ at, accepted, duplicates: 0, rejected: 0 }))
+  return { from: at, to: at, stepSeconds: 600, servers: 1, steps, groups }
+}
+const build = (buildId: string, hour: string, maps: number) => {
+  return { buildId, frozenAt: `2026-11-20T${hour}:00:00Z`, maps }
+}
+const attention = (inputs: Partial<AttentionInputs>) =>
+  findAttention({
+    types: undefined,
+    builds: undefined,
+    newest: undefined,
+    consumers: undefined,
+    now: Date.parse(at),
+    ...inputs,
+  }).map(({ subject, text }) => [subject, text.split(' ', 2).join(' ')])
+
+t.test('a build needs attention above 20 rejected events, 1 % and the share of the build before', async (t) => {
+  const newest = [build('b', '02', 0), build('a', '01', 0)]
+  const of = (a: [number, number], b: [number, number]) =>
+    attention({ newest, builds: activityOf([volume('a', ...a), volume('b', ...b)]) }).map(([subject]) => subject)
+  t.strictSame(of([100, 0], [100, 20]), [])
+  t.strictSame(of([100, 0], [100, 21]), ['b'])
+  t.strictSame(of([100, 0], [9_900, 100]), [], '1 %')
+  t.strictSame(of([100, 0], [9_899, 101]), ['b'])
+  t.strictSame(of([100, 30], [100, 30]), ['a'], 'no more than the build before')
+})
+
+t.test('a build without a map needs attention where others have one, if it sends', async (t) => {
+  const builds = activityOf([volume('a', 1, 0), volume('b', 1, 0)])
+  const of = (...newest: ReturnType<typeof build>[]) => attention({ newest, builds }).map(([subject]) => subject)
+  t.strictSame(of(build('b', '02', 0), build('a', '01', 0)), [])
+  t.strictSame(of(build('b', '02', 0), build('a', '01', 1)), ['b'])
+  t.strictSame(of(build('silent', '03', 0), build('a', '01', 1)), [])
+})
+
+t.test('a consumer needs attention beyond an hour, or with a cursor of another store', async (t) => {
+  const lag = (seconds: number) => ({ events: 5, exact: true, seconds })
+  const consumer = (name: string, lag: { events: number; exact: boolean; seconds: number } | null) => {
+    return { name, cursor: '', updatedAt: at, lag }
+  }
+  const consumers = [consumer('in time', lag(3_600)), consumer('late', lag(3_601)), consumer('restored', null)]
+  t.strictSame(attention({ consumers }), [
+    ['late', 'is a'],
+    ['restored', 'is a'],
+  ])
+})
+
+t.test('a silent project is one line, and a silent type another', async (t) => {
+  const types = [volume('a', 4, 0, [1, 1, 1, 1, 0, 0, 0, 0]), volume('b', 8, 0, [1, 1, 1, 1, 1, 1, 1, 1])]
+  t.strictSame(attention({ types: activityOf(types, [2, 2, 2, 2, 1, 1, 1, 1]) }), [['a', 'has stopped']])
+  t.strictSame(attention({ types: activityOf(types, [2, 2, 2, 2, 0, 0, 0, 0]) }), [[undefined, 'No events']])
 })

@@ -79,8 +79,8 @@ export interface RejectionGroup {
   keyName: string | null
   count: number
   /**
-   * At most 8 game servers, most events first, with null for events without a valid `serverId`. The counts are exact if they add up to `count`, and lower bounds if
-   * not: events of too many servers are counted without their server.
+   * At most 8 game servers, most events first, with null for events without a valid `serverId`. The counts are exact if
+   * they add up to `count`, and lower bounds if not: events of too many servers are counted without their server.
    */
   serverIds: { serverId: string | null; count: number }[]
   /** When the first and the last of them were received, in milliseconds since 1970. */

@@ -59,8 +59,9 @@ export interface Keyring {
    */
   revoke(projectId: string, keyId: string): Promise<KeyRecord>
   /**
-   * Creates a key with the scopes and the name of an old one, which stays valid for `overlapMs` (default: 48 hours). Deploy the new
-   * key before the old one ends: game servers stop sending for minutes after a 401. `old` has the time of that end.
+   * Creates a key with the scopes and the name of an old one, which stays valid for `overlapMs` (default: 48 hours).
+   * Deploy the new key before the old one ends: game servers stop sending for minutes after a 401. `old` has the time of
+   * that end.
    *
    * @throws {IngestError} `unknown-key`, also for an expired or revoked key; `invalid-argument` for an overlap that is
    *   not an integer of at least 0
