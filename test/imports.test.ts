@@ -70,10 +70,10 @@ const floors: Record<string, string[][]> = {
   'packages/lmdb/src': [
     ['environment'],
     ['threads', 'log'],
-    ['ids', 'tables'],
+    ['ids', 'tables', 'activity'],
     ['writer'],
     ['chunks', 'read-snapshot.ts'],
-    ['event-store.ts', 'chunk-uploads.ts', 'hash-chunks.ts', 'entry-store.ts', 'activity-store.ts', 'measure.ts'],
+    ['event-store.ts', 'chunk-uploads.ts', 'hash-chunks.ts', 'entry-store.ts', 'measure.ts'],
     ['sweep.ts'],
     ['map-store.ts'],
     ['backup'],

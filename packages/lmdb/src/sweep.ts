@@ -1,9 +1,10 @@
-import { setImmediate as nextTurn, setTimeout as sleep } from 'node:timers/promises'
+import { setImmediate as nextTurn } from 'node:timers/promises'
 import type { Store } from '@ingest/core'
+import type { ActivityTable } from './activity/activity-table.ts'
+import { sweepActivity } from './activity/sweep-activity.ts'
 import type { ChunkBlobs } from './chunks/chunk-blobs.ts'
 import type { SlicedReads } from './log/event-log.ts'
 import type { SnapshotReader } from './read-snapshot.ts'
-import type { ActivityTable } from './tables/activity.ts'
 import type { MapTables } from './tables/maps.ts'
 import type { Writer } from './writer/writer-client.ts'
 
@@ -20,8 +21,6 @@ export interface SweepOptions {
 
 /** The most rows that one turn of the event loop reads. */
 const turnRowsMax = 256
-/** Rows of activity that one transaction deletes. */
-const expiryRowsMax = 256
 
 export function createSweep(options: SweepOptions): Store['sweep'] {
   return async ({ mapsTouched, activity }) => {
@@ -54,22 +53,6 @@ async function sweepMaps(options: SweepOptions, touchedBefore: number): Promise<
   // left by a process that was killed
   await releaseChunks(writer)
   await blobs.collectOrphans()
-}
-
-async function sweepActivity(options: SweepOptions, before: number): Promise<void> {
-  const { activity, writer, slicedReads, checkOpen } = options
-  const { readSnapshot, nextStep } = slicedReads('')
-  for (let from: Buffer | undefined = Buffer.alloc(0); from; ) {
-    await nextStep()
-    checkOpen()
-    const start: Buffer = from
-    const { keys, next } = readSnapshot(() => activity.expired(before, start, expiryRowsMax))
-    const startedAt = performance.now()
-    if (keys.length > 0) await writer.run({ type: 'removeActivity', keys })
-    // lets other writers commit for as long as a step takes
-    if (next) await sleep(performance.now() - startedAt)
-    from = next
-  }
 }
 
 /** Deletes detached manifests and their chunks, a bounded number in each transaction. */

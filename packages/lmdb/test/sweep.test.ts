@@ -1,8 +1,8 @@
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import { IngestError, type MapKey } from '@ingest/core'
 import t from 'tap'
+import { openActivity } from '../src/activity/activity-table.ts'
 import { createSweep, type SweepOptions } from '../src/sweep.ts'
-import { openActivity } from '../src/tables/activity.ts'
 import { openLmdbStore } from './built-store.ts'
 import { manifestOf, openMapParts } from './map-parts.ts'
 

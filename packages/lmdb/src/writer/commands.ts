@@ -1,7 +1,7 @@
-import type { ActivityToPut, CompleteMap, Digest, EntryKind, Manifest, MapId } from '@ingest/core'
+import type { CompleteMap, Digest, EntryKind, Manifest, MapId } from '@ingest/core'
+import { type ActivityCommands, type ActivityTable, openActivity } from '../activity/activity-table.ts'
 import type { Rows } from '../environment/environment.ts'
 import type { TableName } from '../environment/schema.ts'
-import { type ActivityTable, openActivity } from '../tables/activity.ts'
 import type { ChunkTables, WrittenChunk } from '../tables/chunks.ts'
 import { type EntryTables, openEntries } from '../tables/entries.ts'
 import type { FoundMap } from '../tables/map-reader.ts'
@@ -72,15 +72,12 @@ export interface PutChunk {
 }
 
 /** The commands of the writer other than appending, and their results. */
-export interface CommandResults {
+export interface CommandResults extends ActivityCommands {
   /** Writes the JSON of an entry, empty for none, if the entry still is `before`; returns whether it was. */
   putEntry: {
     command: { type: 'putEntry'; kind: EntryKind; projectId: string; before: string; after: string }
     result: boolean
   }
-  putActivity: { command: { type: 'putActivity'; rows: readonly ActivityToPut[] }; result: true }
-  /** Removes rows by their keys; returns how many of them existed. */
-  removeActivity: { command: { type: 'removeActivity'; keys: readonly Uint8Array[] }; result: number }
   /** `unreleased`: the map is written, and `releaseChunks` has more to do. */
   putMap: { command: PutMap; result: 'written' | 'unreleased' | 'changed' }
   /** `changed` when the chunk's blob may be deleted. */

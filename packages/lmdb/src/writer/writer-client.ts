@@ -4,13 +4,14 @@ import type { RebuildProgress } from '../ids/id-index.ts'
 import type { Position } from '../log/record.ts'
 import { writerSlot } from '../threads/exit-guard.ts'
 import { type RequestClient, startRequestClient } from '../threads/request-client.ts'
+import type { CommandRunner } from '../threads/run-command.ts'
 import type { Appended, BatchToAppend, FirstBatch } from './append-batch.ts'
-import { bytesOf, type CommandResults, type CommandType } from './commands.ts'
+import { bytesOf, type CommandResults } from './commands.ts'
 import type { ErasureResults, ErasureType } from './erasures.ts'
 import type { FromWriter, WriterData, WriterRequest, WriterSize } from './writer.ts'
 
 /** The writer of this process. Results are durable when they resolve. */
-export interface Writer {
+export interface Writer extends CommandRunner<CommandResults> {
   /**
    * Appends a batch. Transfers the memory of the body and of the rows to the writer. Calls `onCommit` before it
    * resolves.
@@ -20,10 +21,6 @@ export interface Writer {
   append(batch: BatchToAppend | FirstBatch, onCommit?: (commit: StoreCommit) => void): Promise<Appended>
   /** The positions of the events with these ids, in all that was committed before the call. */
   locate(project: number, eventIds: string[], fingerprints: Uint32Array): Promise<(Position | undefined)[]>
-  /** Runs a command in a transaction; resolves once it is durable. */
-  run<Type extends CommandType>(
-    command: CommandResults[Type]['command'] & { type: Type },
-  ): Promise<CommandResults[Type]['result']>
   /** The number of the last record that this process knows to be committed. */
   lastSeen(): number
   /** The size of the log and its index. */

@@ -20,6 +20,13 @@ export interface ActivityTable {
   remove(key: Buffer): boolean
 }
 
+/** The commands of the writer for activity. */
+export interface ActivityCommands {
+  putActivity: { command: { type: 'putActivity'; rows: readonly ActivityToPut[] }; result: true }
+  /** Removes rows by their keys; returns how many of them existed. */
+  removeActivity: { command: { type: 'removeActivity'; keys: readonly Uint8Array[] }; result: number }
+}
+
 const spans: Readonly<Record<ActivitySpan, number>> = { minute: 0, hour: 1 }
 const timeBytes = 6
 const writerBytes = 8

@@ -1,11 +1,11 @@
 import type { ActivityRow, ActivityStore } from '@ingest/core'
-import type { SlicedReads } from './log/event-log.ts'
-import type { ActivityTable } from './tables/activity.ts'
-import type { Writer } from './writer/writer-client.ts'
+import type { SlicedReads } from '../log/event-log.ts'
+import type { CommandRunner } from '../threads/run-command.ts'
+import type { ActivityCommands, ActivityTable } from './activity-table.ts'
 
 export interface ActivityStoreOptions {
   activity: ActivityTable
-  writer: Writer
+  writer: CommandRunner<ActivityCommands>
   slicedReads(projectId: string): SlicedReads
   /** @throws {IngestError} `store-closed` */
   checkOpen(): void

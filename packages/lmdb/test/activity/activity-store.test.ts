@@ -1,14 +1,14 @@
 import { join } from 'node:path'
 import { type ActivityRow, type ActivitySpan, type ActivityToPut, createIngest, type Store } from '@ingest/core'
 import t from 'tap'
-import { openEnvironment } from '../src/environment/environment.ts'
-import { openActivity } from '../src/tables/activity.ts'
-import { builtStore, openLmdbStore } from './built-store.ts'
-import { startStoreProcess } from './store-process.ts'
+import { openActivity } from '../../src/activity/activity-table.ts'
+import { openEnvironment } from '../../src/environment/environment.ts'
+import { builtStore, openLmdbStore } from '../built-store.ts'
+import { startStoreProcess } from '../store-process.ts'
 
 const { backUpLmdbStore, repairLmdbStore, restoreLmdbStore, verifyLmdbStore } = (await import(
   builtStore
-)) as typeof import('../src/index.ts')
+)) as typeof import('../../src/index.ts')
 
 const minuteMs = 60_000
 /** A recent time, because an Ingest expires older rows. */
