@@ -17,8 +17,8 @@ export interface HeatEvents {
   count(selection: Selection, grid: Grid, shownMax?: number): CountedEvents
   /** A box around the selected events, without a few outliers; undefined if none has coordinates. */
   extent(selection: Selection): Box | undefined
-  /** The selected events in a box, newest first. */
-  list(selection: Selection, box: Box, limit: number): ListedEvent[]
+  /** Those in a box of the events that `count` counts, newest first. */
+  list(selection: Selection, box: Box, limit: number, shownMax?: number): ListedEvent[]
 }
 
 export interface Named {
@@ -33,8 +33,6 @@ export interface EventSummary {
   /** The places that events name, most frequent first. */
   places: Named[]
   pairs: Pair[]
-  /** Pointers of all kept members. */
-  pointers: string[]
   /** The members of the first event. */
   example: Member[]
 }
@@ -91,8 +89,8 @@ export function createHeatEvents(): HeatEvents {
     return { xs: valuesOf(across), ys: valuesOf(down), length: columns.rows }
   }
 
-  /** Marks the rows of the located events. */
-  function locate(selection: Selection) {
+  /** Marks the rows of the located events, or of at most `shownMax` of them. */
+  function locate(selection: Selection, shownMax = Number.POSITIVE_INFINITY) {
     const isSelected = filterOf(selection)
     const points = pointsOf(selection)
     const marks = new Uint8Array(columns.rows)
@@ -105,7 +103,9 @@ export function createHeatEvents(): HeatEvents {
       located++
       marks[i] = 1
     }
-    return { points, marks, selected, located }
+    const shown = Math.min(located, shownMax)
+    if (shown < located) chooseMarks(marks, located, shown)
+    return { points, marks, selected, located, shown }
   }
 
   return {
@@ -128,28 +128,23 @@ export function createHeatEvents(): HeatEvents {
       types: types.list(),
       places: places.list().filter(({ name }) => name !== ''),
       pairs: findPairs(columns),
-      pointers: columns.list().map(({ pointer }) => pointer),
       example,
     }),
     located: (selection) => locate(selection).located,
-    count(selection, grid, shownMax = Number.POSITIVE_INFINITY) {
-      const { points, marks, selected, located } = locate(selection)
-      const shown = Math.min(located, shownMax)
-      if (shown < located) chooseMarks(marks, located, shown)
-      const counts = countCells(grid, points, (i) => marks[i] === 1)
-      return { ...counts, selected, located, shown }
+    count(selection, grid, shownMax) {
+      const { points, marks, ...numbers } = locate(selection, shownMax)
+      return { ...countCells(grid, points, (i) => marks[i] === 1), ...numbers }
     },
     extent(selection) {
       return extentOf(pointsOf(selection), filterOf(selection))
     },
-    list(selection, { left, top, right, bottom }, limit) {
-      const isSelected = filterOf(selection)
-      const points = pointsOf(selection)
+    list(selection, { left, top, right, bottom }, limit, shownMax) {
+      const { points, marks } = locate(selection, shownMax)
       const found: number[] = []
       for (let i = 0; i < points.length; i++) {
         const [x, y] = [points.xs[i] as number, points.ys[i] as number]
         const isInside = x >= left && x < right && y >= top && y < bottom
-        if (isInside && isLocated(points, i) && isSelected(i)) found.push(i)
+        if (isInside && marks[i] === 1) found.push(i)
       }
       const newest = found.sort((a, b) => (times[b] as number) - (times[a] as number)).slice(0, limit)
       return newest.map((i) => ({

@@ -140,7 +140,11 @@ export function createSamples(): Samples {
   }
 }
 
-const keyOf = ({ filter, from, to }: SampleAsk) => JSON.stringify([from, to, Object.entries(filter).sort()])
+/** The same with and without members that are undefined. */
+function keyOf({ filter, from, to }: SampleAsk): string {
+  const members = Object.entries(filter).filter(([, value]) => value !== undefined)
+  return JSON.stringify([from, to, members.sort()])
+}
 
 /** A complete sample that contains all of these events; the page filters it by type and place. */
 function findComplete(samples: Iterable<Sample>, ask: SampleAsk): Sample | undefined {

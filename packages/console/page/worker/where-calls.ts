@@ -1,6 +1,6 @@
 import { drawParts, type PartColors } from '../heat/draw-parts.ts'
 import type { Grid } from '../heat/grid.ts'
-import type { CountedEvents, ListedEvent, Selection } from '../heat/heat-events.ts'
+import type { CountedEvents, HeatEvents, ListedEvent, Selection } from '../heat/heat-events.ts'
 import { type Axis, type Footprints, findParts, footprintsOf, type Parts } from '../heat/parts.ts'
 import type { Box, Size, Viewport } from '../heat/viewport.ts'
 import type { CallContext } from './call-context.ts'
@@ -8,17 +8,10 @@ import { fetchMapBytes, type MapVersion, parseMap } from './map-calls.ts'
 import type { LoadProgress } from './read-body.ts'
 import { createSamples, type SampleAsk } from './samples.ts'
 
-/** A question about the events of a sample. */
-interface SampleQuestion {
-  ask: SampleAsk
-  selection: Selection
-}
-
-/** A question about one or more samples. */
-interface CountQuestion {
+/** A question about as many events of each sample as the smallest one has. */
+interface EqualQuestion {
   asks: readonly SampleAsk[]
   selection: Selection
-  grid: Grid
 }
 
 /** The parts of a map. */
@@ -46,28 +39,36 @@ export function createWhereCalls() {
   let parts: { digest: string; found: Parts | undefined } | undefined
   let footprints: Footprints | undefined
 
+  /** Undefined without one of the samples. */
+  function ofEach<Answer>(
+    { asks, selection }: EqualQuestion,
+    answer: (events: HeatEvents, shownMax: number) => Answer,
+  ): readonly Answer[] | undefined {
+    const events = asks.map(samples.get)
+    if (!events.every((each) => each !== undefined)) return undefined
+    const shownMax = Math.min(...events.map((each) => each.located(selection)))
+    return events.map((each) => answer(each, shownMax))
+  }
+
   return {
     whereRead: samples.read,
 
-    /** Counts as many events of each sample as the smallest one has. Undefined without one of the samples. */
-    whereCount: async ({ asks, selection, grid }: CountQuestion): Promise<readonly CountedEvents[] | undefined> => {
-      const events = asks.map(samples.get)
-      if (!events.every((each) => each !== undefined)) return undefined
-      const shownMax = Math.min(...events.map((each) => each.located(selection)))
-      return events.map((each) => each.count(selection, grid, shownMax))
-    },
+    whereCount: async ({
+      grid,
+      ...question
+    }: EqualQuestion & { grid: Grid }): Promise<readonly CountedEvents[] | undefined> =>
+      ofEach(question, (events, shownMax) => events.count(question.selection, grid, shownMax)),
 
-    whereExtent: async ({ ask, selection }: SampleQuestion): Promise<Box | undefined> =>
+    whereExtent: async ({ ask, selection }: { ask: SampleAsk; selection: Selection }): Promise<Box | undefined> =>
       samples.get(ask)?.extent(selection),
 
-    /** The newest events of a cell. */
+    /** The newest of the counted events in a cell. */
     whereList: async ({
-      ask,
-      selection,
       box,
       limit,
-    }: SampleQuestion & { box: Box; limit: number }): Promise<ListedEvent[]> =>
-      samples.get(ask)?.list(selection, box, limit) ?? [],
+      ...question
+    }: EqualQuestion & { box: Box; limit: number }): Promise<readonly ListedEvent[][] | undefined> =>
+      ofEach(question, (events, shownMax) => events.list(question.selection, box, limit, shownMax)),
 
     /** Downloads a map and finds its parts; undefined if it is not JSON. */
     whereFindParts: async (map: MapVersion, context: CallContext<LoadProgress>): Promise<number | undefined> => {

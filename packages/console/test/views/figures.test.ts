@@ -1,6 +1,6 @@
 import type { Page } from 'puppeteer-core'
 import t from 'tap'
-import { checkAccessibility, openBrowser, waitForText } from '../browser.ts'
+import { checkAccessibility, chooseBuild, openBrowser, waitForText } from '../browser.ts'
 import { projectId, startConsole } from '../served-console.ts'
 
 const browserTest = openBrowser(t)
@@ -14,7 +14,8 @@ const listOf = (length: number, members: object) => Array.from({ length }, () =>
 
 /**
  * A day and two hours of a game: `chat` stops two hours ago; build b-2 begins twenty minutes ago, without a map, and a
- * third of its events is rejected; `warehouse` has read nothing but the first event.
+ * third of its events is rejected; `warehouse` has read nothing but the first event. Every shot is at one of two spots.
+ * Player p-7 shoots every ten minutes and a quarter of a second, ten times.
  */
 async function startHistory(t: Parameters<typeof startConsole>[0]) {
   const end = Date.now()
@@ -29,18 +30,23 @@ async function startHistory(t: Parameters<typeof startConsole>[0]) {
     await project.submitBatch(Buffer.from(JSON.stringify({ events })))
   }
   await project.publishMap({ placeId: 'arena', buildId: 'b-1', map: { parts: [] } })
-  const shot = { type: 'shot', buildId: 'b-1' }
+  const shot = { type: 'shot', buildId: 'b-1', placeId: 'arena', position: { x: 2.5, y: 0, z: 2.5 } }
+  const farAway = { position: { x: 98.5, y: 0, z: 58.5 } }
   await send(end - 26 * hour, event(shot))
-  await send(end - 24.5 * hour, ...listOf(40, shot))
+  await send(end - 24.5 * hour, ...listOf(40, { ...shot, ...farAway }))
   for await (const { cursor } of project.readEvents({ limit: 1 })) {
     await project.putConsumer('warehouse', { cursor, replaces: null })
   }
   for (let at = end - 12 * hour; at < end - 2 * hour; at += 10 * minute) {
     await send(at, event(shot), event({ type: 'chat', buildId: 'b-1' }))
   }
-  for (let at = end - 115 * minute; at < end - 20 * minute; at += 10 * minute) await send(at, event(shot))
-  const again = listOf(30, { type: 'shot', buildId: 'b-2' })
-  await send(end - 20 * minute, ...again, ...listOf(25, { type: 'shot', buildId: 'b-2', playerId: {} }))
+  for (let i = 0; i < 10; i++) {
+    const at = end - 115 * minute + i * 10 * minute
+    await send(at, event({ ...shot, playerId: 'p-7', sessionId: 's-7', timestamp: at + i * 250 }))
+  }
+  const shotOfNewest = { ...shot, ...farAway, buildId: 'b-2' }
+  const again = listOf(30, shotOfNewest)
+  await send(end - 20 * minute, ...again, ...listOf(25, { ...shotOfNewest, playerId: {} }))
   await send(end - 20 * minute, ...again.slice(0, 7))
   await send(end - 10 * minute, event(shot))
   clock.at = end
@@ -123,6 +129,89 @@ browserTest('all figures of a known history agree with each other and with the s
   await page.goto(`${url}#/maps`)
   await page.waitForSelector('main tbody tr:nth-child(2)')
   t.match(await texts(page, 'main tbody tr'), [/^b-2/, /^b-1/])
+})
+
+/** Waits until the heat map shows this many events of its picture. */
+const waitForCounted = (page: Page, text: string) =>
+  page.waitForFunction((text) => document.querySelector('canvas')?.ariaLabel?.includes(text), {}, text)
+
+browserTest(
+  'where: the events of a build, of a place and of each cell are those that were sent',
+  async (t, openPage) => {
+    const { url, key, project } = await startHistory(t)
+    const { page } = await openPage({ url: `${url}#/where?build=b-1&range=7d`, key })
+    await waitForText(page, 'All 172 events of the range.')
+    t.equal(172 + 30, (await project.getStats()).events)
+    await waitForCounted(
+      page,
+      '112 of 172 events have both /position/x and /position/z. All of them are in view, in 2 ',
+    )
+    const sentence = () => page.$eval('canvas', ({ ariaLabel }) => ariaLabel)
+    t.match(await sentence(), /in 2 cells of 1 × 1 units; the densest has 72\.$/)
+    t.match(await texts(page, 'select[name=place] option'), ['All places', 'arena (112 events)'])
+    t.match(await texts(page, '.types button'), ['All types', 'shot 112', 'chat 60'])
+    t.match(await texts(page, '.heat-ticks li'), ['1', '10', '72'])
+    t.match(await texts(page, '.densest tbody td'), [
+      /^72$/,
+      '2 to 3',
+      '2 to 3',
+      'Show',
+      /^40$/,
+      '98 to 99',
+      '58 to 59',
+      'Show',
+    ])
+    await page.locator('.densest button').click()
+    await page.waitForSelector('.cell-list')
+    t.match(await texts(page, '.heat-readout'), [/^72 events at x 2 to 3, z 2 to 3$/])
+    t.match(await texts(page, '[aria-labelledby=cell-events] p'), ['72 events.'])
+    t.equal((await page.$$('.cell-list > li')).length, 72)
+    await page.locator('.types button:nth-of-type(3)').click()
+    await waitForCounted(page, '0 of 60 events have both /position/x and /position/z.')
+
+    // the events of both builds are those that were accepted
+    for (const [range, ofBuilds, accepted] of [
+      ['1h', [5, 30], 35],
+      ['24h', [131, 30], 161],
+    ] as const) {
+      t.equal(sum(ofBuilds), accepted)
+      for (const [i, build] of ['b-1', 'b-2'].entries()) {
+        await page.goto(`${url}#/where?build=${build}&range=${range}`)
+        await waitForText(page, `All ${ofBuilds[i]} events of the range.`)
+      }
+    }
+
+    await page.goto(`${url}#/where?build=b-1&range=7d`)
+    await waitForText(page, 'All 172 events of the range.')
+    await chooseBuild(page, 'Beside it', 'b-2')
+    await waitForText(page, 'Both pictures show 30 events, in the same area and colours.')
+    t.match(await texts(page, '.reading p'), [
+      /^b-1: All 172 events of the range\./,
+      /^b-2: All 30 events of the range\./,
+    ])
+    const [ofFirst, ofSecond] = await Promise.all([1, 2].map((i) => numbers(page, `.densest tbody td:nth-child(${i})`)))
+    t.equal(sum(ofFirst ?? []), 30)
+    t.strictSame(ofSecond?.toSorted(), [0, 30])
+    await page.locator('.densest button').click()
+    await page.waitForSelector('[aria-labelledby=cell-events] p:nth-of-type(2)')
+    t.match(await texts(page, '[aria-labelledby=cell-events] p'), [
+      new RegExp(`^b-1: ${ofFirst?.[0]} sampled events?\\.$`),
+      new RegExp(`^b-2: ${ofSecond?.[0]} sampled events?\\.$|^b-2: No events`),
+    ])
+  },
+)
+
+browserTest('playback: its events, their span and their pauses are those that were sent', async (t, openPage) => {
+  const { url, key } = await startHistory(t)
+  const { page } = await openPage({ url: `${url}#/playback?player=p-7&range=6h`, key })
+  await waitForText(page, '10 events, played by timestamp.')
+  await waitForText(page, 'Path of player p-7, place arena, build b-1: 10 of 10 events.')
+  const times = () => texts(page, '[role=option] .time')
+  t.strictSame((await times()).slice(0, 2), ['0:00.000', '10:00.250 +10:00.250'])
+  t.strictSame((await times()).at(-1), '1:30:02.250 +10:00.250', 'the whole span')
+  await page.goto(`${url}#/playback?session=s-7`)
+  await waitForText(page, '7 events, played by timestamp.')
+  t.strictSame((await times()).at(-1), '1:00:01.500 +10:00.250', 'the hour before the last event')
 })
 
 browserTest('a part of a chart is zoomed in to, and there is a way back', async (t, openPage) => {

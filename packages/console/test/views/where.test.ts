@@ -293,6 +293,14 @@ browserTest('a sample of three days is drawn, grows on demand, and is kept', asy
   await checkAccessibility(page, 'where')
   // counted, not estimated
   await waitForText(page, ' of about 20,000, spread evenly')
+  await waitForLabel(page, 'sampled events have both /position/x and /position/z.')
+  await waitForText(page, 'Cells in view with the most sampled events')
+  t.match(await page.$eval('.types legend', (legend) => legend.textContent), 'sampled events')
+  // a type without coordinates has a way back
+  await page.locator('.types button ::-p-text(chat.message)').click()
+  await waitForText(page, 'none with numeric coordinates')
+  await click(page, 'All types')
+  await waitForLabel(page, 'sampled events have both /position/x and /position/z.')
   for (let doubled = 0; doubled < 3; doubled++) {
     const before = await page.$eval('.reading p', (line) => line.textContent)
     await click(page, 'Read more')

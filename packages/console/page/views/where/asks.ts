@@ -41,6 +41,11 @@ function askOf({ buildId, frozenAt }: FrozenSince, { range, where, isPlaceless }
   }
 }
 
+/** What is counted: completes "12 …s". */
+export function nounOf(isSample: boolean): 'event' | 'sampled event' {
+  return isSample ? 'sampled event' : 'event'
+}
+
 /** A sample of a build, with its display name. */
 export interface ShownSample {
   /** The name of its build. */

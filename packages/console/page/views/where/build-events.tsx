@@ -8,9 +8,9 @@ import type { Range } from '../../range.ts'
 import { visibleText } from '../../visible-text.ts'
 import type { CallWorker } from '../../worker/call-worker.ts'
 import type { SampleProgress } from '../../worker/samples.ts'
-import { type FrozenSince, useAsk } from './asks.ts'
+import { type FrozenSince, nounOf, useAsk } from './asks.ts'
 import { EventsOverMap } from './events-over-map.tsx'
-import { IdFilters, NoCoordinates, PairChoice } from './filters.tsx'
+import { IdFilters, NoCoordinates, PairChoice, TypeFilter } from './filters.tsx'
 import { type Reading, ReadingLine, useReading } from './reading.tsx'
 import { useCounted } from './use-counted.ts'
 import type { WhereAddress } from './where-address.ts'
@@ -55,7 +55,7 @@ export function BuildEvents(props: BuildEventsProps) {
         {choices}
         {progress && pair && (
           <>
-            <PlaceChoice {...{ maps, placeId, places: progress.places }} onChoose={(placeId) => change({ placeId })} />
+            <PlaceChoice {...{ maps, placeId, progress }} onChoose={(placeId) => change({ placeId })} />
             <PairChoice pairs={progress.pairs} chosen={pair} onChoose={choosePair} />
           </>
         )}
@@ -67,7 +67,15 @@ export function BuildEvents(props: BuildEventsProps) {
         <Notice kind="empty">This range has no such events: choose another time, build or filter.</Notice>
       )}
       {progress && progress.events > 0 && !pair && (
-        <NoCoordinates progress={progress} isReading={reading.status === 'reading'} />
+        <>
+          <TypeFilter
+            types={progress.types}
+            chosen={where.types}
+            noun={nounOf(progress.share < 1)}
+            onChoose={(types) => change({ types })}
+          />
+          <NoCoordinates progress={progress} isReading={reading.status === 'reading'} />
+        </>
       )}
       {ask && progress && pair && (
         <EventsOverMap
@@ -97,19 +105,19 @@ function choosePlace(named: string | undefined, maps: readonly MapStatus[]): str
 
 function PlaceChoice({
   maps,
-  places,
+  progress: { places, share },
   placeId,
   onChoose,
 }: {
   maps: readonly MapStatus[]
-  places: SampleProgress['places']
+  progress: SampleProgress
   placeId: string | undefined
   onChoose(placeId: string): void
 }) {
   const ids = new Set([...maps.map((map) => map.placeId), ...places.map(({ name }) => name)])
   if (placeId !== undefined) ids.add(placeId)
   const describe = (id: string) =>
-    formatCountOf(places.find(({ name }) => name === id)?.count ?? 0, 'event') +
+    formatCountOf(places.find(({ name }) => name === id)?.count ?? 0, nounOf(share < 1)) +
     (maps.some((map) => map.placeId === id) ? '' : ', no map')
   return (
     <label>

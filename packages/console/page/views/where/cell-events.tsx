@@ -10,8 +10,8 @@ import { Content, Notice } from '../../parts/notice.tsx'
 import { Time } from '../../parts/time.tsx'
 import { Value } from '../../parts/value.tsx'
 import type { CallWorker } from '../../worker/call-worker.ts'
+import type { SampleAsk } from '../../worker/samples.ts'
 import './cell-events.css'
-import type { ShownSample } from './asks.ts'
 import { formatBounds, formatUnits, nameOf } from './format-units.ts'
 import { useLatest } from './use-latest.ts'
 
@@ -19,20 +19,24 @@ const listedMax = 100
 
 export interface CellEventsProps {
   call: CallWorker
-  samples: readonly ShownSample[]
+  asks: readonly SampleAsk[]
+  /** The builds of the samples. */
+  names: readonly string[]
   selection: Selection
   cell: Box
+  /** `event` or `sampled event`. */
+  noun: string
   /** Number of events read so far. */
   events: number
   onClose(): void
 }
 
-/** The sampled events in a cell, newest first; each can be opened. */
-export function CellEvents({ call, samples, selection, cell, events, onClose }: CellEventsProps) {
+/** The counted events in a cell, newest first; each can be opened. */
+export function CellEvents({ call, asks, names, selection, cell, noun, events, onClose }: CellEventsProps) {
   const { across, down } = selection
   const lists = useLatest(
-    () => Promise.all(samples.map(({ ask }) => call('whereList', { ask, selection, box: cell, limit: listedMax }))),
-    [...samples.map(({ ask }) => ask), samples.length, selection, Object.values(cell).join(), events],
+    () => call('whereList', { asks, selection, box: cell, limit: listedMax }),
+    [asks, selection, Object.values(cell).join(), events],
   )
   return (
     <section aria-labelledby="cell-events">
@@ -46,26 +50,31 @@ export function CellEvents({ call, samples, selection, cell, events, onClose }: 
         </button>
       </div>
       {lists?.map((list, i) => (
-        <CellList key={samples[i]?.name} list={list} name={lists.length > 1 ? samples[i]?.name : undefined} />
+        <CellList key={names[i]} {...{ list, noun }} name={lists.length > 1 ? names[i] : undefined} />
       ))}
     </section>
   )
 }
 
-function CellList({ list, name }: { list: readonly ListedEvent[]; name: string | undefined }) {
+interface CellListProps extends Pick<CellEventsProps, 'noun'> {
+  list: readonly ListedEvent[]
+  /** The build, if there are two. */
+  name: string | undefined
+}
+
+function CellList({ list, name, noun }: CellListProps) {
   const [opened, setOpened] = useState<string>()
   const prefix = name !== undefined && (
     <>
       <Value text={name} />:{' '}
     </>
   )
-  if (list.length === 0) return <p class="muted">{prefix}No events of the sample.</p>
+  if (list.length === 0) return <p class="muted">{prefix}No events in this cell.</p>
   return (
     <>
       <p class="muted">
         {prefix}
-        {list.length === listedMax ? `The newest ${listedMax} events` : formatCountOf(list.length, 'event')} of the
-        sample.
+        {list.length === listedMax ? `The newest ${listedMax} ${noun}s` : formatCountOf(list.length, noun)}.
       </p>
       <ul class="cell-list">
         {list.map((event) => (

@@ -8,12 +8,21 @@ import { formatBounds, formatShare, formatUnits } from './format-units.ts'
 
 const listed = 10
 
-/** Describes one picture in sentences. `name` is that of its build, if there are two. */
-export function describeCounts(counts: CountedEvents | undefined, { across, down }: Selection, name?: string): string {
+interface Described {
+  counts: CountedEvents | undefined
+  selection: Selection
+  /** The name of its build, if there are two pictures. */
+  name: string | undefined
+  /** `event` or `sampled event`. */
+  noun: string
+}
+
+/** Describes one picture in sentences. */
+export function describePicture({ counts, selection: { across, down }, name, noun }: Described): string {
   if (!counts) return 'Counting events.'
   const { selected, located, shown, inside, counts: cells, max, cell } = counts
   const of = name === undefined ? '' : `${visibleText(name)}: `
-  const both = `${of}${formatCount(located)} of ${formatCountOf(selected, 'event')} have both ${visibleText(across)} and ${visibleText(down)}.`
+  const both = `${of}${formatCount(located)} of ${formatCountOf(selected, noun)} have both ${visibleText(across)} and ${visibleText(down)}.`
   if (located === 0) return both
   const sample =
     shown === located ? '' : ` Shown is a sample of ${formatCountOf(shown, 'event')}: ${formatShare(shown, located)}.`
@@ -29,11 +38,13 @@ interface DensestProps {
   /** The builds of the pictures. */
   names: readonly string[]
   selection: Selection
+  /** `event` or `sampled event`. */
+  noun: string
   onCell(cell: Cell): void
 }
 
 /** The densest cells in view, as a table: a text alternative to the map. */
-export function DensestCells({ counts, names, selection, onCell }: DensestProps) {
+export function DensestCells({ counts, names, selection, noun, onCell }: DensestProps) {
   const [first] = counts
   if (!first) return null
   const cells = densestCells({ ...first, counts: sumOf(counts) }, listed)
@@ -45,7 +56,7 @@ export function DensestCells({ counts, names, selection, onCell }: DensestProps)
   const heads = [...(counts.length > 1 ? names : ['Events']), selection.across, selection.down]
   return (
     <section aria-labelledby="densest">
-      <h2 id="densest">Densest cells in view</h2>
+      <h2 id="densest">Cells in view with the most {noun}s</h2>
       <div class="scroll">
         <table class="densest">
           <thead>

@@ -4,9 +4,9 @@ import { formatCount } from '../../format.ts'
 import type { CountedEvents, Selection } from '../../heat/heat-events.ts'
 import type { Pair } from '../../heat/pairs.ts'
 import type { CallWorker } from '../../worker/call-worker.ts'
-import type { ShownSample } from './asks.ts'
+import { nounOf, type ShownSample } from './asks.ts'
 import { CellEvents } from './cell-events.tsx'
-import { DensestCells, describeCounts } from './densest.tsx'
+import { DensestCells, describePicture } from './densest.tsx'
 import { TypeFilter } from './filters.tsx'
 import { HeatMap } from './heat-map.tsx'
 import { Legend } from './legend.tsx'
@@ -44,13 +44,18 @@ export function EventsOverMap({ call, maps, where, change, pair, placeId, a, b }
   const events = samples.reduce((sum, { progress }) => sum + progress.events, 0)
   // until those of both are counted, the counts of one stay
   const names = samples.slice(0, Math.max(1, counts.length)).map(({ name }) => name)
-  const labels = names.map((name, i) => describeCounts(counts[i], selection, names.length > 1 ? name : undefined))
+  const isSample = samples.some(({ progress }) => progress.share < 1)
+  const readNoun = nounOf(isSample)
+  const noun = nounOf(isSample || counts.some(({ shown, located }) => shown < located))
+  const labels = names.map((name, i) =>
+    describePicture({ counts: counts[i], selection, name: names.length > 1 ? name : undefined, noun: readNoun }),
+  )
   const shown = counts[0]?.shown ?? 0
   return (
     <>
       <div class="where">
         <HeatMap
-          {...{ call, asks, selection, events, names, labels, view }}
+          {...{ call, asks, selection, events, noun, names, labels, view }}
           chosen={cell}
           parts={parts.found}
           onView={(view) => change({ view })}
@@ -58,8 +63,8 @@ export function EventsOverMap({ call, maps, where, change, pair, placeId, a, b }
           onCounts={setCounts}
         />
         <div class="where-filters">
-          <Legend counts={counts} />
-          <TypeFilter types={a.progress.types} chosen={types} onChoose={(types) => change({ types })} />
+          <Legend {...{ counts, noun }} />
+          <TypeFilter types={a.progress.types} chosen={types} noun={readNoun} onChoose={(types) => change({ types })} />
           <MapPartsLine parts={parts} placeId={placeId} />
         </div>
       </div>
@@ -68,9 +73,12 @@ export function EventsOverMap({ call, maps, where, change, pair, placeId, a, b }
         <p key={names[i]}>{label}</p>
       ))}
       {cell && (
-        <CellEvents {...{ call, samples, selection, cell, events }} onClose={() => change({ cell: undefined })} />
+        <CellEvents
+          {...{ call, asks, names, selection, cell, noun, events }}
+          onClose={() => change({ cell: undefined })}
+        />
       )}
-      <DensestCells {...{ counts, names, selection }} onCell={(cell) => change({ cell })} />
+      <DensestCells {...{ counts, names, selection, noun }} onCell={(cell) => change({ cell })} />
     </>
   )
 }

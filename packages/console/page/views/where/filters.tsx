@@ -10,10 +10,13 @@ import type { WhereAddress } from './where-address.ts'
 export function TypeFilter({
   types,
   chosen,
+  noun,
   onChoose,
 }: {
   types: readonly Named[]
   chosen: readonly string[]
+  /** `event` or `sampled event`. */
+  noun: string
   onChoose(types: string[]): void
 }) {
   const toggle = (name: string) =>
@@ -22,7 +25,7 @@ export function TypeFilter({
   const listed = [...types, ...chosen.filter((name) => !types.some((type) => type.name === name)).map(unseen)]
   return (
     <fieldset class="types">
-      <legend class="muted">Types</legend>
+      <legend class="muted">Types, with the number of {noun}s</legend>
       <button type="button" aria-pressed={chosen.length === 0} onClick={() => onChoose([])}>
         All types
       </button>
@@ -36,11 +39,6 @@ export function TypeFilter({
 }
 
 const unseen = (name: string) => ({ name, count: 0 })
-
-export interface PointerChoice {
-  across: string
-  down: string
-}
 
 /** The pairs of coordinates that were found, if there is more than one. */
 export function PairChoice({

@@ -25,6 +25,8 @@ interface HeatMapProps {
   /** Number of events read so far: a change triggers a recount. */
   events: number
   parts: FoundParts | undefined
+  /** `event` or `sampled event`. */
+  noun: string
   /** The builds of the pictures, and the descriptions of the pictures for screen readers. */
   names: readonly string[]
   labels: readonly string[]
@@ -38,7 +40,7 @@ interface HeatMapProps {
 
 /** Events by cell on a canvas, over the parts of the map; of two builds on two canvases, which show the same area. */
 export function HeatMap(props: HeatMapProps) {
-  const { call, asks, selection, events, names, labels, chosen, onChoose, onCounts } = props
+  const { call, asks, selection, events, noun, names, labels, chosen, onChoose, onCounts } = props
   const frame = useRef<HTMLDivElement | null>(null)
   const [pointed, point] = useState<Box>()
   const frameSize = useSize(frame)
@@ -85,7 +87,7 @@ export function HeatMap(props: HeatMapProps) {
       readout={
         <p class="heat-readout" aria-live="polite">
           {cell && counts ? (
-            describeCell(cell, counts, names, selection)
+            describeCell(cell, { counts, names, selection, noun })
           ) : (
             <span class="muted">Point at a cell for its count, click for its events.</span>
           )}
@@ -125,15 +127,18 @@ function nextCell(
 /** Describes a cell. If it is from an earlier grid, its counts are those of the current cell at its middle. */
 function describeCell(
   cell: Box,
-  counts: readonly CountedEvents[],
-  names: readonly string[],
-  { across, down }: Selection,
+  {
+    counts,
+    names,
+    selection: { across, down },
+    noun,
+  }: Pick<HeatMapProps, 'names' | 'selection' | 'noun'> & { counts: readonly CountedEvents[] },
 ) {
   return (
     <>
       {counts.map((each, i) => (
         <>
-          <strong>{formatCountOf(countIn(each, cell), 'event')}</strong>{' '}
+          <strong>{formatCountOf(countIn(each, cell), noun)}</strong>{' '}
           {counts.length > 1 && (
             <>
               of <Value text={names[i] ?? ''} />

@@ -10,7 +10,7 @@ export function maxOf(counts: readonly CountedEvents[]): number {
 }
 
 /** The counts that the colours represent. */
-export function Legend({ counts }: { counts: readonly CountedEvents[] }) {
+export function Legend({ counts, noun }: { counts: readonly CountedEvents[]; noun: string }) {
   const { isDark } = useTheme()
   const [first] = counts
   if (!first) return null
@@ -20,7 +20,7 @@ export function Legend({ counts }: { counts: readonly CountedEvents[] }) {
   return (
     <div class="heat-legend">
       <p>
-        Events in a cell of {side} × {side} units
+        Colours: {noun}s in a cell of {side} × {side} units
       </p>
       <div class="heat-scale" style={{ background: `linear-gradient(to right, ${stops.join(', ')})` }} />
       <ol class="heat-ticks" aria-label="Counts of the colours">
