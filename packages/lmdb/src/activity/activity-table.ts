@@ -59,10 +59,11 @@ export function openActivity(table: (name: TableName) => Rows): ActivityTable {
       let key = firstKey(from)
       for (let seeks = 0; key; seeks++) {
         if (seeks === seeksMax || keys.length >= limit) return { keys, next: key }
-        const group = key.subarray(0, key.length - timeBytes - writerBytes)
-        const end = Buffer.concat([group, encodeTime(before)])
-        keys.push(...entries.getKeys({ start: key, end, limit: limit - keys.length }))
-        key = firstKey(keys.length >= limit ? behind(keys.at(-1) as Buffer) : behindGroup(group))
+        const group = groupOf(key)
+        const end = group && Buffer.concat([group, encodeTime(before)])
+        if (end) keys.push(...entries.getKeys({ start: key, end, limit: limit - keys.length }))
+        if (keys.length >= limit) key = firstKey(behind(keys.at(-1) as Buffer))
+        else key = firstKey(group ? behindGroup(group) : behind(key))
       }
       return { keys }
     },
@@ -96,6 +97,12 @@ function encodeTime(at: number): Buffer {
   const bytes = Buffer.allocUnsafe(timeBytes)
   bytes.writeUIntBE(Math.min(Math.max(Math.ceil(at), 0), 2 ** (8 * timeBytes) - 1), 0, timeBytes)
   return bytes
+}
+
+/** The key without its time and writer; undefined for a damaged key. */
+function groupOf(key: Buffer): Buffer | undefined {
+  const span = key.at(-suffixBytes)
+  return span === spans.minute || span === spans.hour ? key.subarray(0, 1 - suffixBytes) : undefined
 }
 
 /** The first key after this one. */

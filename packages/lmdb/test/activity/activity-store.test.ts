@@ -104,6 +104,27 @@ t.test('one search for expired activity has a limit of rows, and of projects', a
   }
 })
 
+t.test('a search for expired activity passes damaged keys', async (t) => {
+  const environment = await openEnvironment(t.testdir())
+  t.teardown(() => environment.close())
+  const table = openActivity(environment.table)
+  const damaged = [Buffer.alloc(1), Buffer.alloc(14, 'a'), Buffer.alloc(13, 0xff), Buffer.alloc(40, 0xff)]
+  environment.write(() => {
+    for (const key of damaged) environment.table('activity').put(key, Buffer.alloc(1))
+    for (const projectId of ['a', 'p', 'z']) table.put(rowOf(1, { projectId }))
+  })
+  let found = 0
+  for (let from = Buffer.alloc(0); ; ) {
+    const { keys, next } = table.expired(start + 9 * minuteMs, from, 2)
+    found += keys.filter((key) => damaged.every((other) => !other.equals(key))).length
+    if (!next) break
+    t.equal(Buffer.compare(next, from), 1, 'goes on behind where it began')
+    if (next.compare(from) <= 0) break
+    from = Buffer.from(next)
+  }
+  t.equal(found, 3)
+})
+
 t.test('a store of a version without activity is opened, and gets it', async (t) => {
   const directory = t.testdir()
   const created = await openLmdbStore(directory)
