@@ -6,7 +6,7 @@
  * @property {number} rounds
  * @property {number} warmupSeconds
  * @property {number} seconds of each run
- * @property {number} phaseSeconds of each of the mixed loads
+ * @property {number} phaseSeconds of each load of batches and repeats
  * @property {number} latencySeconds enough for a merge of the id index
  * @property {number} uploadSeconds
  * @property {number} sentEvents of the file that `ingest send` sends
@@ -15,10 +15,10 @@
  * @property {readonly string[]} [only] contenders. Default: all
  */
 
-/** @typedef {'throughput' | 'mixed' | 'growth' | 'latency' | 'uploads' | 'send' | 'databases'} Part */
+/** @typedef {'throughput' | 'batches' | 'repeats' | 'growth' | 'latency' | 'uploads' | 'send' | 'databases'} Part */
 
 /** @type {readonly Part[]} */
-export const parts = ['throughput', 'mixed', 'growth', 'latency', 'uploads', 'send', 'databases']
+export const parts = ['throughput', 'batches', 'repeats', 'growth', 'latency', 'uploads', 'send', 'databases']
 
 /** @type {Record<Plan['name'], Plan>} */
 export const plans = {

@@ -2,7 +2,7 @@ import { prepareContenders } from './contenders/find-contenders.js'
 import { measureDatabases } from './parts/databases.js'
 import { measureGrowth } from './parts/growth.js'
 import { measureLatency } from './parts/latency.js'
-import { measureMixed } from './parts/mixed.js'
+import { measureBatches, measureRepeats } from './parts/loads.js'
 import { measureSend } from './parts/send.js'
 import { measureThroughput } from './parts/throughput.js'
 import { measureUploads } from './parts/uploads.js'
@@ -14,7 +14,8 @@ import { describeMachine, versionOf } from './report/machine.js'
 
 const measures = {
   throughput: measureThroughput,
-  mixed: measureMixed,
+  batches: measureBatches,
+  repeats: measureRepeats,
   growth: measureGrowth,
   latency: measureLatency,
   uploads: measureUploads,
@@ -63,7 +64,7 @@ async function measureParts(context, plan) {
 /** @param {import('./contenders/find-contenders.js').Contender[]} contenders @param {import('./contenders/start-program.js').Program} [postgres] */
 function describeVersions(contenders, postgres) {
   const versions = [{ label: 'lmdb of Ingest', value: versionOf('../../../lmdb/node_modules/lmdb/package.json') }]
-  const ofPeers = contenders.some(({ isPeer }) => isPeer) ? ['fastify', 'pg'] : []
+  const ofPeers = contenders.some(({ isPeer }) => isPeer) ? ['fastify', 'pg', '@nats-io/jetstream'] : []
   for (const name of ofPeers) {
     versions.push({ label: `${name} of the peers`, value: versionOf(`../../peers/node_modules/${name}/package.json`) })
   }

@@ -1,5 +1,5 @@
 import t from 'tap'
-import { floorOf } from '../src/parts/mixed.js'
+import { floorOf } from '../src/parts/loads.js'
 import { isComplete, parseCount, plans } from '../src/plan.js'
 import { formatNumber, formatSummary, formatTable } from '../src/report/format.js'
 import { makePlot } from '../src/report/plot.js'
@@ -65,11 +65,11 @@ function run(eventsPerSecond: number, microseconds?: number) {
 }
 
 t.test('ratios use rounds that have both runs; repeats are new events to the floor', async (t) => {
-  const floor = { new: run(1000), single: run(100, 10) }
-  const ours = { new: run(900), 'repeats-1': run(720), single: run(34, 41) }
-  const of = (mix: 'repeats-1' | 'single') =>
-    ratioOf([{ floor, ours }], (round) => round.ours[mix], floorOf(mix), rate)?.median
-  t.strictSame([of('single'), of('repeats-1')], [0.34, 0.72])
+  const floor = { new: run(1000), '1x16': run(100, 10) }
+  const ours = { new: run(900), 'repeats-1': run(720), '1x16': run(34, 41) }
+  const of = (load: 'repeats-1' | '1x16') =>
+    ratioOf([{ floor, ours }], (round) => round.ours[load], floorOf(load), rate)?.median
+  t.strictSame([of('1x16'), of('repeats-1')], [0.34, 0.72])
   const rounds: Record<string, ReturnType<typeof run>>[] = [
     { a: run(100), b: run(100) },
     { a: run(8), b: run(10) },
@@ -90,7 +90,7 @@ t.test('a report shows rates, processor time by thread and latency, or a dash', 
   )
   t.strictSame(cells, ['1,000 (1,000–1,000)', '0.5 (0.5–0.5)', '4 (3–5)', '–', 'main 4', '2 (2–2)', '8 (8–8)'])
   t.equal(formatThreads([undefined]), '–')
-  t.equal(formatThreads([{ writer: 1, main: 2, index: 0, database: 3 }]), 'main 2, writer 1, PostgreSQL 3')
+  t.equal(formatThreads([{ writer: 1, main: 2, index: 0, database: 3 }]), 'main 2, writer 1, database 3')
 })
 
 t.test('only a full run with all parts and contenders replaces the report', async (t) => {

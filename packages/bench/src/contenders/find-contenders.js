@@ -56,7 +56,18 @@ export function findContenders() {
       preloadMax: 1e6,
       ...(hasSqlite() ? {} : noSqlite),
     },
+    {
+      name: 'nats',
+      title: 'Fastify + NATS JetStream',
+      file: 'peers/nats.js',
+      isPeer: true,
+      ...(hasNats() ? {} : { missing: 'nats-server is not installed' }),
+    },
   ]
+}
+
+function hasNats() {
+  return spawnSync('nats-server', ['--version']).status === 0
 }
 
 function hasSqlite() {

@@ -44,9 +44,9 @@ export async function openContender(context, contender, { store, isFresh = false
   // the disk must have finished earlier writes
   await postgres?.call('settle')
   await syncDisks()
-  const { port, headers } = program.started
+  const { port, headers, database: ownDatabase } = program.started
   const sender = await startProgram(new URL('../load/load-process.js', import.meta.url), { port, headers })
-  const watched = { pid: program.pid, helpers: program.helpers, database: postgres?.started.pid }
+  const watched = { pid: program.pid, helpers: program.helpers, database: ownDatabase ?? postgres?.started.pid }
   return {
     contender,
     program,

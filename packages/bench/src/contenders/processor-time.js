@@ -1,7 +1,7 @@
 import { readdirSync, readFileSync } from 'node:fs'
 
 /**
- * The role of a thread. `helpers` are threads of V8 and libuv; `database` is PostgreSQL.
+ * The role of a thread. `helpers` are threads of V8 and libuv; `database` is PostgreSQL or NATS.
  *
  * @typedef {'main' | 'writer' | 'index' | 'chunks' | 'helpers' | 'others' | 'database'} Role
  *
@@ -14,7 +14,7 @@ import { readdirSync, readFileSync } from 'node:fs'
  * @typedef {object} Watched
  * @property {number} pid
  * @property {readonly number[]} helpers the threads that it had before it started its own
- * @property {number | undefined} [database] the main process of PostgreSQL, the parent of its others
+ * @property {number | undefined} [database] the main process of PostgreSQL or NATS, the parent of its others
  */
 
 /** The priorities of Ingest's background threads. Its other threads have the default. */

@@ -1,7 +1,7 @@
 import { databasesSection } from '../parts/databases.js'
 import { growthSection } from '../parts/growth.js'
 import { latencySection } from '../parts/latency.js'
-import { mixedSection } from '../parts/mixed.js'
+import { batchesSection, repeatsSection } from '../parts/loads.js'
 import { sendSection } from '../parts/send.js'
 import { throughputSection } from '../parts/throughput.js'
 import { uploadsSection } from '../parts/uploads.js'
@@ -11,7 +11,8 @@ import { formatTable } from './format.js'
 /**
  * @typedef {object} Results
  * @property {import('../parts/throughput.js').ThroughputRound[]} [throughput]
- * @property {import('../parts/mixed.js').MixedRound[]} [mixed]
+ * @property {import('../parts/loads.js').LoadsRound[]} [batches]
+ * @property {import('../parts/loads.js').LoadsRound[]} [repeats]
  * @property {import('../parts/growth.js').Growth} [growth]
  * @property {import('../parts/latency.js').Latency} [latency]
  * @property {import('../parts/uploads.js').Uploads} [uploads]
@@ -34,7 +35,7 @@ import { formatTable } from './format.js'
 
 /** The report in Markdown, which links to the plot `benchmark.svg`. @param {Measured} record */
 export function makeReport({ measuredAt, command, plan, machine, versions, contenders, results }) {
-  const { throughput, mixed, growth, latency, uploads, send, databases } = results
+  const { throughput, batches, repeats, growth, latency, uploads, send, databases } = results
   const facts = [...machine, ...versions].map(({ label, value }) => [label, value])
   return [
     '# Benchmark',
@@ -43,7 +44,8 @@ export function makeReport({ measuredAt, command, plan, machine, versions, conte
     ...(isComplete(plan) ? ['![Events a second](benchmark.svg)'] : []),
     section('Machine', formatTable(['', ''], facts)),
     throughput && section('Throughput', throughputSection(throughput, contenders)),
-    mixed && section('Other loads', mixedSection(mixed, contenders)),
+    batches && section('Batch sizes', batchesSection(batches, contenders)),
+    repeats && section('Repeats', repeatsSection(repeats, contenders)),
     growth && section('Growth', growthSection(growth, contenders)),
     latency && section('Latency', latencySection(latency)),
     uploads && section('Maps', uploadsSection(uploads)),
@@ -67,11 +69,12 @@ const quickNote =
 
 const method = `Load comes from a process of its own, over raw sockets with keep-alive. A connection sends its next batch when the last one is acknowledged, and has it ready by then: nothing is made while the server waits. Every event is new unless the table says otherwise: 128 random bits seed each run, and the ids are random UUIDs. Events have about 370 bytes. Every response is checked: it must be 202, with exactly as many accepted and as many duplicates as there were; one wrong response, and the run has no figure.
 
-Each server is a process of its own on an empty store of its own, started for each run. Contenders take turns, so that what the machine does in a round falls on all of them, and ratios are taken within a round. Under other loads all servers of a round run at the same time, but only one is loaded, once the others do nothing in the background. Disks are synced before a server takes load, so that no contender pays for the writes of another.
+Each server is a process of its own on an empty store of its own, started for each run. Contenders take turns, so that what the machine does in a round falls on all of them, and ratios are taken within a round. For batch sizes and repeats, all servers of a round run at the same time, but only one is loaded, once the others do nothing in the background. Disks are synced before a server takes load, so that no contender pays for the writes of another.
 
 - **The floor** reads and parses the body and keeps nothing. **The synced floor** also appends it to a file, one \`fdatasync\` for all that has gathered.
 - **PostgreSQL** takes one \`INSERT … SELECT unnest … ON CONFLICT DO NOTHING\` a batch, prepared, on 8 connections, with its durability as it comes, and more memory and fewer checkpoints than by default.
 - **SQLite** has WAL and \`synchronous=FULL\`; queued batches share a transaction.
+- **NATS JetStream** takes a message for each event, with its id as \`Nats-Msg-Id\`. By default it syncs its files every two minutes and knows an id for two minutes: what it acknowledged is not safe from a power loss, nor a late repeat from being stored again.
 - The peers check no keys and no events, and keep no order: they do less than Ingest.`
 
 const limits = `- Nothing about another machine. Two cores are shared by server, load and kernel; with more, each contender would gain differently, PostgreSQL more than what runs in one process.

@@ -95,7 +95,7 @@ const threadTitles = {
   chunks: 'chunks',
   helpers: 'V8 and libuv',
   others: 'others',
-  database: 'PostgreSQL',
+  database: 'database',
 }
 
 /** @param {readonly (ProcessorTime | undefined)[]} times */
