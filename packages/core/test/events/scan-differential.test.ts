@@ -18,7 +18,7 @@ import { isObject } from '../../src/validation.ts'
 
 const count = Number(process.env.INGEST_SCAN_BATCHES ?? 10_000)
 const firstSeed = Number(process.env.INGEST_FIRST_SEED ?? 1)
-t.setTimeout(60_000 + count)
+t.setTimeout(600_000 + count)
 
 const projectId = 'pro_ject-1'
 const hashKey = Buffer.from('0123456789abcdef')
