@@ -22,8 +22,7 @@ export { errorCodes, errorTable, IngestError } from './error.ts'
 
 export type { BatchInput, BatchResult, RejectedEvent } from './events/batch.ts'
 export { batchBytesMax, batchEventsMax } from './events/batch.ts'
-export type { CheckedEvent } from './events/classify-events.ts'
-export { checkEvent } from './events/classify-events.ts'
+
 export type { EndableRead } from './events/endable-read.ts'
 export type { ErasedTotals, EraseSelection, ErasureOptions } from './events/erase-events.ts'
 export type { IngestEvent } from './events/event.ts'
@@ -51,6 +50,9 @@ export type {
   RejectionSample,
   Rejections,
 } from './activity/activity.ts'
+export type { ActivityStore } from './store.ts'
+export type { ActivityRange, ActivityRow, ActivitySpan, ActivityToPut } from './store-types.ts'
+export { activityBodyBytesMax, activityRowsMax } from './store-types.ts'
 
 // Maps
 
@@ -91,12 +93,6 @@ export type {
   PutConsumerOptions,
   PutConsumerResult,
 } from './consumers/consumers.ts'
-
-// Activity
-
-export type { ActivityStore } from './store.ts'
-export type { ActivityRange, ActivityRow, ActivitySpan, ActivityToPut } from './store-types.ts'
-export { activityBodyBytesMax, activityRowsMax } from './store-types.ts'
 
 // Keys
 

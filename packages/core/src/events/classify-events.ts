@@ -1,12 +1,10 @@
-import { isUint8Array } from 'node:util/types'
-import type { Issue } from '../error.ts'
 import type { Slice } from '../json/json-scanner.ts'
 import { issuesMax, type JsonObject } from '../validation.ts'
-import { batchBody, type RejectedEvent } from './batch.ts'
+import type { RejectedEvent } from './batch.ts'
 import type { AppendEvent } from './batch-events.ts'
 import { eventIdIssue, eventIssues, identityIssues, validName } from './event.ts'
 import type { CheckBySchema } from './event-schemas.ts'
-import { type ParsedEvent, parseBatch } from './parse-batch.ts'
+import type { ParsedEvent } from './parse-batch.ts'
 
 /** An event with issues, and its byte range. */
 export interface Rejection extends Slice {
@@ -106,30 +104,3 @@ function validEventId(event: unknown): string | null {
   const eventId = (event as JsonObject | null)?.eventId
   return eventIdIssue(eventId) === undefined ? (eventId as string) : null
 }
-
-/** The result of checking one event by its content alone, before the store is read. */
-export interface CheckedEvent {
-  /** Null if the event has no valid id. */
-  eventId: string | null
-  /** Whether the event has a valid id and belongs to the project: it is a duplicate if its id is stored. */
-  isIdentified: boolean
-  /** Why the event would be rejected; empty for a valid event. */
-  issues: Issue[]
-}
-
-/**
- * Checks one event, as JSON bytes or as a value, by the rules of Ingest; embedder schemas are not applied.
- *
- * @throws {IngestError} `malformed-body` if it is not JSON, `batch-too-large` for a value over 262,144 bytes
- */
-export function checkEvent(projectId: string, event: unknown): CheckedEvent {
-  const body = isUint8Array(event) ? Buffer.concat([envelopeStart, event, envelopeEnd]) : batchBody({ events: [event] })
-  const { unidentified, invalid, valid } = classifyEvents(projectId, parseBatch(body))
-  const rejected = unidentified[0]?.rejection
-  if (rejected) return { eventId: rejected.eventId, isIdentified: false, issues: rejected.issues }
-  const eventId = (invalid[0] ?? valid[0])?.eventId ?? null
-  return { eventId, isIdentified: true, issues: invalid[0]?.rejection.issues ?? [] }
-}
-
-const envelopeStart = Buffer.from('{"events":[')
-const envelopeEnd = Buffer.from(']}')

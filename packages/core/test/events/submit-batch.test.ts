@@ -3,7 +3,6 @@ import { Type } from 'typebox'
 import { batchOf } from '../../../checks/src/store/sample-events.ts'
 import { createActivityCounter } from '../../src/activity/activity-counter.ts'
 import type { BatchInput, BatchResult } from '../../src/events/batch.ts'
-import { checkEvent } from '../../src/events/classify-events.ts'
 import { compileEventSchemas, type EventSchemas } from '../../src/events/event-schemas.ts'
 import { submitBatch } from '../../src/events/submit-batch.ts'
 import { openMemoryStore } from '../../src/memory/memory-store.ts'
@@ -258,23 +257,4 @@ t.test('concurrent batches with one id accept it once', async (t) => {
     sum(({ duplicates }) => duplicates),
     15,
   )
-})
-
-t.test('checkEvent checks an event, as bytes or as a value, by the rules of Ingest', async (t) => {
-  const deep = `${'['.repeat(32)}${']'.repeat(32)}`
-  const cases: [event: unknown, eventId: string | null, isIdentified: boolean, ...issues: string[]][] = [
-    [{ projectId: 'p', eventId: 'e', buildId: 'b', anything: [1] }, 'e', true],
-    [{ projectId: 'p', eventId: 'e', timestamp: new Date(0), buildId: undefined }, 'e', true],
-    [{ projectId: 'p', eventId: 'e', buildId: 7 }, 'e', true, 'invalid_type /buildId'],
-    [Buffer.from(`{"projectId":"p","eventId":"e","d":${deep},"d":1}`), 'e', true, `too_deep /d${'/0'.repeat(31)}`],
-    [{ projectId: 'other', eventId: 'e' }, 'e', false, 'project_mismatch /projectId'],
-    [{ projectId: 'p' }, null, false, 'required /eventId'],
-    [5, null, false, 'not_object '],
-    [undefined, null, false, 'not_object '],
-  ]
-  for (const [event, ...expected] of cases) {
-    const { eventId, isIdentified, issues } = checkEvent('p', event)
-    t.strictSame([eventId, isIdentified, ...codesOf(issues)], expected)
-  }
-  t.throws(() => checkEvent('p', { n: 1n }), { code: 'malformed-body' })
 })
