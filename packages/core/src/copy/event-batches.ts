@@ -14,7 +14,7 @@ export async function* groupEvents(events: AsyncIterable<StoredEvent>): AsyncGen
   let group: StoredEvent[] = []
   let bytes = 0
   for await (const event of events) {
-    const eventBytes = (event.bytes.length || JSON.stringify(event.erased).length * 2) + comma.length
+    const eventBytes = jsonOf(event).length + comma.length
     const isFull = group.length === batchEventsMax || bytes + eventBytes > batchBytesMax
     if (group[0] && (isFull || group[0].receivedAt !== event.receivedAt)) {
       yield group
@@ -44,8 +44,9 @@ export function toBatch(
     frozenBy.length === 0 ? [] : group.map(({ bytes, erased }) => (erased === undefined ? buildOf(bytes) : undefined)),
   )
   const builds = frozenBy.filter((buildId) => !referenced.has(buildId))
-  for (const { bytes: whole, erased } of group) {
-    const bytes = erased === undefined ? whole : Buffer.from(JSON.stringify(erased))
+  for (const event of group) {
+    const { erased } = event
+    const bytes = jsonOf(event)
     if (events.length > 0) {
       parts.push(comma)
       at += comma.length
@@ -57,6 +58,11 @@ export function toBatch(
   parts.push(bodyEnd)
   const [first] = group as [StoredEvent]
   return { body: Buffer.concat(parts), events: encodeEvents(events, hashKey), receivedAt: first.receivedAt }
+}
+
+/** The bytes of an event in a batch: a tombstone is the JSON string of its id. */
+function jsonOf({ bytes, erased }: StoredEvent): Uint8Array {
+  return erased === undefined ? bytes : Buffer.from(JSON.stringify(erased))
 }
 
 /** An event that starts at `start` of the body. */

@@ -1,6 +1,7 @@
 import t, { type Test } from 'tap'
 import { type CopyOptions, copyStores } from '../../src/copy/copy-stores.ts'
 import { IngestError } from '../../src/error.ts'
+import { batchBytesMax } from '../../src/events/batch.ts'
 import { createIngest } from '../../src/ingest.ts'
 import { openMemoryStore } from '../../src/memory/memory-store.ts'
 import type { Store } from '../../src/store.ts'
@@ -309,4 +310,25 @@ t.test('a build stays frozen whose event is erased, also from a store with short
   }
   await copy({ ...source, builds }, target)
   t.strictSame(await target.builds(beta, { limit: 2_000 }), await source.builds(beta, { limit: 2_000 }))
+})
+
+t.test('a copied batch is within the limit of a batch, also with tombstones of long ids', async (t) => {
+  const [source, memory] = [openMemoryStore(), openMemoryStore()]
+  const { project, eraseEvents } = createIngest({ store: source, now: () => 1_000 })
+  const start = '{"projectId":"p","eventId":"large","x":"'
+  const [erased, large] = ['日'.repeat(85), `${start}${'x'.repeat(261_953 - start.length)}"}`]
+  await project('p').submitBatch({ events: [{ projectId: 'p', eventId: erased }] })
+  await project('p').submitBatch(Buffer.from(`{"events":[${large}]}`))
+  await eraseEvents('p', { path: '/eventId', value: erased })
+  const bodies: number[] = []
+  const target: Store = {
+    ...memory,
+    append(projectId, batch) {
+      bodies.push(batch.body.length)
+      return memory.append(projectId, batch)
+    },
+  }
+  await copy(source, target)
+  t.match(await target.totals('p'), { events: 2 })
+  t.ok(Math.max(...bodies) <= batchBytesMax, String(bodies))
 })
