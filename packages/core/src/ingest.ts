@@ -255,7 +255,7 @@ export function createIngest<const Schemas extends EventSchemas = EventSchemas>(
   const submits = { operations, onBatch: reports.reportBatch }
   let closing: Promise<void> | undefined
 
-  /** Those without a signal, as batches use them; forgotten all at once, as making one is cheap. */
+  /** Projects without a signal, as batches use them. Cleared when full: creating one is cheap. */
   const projects = new Map<string, Ingest<EventOf<Schemas>>>()
 
   function createProject(projectId: string, signal?: AbortSignal): Ingest<EventOf<Schemas>> {
@@ -324,7 +324,7 @@ export function createIngest<const Schemas extends EventSchemas = EventSchemas>(
   }
 }
 
-/** The most projects whose functions are kept. */
+/** Maximum number of projects whose functions are kept. */
 const projectsKeptMax = 1_000
 
 interface Submits {

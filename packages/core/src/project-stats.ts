@@ -32,7 +32,7 @@ export interface BuildStatus {
   maps: number
 }
 
-/** Maximum length of `search` in a list of builds, in UTF-16 code units: that of a build id. */
+/** Maximum length of `search` in a list of builds, in UTF-16 code units: the same as of a build id. */
 export const searchLengthMax = 128
 
 /** Selects one page of the builds of a project. */
@@ -70,7 +70,7 @@ export interface ProjectStatsReader {
 const pageMax = 1_000
 const pageDefault = 100
 const rateMs = 60_000
-/** The minimum time span of a rate, as clocks may go backwards. */
+/** Minimum time span of a rate, because clocks may go backwards. */
 const rateMsMin = 1_000
 const rateBatchesMax = 10_000
 
@@ -127,7 +127,7 @@ function parseBuildPosition(names: readonly unknown[]): BuildPosition {
 function checkSearch(search: unknown): void {
   if (search === undefined) return
   if (typeof search !== 'string' || search.length < 1 || search.length > searchLengthMax) {
-    throw new IngestError('invalid-argument', `search must be a text of 1 to ${searchLengthMax} characters.`)
+    throw new IngestError('invalid-argument', `search must be a string of 1 to ${searchLengthMax} characters.`)
   }
 }
 

@@ -3,7 +3,7 @@ import type { Cursor } from './json/cursor.ts'
 export interface AppendBatch {
   /** A JSON object with an array `events`, as it was received. The store may keep it, but not change it. */
   body: Uint8Array
-  /** Whether the store may transfer `body` to another thread, which detaches it. */
+  /** Whether the store may transfer `body` to another thread, which detaches it here. */
   mayTransfer?: boolean
   /** No id occurs twice; may be empty. `decodeEvents` turns them into objects with offsets into `body`. */
   events: BatchEvents
@@ -28,7 +28,7 @@ export interface BatchEvents {
   hashKey: Uint8Array
 }
 
-/** Bounds the effect of one wrong clock on all later events: see {@link AppendBatch.receivedAt}. */
+/** Bounds the effect of a wrong clock on all later events: see {@link AppendBatch.receivedAt}. */
 export const aheadMsMax = 1000
 
 export interface AppendResult {
@@ -41,7 +41,7 @@ export interface AppendResult {
 }
 
 export interface StoredEvent {
-  /** Made by `eventCursors` of the position and a checksum there. Stays valid when the event is erased. */
+  /** Made by `eventCursors` from the position and checksum of the event. Stays valid when the event is erased. */
   cursor: Cursor
   /** Never decreases along the log. */
   receivedAt: number
@@ -101,8 +101,8 @@ export interface ClockDoubt {
 }
 
 /**
- * Appends, updates and erasures that were committed together, and the duration from the begin of the commit until it
- * was durable.
+ * Appends, updates and erasures that were committed together, and the time from the start of the commit until it was
+ * durable.
  */
 export interface StoreCommit {
   requests: number

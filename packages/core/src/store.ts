@@ -44,11 +44,11 @@ import type {
  *   UTF-8 without control characters and lone surrogates (a place may be empty), and are compared and listed by these
  *   bytes. Times are milliseconds since 1970. An unknown project is an empty one.
  * - An operation that rejects has changed nothing and will not be completed later, unless the outcome of its code is
- *   unknown ({@link IngestError.isOutcomeUnknown}): then it may have been completed, and repeating it is safe. Steps
- *   before a rejected one stay done. The error of one operation does not affect others.
+ *   unknown ({@link IngestError.isOutcomeUnknown}): then it may have completed, and repeating it is safe. Completed
+ *   steps stay done. The error of one operation does not affect others.
  * - An operation rejects with an {@link IngestError}: `store-closed` after `close`, even between two steps;
  *   `disk-full`, `overloaded`, `store-locked` while another process blocks writes, `store-damaged` when the operation
- *   needs damaged bytes; with an unknown outcome `store-unavailable`, `store-failed` when the store can no longer be
+ *   needs damaged bytes; with an unknown outcome: `store-unavailable`, `store-failed` when the store can no longer be
  *   trusted, `internal-error` for a bug.
  * - Operations are own properties without `this`, and results plain objects, since checks and wrappers copy both. Those
  *   with a question mark are optional. Neither side changes arguments or results afterwards; of bytes in arguments, a store
@@ -57,7 +57,7 @@ import type {
 export interface Store extends EventStore, MapStore, EntryStore, ActivityStore {
   /**
    * Deletes, of all projects *(steps)*, pending maps that are void or expired (`isExpired`), chunks that a crash left,
-   * and rows of activity that began before a time. If it cannot sweep the activity, it sweeps the maps, and then rejects.
+   * and rows of activity that began before a time. If sweeping the activity fails, it sweeps the maps before it rejects.
    */
   sweep(before: { mapsTouched: number; activity: number }): Promise<void>
   /** Resolves if an append could succeed now; rejects with the reason otherwise. */
@@ -66,7 +66,7 @@ export interface Store extends EventStore, MapStore, EntryStore, ActivityStore {
   close(): Promise<void>
   /**
    * Announces this process as a server of the store until `close`. Returns a function that returns the number of live
-   * servers, this one included. A store without it is served by independent processes.
+   * servers, this one included. A store without this operation does not count its servers.
    */
   registerServer?(): () => number
   /** Metrics of the store, cheap enough for every scrape. */
@@ -131,8 +131,8 @@ export interface EventStore {
    */
   watch?(projectId: string, onAppend: () => void): () => void
   /**
-   * Why the time from `since` to `now` may not have really passed, by a source other than this clock; undefined without
-   * doubt.
+   * The reason to doubt that the time from `since` to `now` has really passed, by a source other than this clock;
+   * undefined if there is none.
    */
   findClockDoubt?(since: number, now: number): Promise<ClockDoubt | undefined>
 }

@@ -15,7 +15,7 @@ const sweepEveryMs = 3_600_000
 /** The delay of the first sweep, so that short commands end before it. */
 const firstSweepMs = 60_000
 
-/** Sweeps a store in the background, once every {@link sweepEveryMs}, until it is closed. */
+/** Sweeps a store in the background every {@link sweepEveryMs}, until it is closed. */
 export function startSweeping(store: Store, { now, activityKeepMs, onError }: SweepOptions): void {
   async function sweep(): Promise<void> {
     try {

@@ -58,7 +58,7 @@ const eventLine = {
 
 export const EventLine = {
   ...object(eventLine, 'receivedAt', 'event'),
-  description: 'A line of NDJSON. One without an event says that events up to the cursor were scanned.',
+  description: 'A line of NDJSON. A line without an event says that events up to its cursor were scanned.',
 } as const
 
 export const RejectedEvent = object({
@@ -300,7 +300,7 @@ export type WireSchema = TSchema
 
 export type Body<Schema extends TSchema> = Static<Schema>
 
-/** The embedded type of a body: any text may be a time in milliseconds. */
+/** The embedded type of a body: any string may be a time in milliseconds. */
 type Embedded<Wire> = Wire extends string
   ? string extends Wire
     ? string | number

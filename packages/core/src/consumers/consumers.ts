@@ -5,7 +5,7 @@ import { mapProjects } from '../projects/map-projects.ts'
 import type { EntryStore, EventStore } from '../store.ts'
 import type { ConsumerRecord, EntryDecision } from '../store-types.ts'
 
-/** Events that a consumer has not read. Events erased by a retention are not counted. */
+/** Events that a consumer has not read. Events erased by retention are not counted. */
 export interface ConsumerLag {
   /** Number of events; a lower bound if `exact` is false. Events erased by `eraseEvents` are counted. */
   events: number

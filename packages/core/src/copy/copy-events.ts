@@ -14,10 +14,10 @@ export interface CopyStores {
   signal: AbortSignal
 }
 
-/** The events of one project, as its copy began. */
+/** The copy of the events of one project. */
 export interface EventCopy {
   projectId: string
-  /** The number of events of the source. Events that it stores later are left to another run. */
+  /** The number of events of the source when the copy began. Later ones are left to another run. */
   events: number
   /** The number of events that the target has stored in this run. */
   copied: number
@@ -33,13 +33,13 @@ export interface EventCopyOptions {
   onEvents: (count: number) => void
 }
 
-/** How much later a target may set the time of an event if it has stored others before: milliseconds. */
+/** How much later a target may set the time of an event because it has stored later ones, in milliseconds. */
 const laterMsMax = 60_000
 
 /**
- * Appends events of the source, in the order of their receipt; events that the target already has are duplicates. Reads
- * the next events meanwhile. A target with one order appends many batches in one commit; other targets append one batch
- * after another, as only this keeps their order.
+ * Appends events of the source in the order of their receipt, while it reads the next ones. Events that the target
+ * already has are duplicates. A target with one order appends many batches in one commit; other targets append one batch
+ * after another, because only this keeps their order.
  *
  * @throws {IngestError} `precondition-failed` for an id under which the target has another event, and for events that
  *   the target would store with a much later time
@@ -173,7 +173,7 @@ function receivedAtOf(group: readonly StoredEvent[]): number {
   return (group[0] as StoredEvent).receivedAt
 }
 
-/** The most groups that are appended together: as many as fit into one commit of an LMDB store. */
+/** Maximum number of groups that are appended together: as many as fit into one commit of an LMDB store. */
 const togetherGroupsMax = 4096
 const togetherBytesMax = 2 ** 20
 

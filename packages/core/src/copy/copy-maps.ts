@@ -6,9 +6,9 @@ import type { CompleteMap, Digest, MapId, MapKey } from '../store-types.ts'
 import type { CopyStores } from './copy-events.ts'
 
 const pageSize = 100
-/** How often a map is copied again because the source has replaced it meanwhile. */
+/** Maximum attempts to copy a map that the source replaces meanwhile. */
 const attemptsMax = 5
-/** The most chunks in flight; one has at most 1 MiB. */
+/** Maximum chunks in flight, of at most 1 MiB each. */
 const concurrency = 4
 
 /**

@@ -80,7 +80,7 @@ export async function copyStores(source: Store, target: Store, options: CopyOpti
   })
 }
 
-/** When the newest event of these projects was received, in milliseconds since 1970. */
+/** When the newest event of these projects was received, in milliseconds since 1970; -Infinity without events. */
 async function newestOf(store: Store, projectIds: readonly string[]): Promise<number> {
   let newest = Number.NEGATIVE_INFINITY
   for (const projectId of projectIds) newest = Math.max(newest, (await store.totals(projectId)).lastAt ?? newest)

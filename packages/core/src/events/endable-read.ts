@@ -27,9 +27,8 @@ export interface EndableRead<T> extends AsyncIterableIterator<T> {
 }
 
 /**
- * The items of `read`, with a signal that aborts with the first of `signals` or when the consumer calls `return`; the
- * read must reject soon after that. A generator would not do: its `return` waits for the next item, which may never
- * come.
+ * The items of `read`, whose signal aborts with the first of `signals`, or when the consumer calls `return`; `read` must
+ * reject soon after that. A generator would not do: its `return` waits for the next item, which may never come.
  */
 export function endableRead<T>(
   signals: readonly (AbortSignal | undefined)[],

@@ -29,8 +29,8 @@ interface Subscribers {
 }
 
 /**
- * Combines notifications of this process with those of `watch`. `watch` is called once for each project that has
- * subscriptions, and ended with the last of them.
+ * Combines notifications of this process with those of `watch`. Each project with subscriptions is watched once, until
+ * the last of them ends.
  */
 export function createEventNotifier(watch: Watch = () => () => {}): EventNotifier {
   const subscribersByProject = new Map<string, Subscribers>()

@@ -113,7 +113,7 @@ export function eventIssues(event: JsonObject, tooDeepAt: string | undefined): I
 
 const fieldsByName = Object.fromEntries(knownFields.map((field) => [field.name, field]))
 
-/** Null for an invalid name, which may contain any text of the event and must not be shown. */
+/** A member for statistics; null if it is missing or invalid, as it may then contain any text and must not be shown. */
 export function validName(name: 'type' | 'buildId' | 'serverId', value: unknown): string | null {
   const field = fieldsByName[name] as KnownField
   if (value === undefined || value === null || fieldIssue(field, value) !== undefined) return null
@@ -121,7 +121,7 @@ export function validName(name: 'type' | 'buildId' | 'serverId', value: unknown)
 }
 
 function fieldIssue({ name, text, bytesMin, bytesMax, integerMin }: KnownField, value: unknown): Issue | undefined {
-  // known names need no escaping
+  // the names of known fields need no escaping
   const path = `/${name}`
   if (typeof value === 'number' && integerMin !== undefined) return integerIssue(value, path, integerMin)
   if (text === 'timestamp') return timestampIssue(value, path)

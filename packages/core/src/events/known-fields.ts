@@ -1,5 +1,5 @@
 // The well-known fields of an event and their limits in bytes of UTF-8: event.ts checks them, JSON Schema and docs are
-// derived from them, and assembly/build.js compiles the scanner from them. This module imports nothing, as build.js
+// derived from them, and assembly/build.js compiles the scanner from them. This module imports nothing because build.js
 // loads it alone.
 
 export const eventIdBytesMax = 256

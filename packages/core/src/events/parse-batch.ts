@@ -75,7 +75,7 @@ export function parseKnownMembers(event: Buffer): JsonObject {
 
 const names = ['projectId', 'eventId', ...knownFields.map(({ name }) => name)]
 const eventIdIndex = names.indexOf('eventId')
-/** Of the event that is being parsed: start and end of the value of each known member, the last of its name. */
+/** Start and end of the value of each known member of the event that is being parsed, the last of its name. */
 const values = new Int32Array(2 * names.length)
 
 function parseEvent(body: Buffer, start: number): ParsedEvent {
@@ -156,11 +156,11 @@ function tooDeepPath(body: Buffer, start: number): string | undefined {
       return skipValue(body, at)
     }
     let index = 0
-    if (!isObject) return skipElements(body, at, (elementStart) => walkBehind(index++, elementStart))
-    return skipMembers(body, at, (start, end, valueStart) => walkBehind({ start, end }, valueStart))
+    if (!isObject) return skipElements(body, at, (elementStart) => walkStep(index++, elementStart))
+    return skipMembers(body, at, (start, end, valueStart) => walkStep({ start, end }, valueStart))
   }
 
-  function walkBehind(step: number | Slice, at: number): number {
+  function walkStep(step: number | Slice, at: number): number {
     steps.push(step)
     const end = walk(at)
     steps.pop()

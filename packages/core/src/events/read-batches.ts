@@ -42,7 +42,7 @@ export interface ReadBatchesOptions extends EventFilter {
 
 export const batchLimits = { eventsMax: 100_000, bytesMax: 64 * 2 ** 20, maxWaitMs: 3_600_000 } as const
 
-/** A batch that finds no matching event is yielded after this time, for its cursor. */
+/** A batch is yielded after scanning for this long even if no event matches, for its cursor. */
 const scanMsMax = 30_000
 /** How often a batch that is not full reads again. */
 const fillMs = 1_000

@@ -174,7 +174,7 @@ export function checkReadEventsOptions({ after, limit, from, to, waitMs, ...filt
 /** Options of `followEvents`. */
 export type FollowOptions = Omit<ReadEventsOptions, 'limit' | 'to' | 'waitMs'>
 
-/** The duration of one long poll; callers do not notice it. */
+/** How long each long poll waits; callers do not notice when one ends and the next begins. */
 const followWaitMs = 600_000
 
 /**

@@ -68,7 +68,7 @@ export interface SubmitReport {
   storedBytes: number
   /** The builds that the batch froze. */
   frozen: readonly string[]
-  /** The part of the time that the store took for the append, in milliseconds; 0 without an append. */
+  /** How long the store took for the append, in milliseconds; 0 without an append. */
   appendMs: number
   /** The commit of the append, which other requests may share; undefined if the store does not report it. */
   commit: StoreCommit | undefined

@@ -3,8 +3,8 @@ import { basename, dirname, isAbsolute, join, relative, resolve, sep } from 'nod
 
 /** Whether a path is a directory or inside it, with symbolic links resolved. Either may be missing. */
 export function isInside(directory: string, path: string): boolean {
-  const way = relative(realPath(directory), realPath(path))
-  return way !== '..' && !way.startsWith(`..${sep}`) && !isAbsolute(way)
+  const fromDirectory = relative(realPath(directory), realPath(path))
+  return fromDirectory !== '..' && !fromDirectory.startsWith(`..${sep}`) && !isAbsolute(fromDirectory)
 }
 
 /** The path with symbolic links resolved; its last parts may be missing. */

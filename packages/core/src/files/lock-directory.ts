@@ -37,10 +37,10 @@ export interface DirectoryLock {
  * holds the process id and, on Linux, the start time of that process, since process ids are reused, and its PID
  * namespace.
  *
- * A process of another PID namespace, such as another container, cannot be seen: its lock is stale if it was not
- * rewritten for 10 seconds. So a container that replaces a killed one must retry for that long, and a process that is
- * stopped for longer may lose its directory to another container. Files left by processes that were killed in this
- * function are removed.
+ * Whether a process of another PID namespace, such as another container, is running is unknown: its lock is stale if it
+ * was not rewritten for 10 seconds. So a container that replaces a killed one must retry for that long, and a process
+ * that is stopped for longer may lose its directory to another container. Files left by processes that were killed in
+ * this function are removed.
  *
  * @throws {IngestError} `permission-denied`; `invalid-argument` while another process, or this one, holds the lock, and
  *   for a foreign file in its place
@@ -147,7 +147,7 @@ function removeStale(path: string, { own, directory }: { own: string; directory:
   const [pid = '', start = '', namespace = ''] = holder.trim().split(' ')
   const isVisible = namespace === pidNamespace()
   if (isVisible ? isAlive(pid, start) : timeOf(path) > timeOf(own) - staleMs) {
-    const who = isVisible ? `process ${pid}` : `process ${pid} of another container, or was less than 10 seconds ago`
+    const who = isVisible ? `process ${pid}` : `process ${pid} of another container, or was in the last 10 seconds`
     const remedy = 'each sender or export needs its own directory'
     throw new IngestError('invalid-argument', `${directory} is in use by ${who}: ${remedy}.`)
   }

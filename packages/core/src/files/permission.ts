@@ -19,7 +19,7 @@ export function permissionDenied(path: string, cause?: unknown): IngestError {
   const mode = (stats.mode & 0o7777).toString(8).padStart(4, '0')
   const message =
     own === stats.uid
-      ? `${path}: permission denied, although ${owner}, as which this process runs: its mode is ${mode}.`
+      ? `${path}: permission denied: ${owner}, as this process does, but its mode is ${mode}. Change the mode.`
       : `${path}: permission denied: ${owner}, and this process runs as uid ${own}. Run it as that user.`
   return new IngestError('permission-denied', message, { cause })
 }

@@ -4,12 +4,12 @@ import { basename, dirname, join } from 'node:path'
 import { IngestError } from '../error.ts'
 import { isPermissionDenied, permissionDenied } from './permission.ts'
 
-/** Writes bytes; resolves to false when the reader wants no more of them. */
+/** Writes bytes. Resolves to false once the reader wants no more. */
 export type Write = (bytes: Uint8Array) => Promise<boolean>
 
 /** Syncs the entries of a directory: without this, a synced file may lose its name after a power loss. */
 export async function syncDirectory(path: string): Promise<void> {
-  // Windows can neither open a directory nor needs to sync it
+  // Windows cannot sync a directory, and does not need to
   if (process.platform === 'win32') return
   const folder = await open(path, 'r')
   try {

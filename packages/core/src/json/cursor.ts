@@ -21,11 +21,11 @@ export interface StoreIdentity {
 export interface EventCursors {
   /**
    * @param position a safe integer that grows along the log of the project; 0 is before its first event
-   * @param record an unsigned 32-bit checksum of the event at this position; 0 at position 0. It covers more than the
-   *   bytes of the event, such as its time or all before it: a copy that is restored without a new epoch may store the
-   *   same event at the same position after different ones
+   * @param checksum an unsigned 32-bit checksum of the event at this position; 0 at position 0. It should cover more
+   *   than the bytes of the event, such as its time or all events before it: a copy that is restored without a new epoch
+   *   may store the same event at the same position after different ones
    */
-  encode(position: number, record: number): string
+  encode(position: number, checksum: number): string
   /**
    * Returns the position of a cursor; call `check` next.
    *
@@ -33,12 +33,12 @@ export interface EventCursors {
    */
   decode(cursor: string): number
   /**
-   * Checks a decoded cursor against the log: `record` is the checksum of the event at its position, 0 for position 0,
-   * undefined if there is none.
+   * Checks a decoded cursor against the log: `checksum` is that of the event at its position, 0 for position 0,
+   * undefined if there is no event.
    *
    * @throws {IngestError} `invalid-cursor` if the event differs or is missing
    */
-  check(cursor: string, position: number, record: number | undefined): void
+  check(cursor: string, position: number, checksum: number | undefined): void
 }
 
 /*
@@ -74,11 +74,11 @@ export function eventCursors({ id, epoch }: StoreIdentity, projectId: string): E
   prefix.set(createHash('sha256').update(projectId).digest().subarray(0, 4), projectOffset)
   const bytes = Buffer.alloc(cursorBytes)
 
-  function encode(position: number, record: number): string {
+  function encode(position: number, checksum: number): string {
     bytes.set(prefix)
     bytes.writeUInt8(Math.floor(position / 2 ** 48), positionOffset)
     bytes.writeUIntBE(position % 2 ** 48, positionOffset + 1, 6)
-    bytes.writeUInt32BE(record, checkOffset)
+    bytes.writeUInt32BE(checksum, checkOffset)
     bytes.writeUInt32BE(crc32(bytes), checkOffset)
     return bytes.toString('base64url')
   }
@@ -102,8 +102,8 @@ export function eventCursors({ id, epoch }: StoreIdentity, projectId: string): E
       throw invalidCursor(eventMissing)
     },
 
-    check(cursor, position, record) {
-      if (record === undefined || encode(position, record) !== cursor) throw invalidCursor(eventMissing)
+    check(cursor, position, checksum) {
+      if (checksum === undefined || encode(position, checksum) !== cursor) throw invalidCursor(eventMissing)
     },
   }
 }

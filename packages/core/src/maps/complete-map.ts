@@ -8,7 +8,7 @@ import type { PublishedMap, VerificationOptions } from './map.ts'
 import { digestsOf } from './pending-map.ts'
 import { publishedMap } from './read-map.ts'
 
-/** Maximum bytes that are hashed in one turn of the event loop: cheap compared with a batch of events. */
+/** Maximum bytes that are hashed in one turn of the event loop: cheap beside a batch of events. */
 export const sliceBytesMax = 65_536
 /** Maximum number of chunks that are read in one turn of the event loop. */
 const sliceChunksMax = 64
@@ -37,7 +37,7 @@ export function createMapVerifier(store: MapStore, now: () => number): MapVerifi
     work: (options: VerifyOptions) => Promise<T>,
   ): Promise<T> {
     signal.throwIfAborted()
-    // awaited only if there is one, so that the project counts as busy when this returns
+    // not awaited without `admit`, so that the project counts as busy when this returns
     if (admit) await admit(bytes)
     signal.throwIfAborted()
     addCount(projectId, 1)

@@ -24,7 +24,7 @@ export function digestOf(...parts: readonly Uint8Array[]): Digest {
   return `sha256:${hash.digest('hex')}`
 }
 
-/** The thread pool copies its input: below this size, the copy blocks the event loop as long as hashing. */
+/** The thread pool copies its input: below this size, copying blocks the event loop for as long as hashing would. */
 const pooledBytesMin = 65_536
 
 /** The digest of bytes, computed on Node's thread pool from 64 KiB on. */

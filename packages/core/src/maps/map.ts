@@ -29,8 +29,8 @@ export interface PublishOptions extends VerificationOptions {
 }
 
 /**
- * The effect of a publication: `created` the first complete map for its key, `replaced` the complete map, `unchanged`,
- * or `incomplete`: recorded a manifest whose chunks are not all stored.
+ * The effect of a publication: `created`, the first complete map for its key; `replaced`, the complete map; `unchanged`;
+ * or `incomplete`, a recorded manifest whose chunks are not all stored.
  */
 export type PublishOutcome = 'created' | 'replaced' | 'unchanged' | 'incomplete'
 
@@ -91,7 +91,7 @@ export interface PutChunksResult {
   completed: PublishedMap[]
 }
 
-/** The result of `putChunk`. `existing`: the chunk was stored before. `completed` is that of `putChunks`. */
+/** The result of `putChunk`. `existing`: the chunk was stored before. `completed`: as in `putChunks`. */
 export interface PutChunkResult {
   outcome: 'stored' | 'existing'
   completed: PublishedMap[]
@@ -121,8 +121,7 @@ export interface Maps {
    *
    * @throws {IngestError} `invalid-publication` (with `issues`), `map-frozen`, `precondition-failed`, `digest-mismatch`
    *   for a manifest that its stored chunks do not match, `map-quota-exceeded` (with `limit` and `actual`),
-   *   `overloaded` when 16 maps of the project wait to be verified, `invalid-argument` for an invalid option, and the
-   *   errors of `admit` and the store
+   *   `invalid-argument` for an invalid option, and the errors of `admit` and the store
    */
   publishMap(publication: Publication, options?: PublishOptions): Promise<PublishedMap>
   /**

@@ -41,7 +41,7 @@ export interface MapsOptions {
 export function createMaps({ store, rules, now }: MapsOptions): (projectId: string, store: MapStore) => Maps {
   const { latePublish = 'accept', pendingBytesMax = pendingBytesMaxDefault } = rules
   if (!Number.isSafeInteger(pendingBytesMax) || pendingBytesMax < 1) {
-    throw new IngestError('invalid-argument', 'maps.pendingBytesMax is a whole number of bytes from 1.')
+    throw new IngestError('invalid-argument', 'maps.pendingBytesMax must be a whole number of bytes, at least 1.')
   }
   const verifier = createMapVerifier(store, now)
   const shared = { verifier, latePublish, pendingBytesMax, inTurn: createKeyedMutex(), now }

@@ -22,7 +22,7 @@ export interface PublishContext {
   now(): number
 }
 
-/** Publishes a map; verifies and completes a manifest whose chunks are all stored. */
+/** Publishes a map. A manifest whose chunks are all stored is verified and becomes the complete map. */
 export async function publishMap(
   context: PublishContext,
   key: MapKey,
@@ -108,7 +108,8 @@ export function checkPublishOptions({ ifNoneMatch, ifMatch }: PublishOptions): v
   if (ifNoneMatch !== undefined && ifNoneMatch !== '*') {
     throw new IngestError('invalid-argument', 'ifNoneMatch must be "*" if it is set.')
   }
-  if (ifMatch !== undefined && !isDigest(ifMatch)) throw new IngestError('invalid-argument', 'ifMatch is a digest.')
+  if (ifMatch === undefined || isDigest(ifMatch)) return
+  throw new IngestError('invalid-argument', 'ifMatch must be sha256: and 64 lower-case hex digits if it is set.')
 }
 
 function digestMismatch(issues: Issue[]): IngestError {

@@ -12,7 +12,7 @@ import { chunkBytesMax } from './publication.ts'
 
 /** Chunks in flight to the store: enough to share a commit, too few to fill its queue. */
 const concurrency = 16
-/** Copying a larger chunk delays other work noticeably: the event loop gets a turn after it. */
+/** Copying a larger chunk delays other work noticeably, so other tasks of the event loop run after it. */
 const turnBytesMax = 65_536
 /** Maximum number of maps that one upload completes: any number of manifests may need the same chunk. */
 export const completionsMax = 16

@@ -26,7 +26,7 @@ export function createProjectCache(
 ): ProjectCache {
   const { projectAgeMs = 0 } = store
   if (projectAgeMs === 0) return { read: (projectId) => store.entry('project', projectId), forget() {} }
-  // in the order of readAt
+  // in the order of `readAt`
   const cached = new Map<string, CachedProject>()
 
   function readStore(projectId: string, readAt: number): Promise<Project | undefined> {

@@ -79,7 +79,7 @@ export function mergeEvaluated(outer: Set<string>, inner: ReadonlySet<string>, r
   for (const key of inner) outer.add(key)
 }
 
-/** The cost of a member in a set of thousands. */
+/** The cost of adding a member to a set of thousands. */
 const mergeSteps = 4
 
 /** Checks the current value without recording issues. */
@@ -141,5 +141,5 @@ function canonicalText(value: unknown, run: Run): string {
   return `{${members.join(',')}}`
 }
 
-/** A name of an object, sorted among thousands. */
+/** The cost of sorting a name among thousands. */
 const sortSteps = 16

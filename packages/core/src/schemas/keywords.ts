@@ -136,7 +136,7 @@ function compileEnum(values: unknown, { at, refuse }: KeywordContext): KindCheck
 }
 
 /**
- * The steps of checking a schema itself, not an event. A larger integer would make V8 use slower numbers in all runs.
+ * The steps of a check of a schema, not of an event. V8 would represent a larger integer by a slower number in all runs.
  */
 const stepsUnlimited = 2 ** 30 - 1
 
@@ -233,7 +233,7 @@ function parseNames(value: unknown, { at, refuse }: KeywordContext): string[] {
   return names
 }
 
-/** @param value - the source of a pattern */
+/** Compiles the source of a pattern. */
 export function parsePattern(value: unknown, { at, refuse }: KeywordContext): Pattern {
   if (typeof value !== 'string') return refuse(at, 'expects a regular expression')
   try {

@@ -19,8 +19,8 @@ const statesMax = 2000
 const dfaStatesMax = 1000
 const groupDepthMax = 50
 /**
- * Steps for creating states that no event is charged for, once for each pattern. They suffice for a usual pattern,
- * whose first events are therefore not rejected.
+ * Steps that each pattern may take to create states before it charges events for them: enough for a usual pattern, so
+ * that its first events are not rejected.
  */
 const freeSteps = 1_000_000
 
@@ -296,7 +296,7 @@ function staysOpen(state: NfaState, context: Context): boolean {
   return state.kind !== 'split'
 }
 
-/** Undefined if not known yet. */
+/** Whether an assertion holds; undefined if that is not known yet. */
 function assertionHolds(assertion: Assertion, { isStart, isAfterWord, isEnd, isBeforeWord }: Context) {
   if (assertion === '^') return isStart
   if (assertion === '$') return isEnd
