@@ -69,8 +69,8 @@ export function formatRange(choice: RangeChoice): Record<'range' | 'from' | 'to'
 }
 
 /** Zooms the page in to a part of its range. Going back, or a button of the range, zooms out. */
-export function zoomTo(from: number, to: number): void {
-  pushQuery({ from: formatUtc(from), to: formatUtc(to) })
+export function zoomTo({ choice, zoomedFrom }: Range, part: { from: number; to: number }): void {
+  pushQuery({ ...formatRange(part), range: typeof choice === 'string' ? choice : zoomedFrom })
 }
 
 /** RFC 3339 in UTC, without fractions for whole seconds. */

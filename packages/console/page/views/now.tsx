@@ -58,8 +58,7 @@ export function NowView({ address: { query } }: { address: Address }) {
               activity={types.data}
               before={before}
               releases={releasesOf(newest.data)}
-              rate={rate}
-              query={query}
+              {...{ rate, range, query }}
             />
           )}
           {builds.data && <BuildVolumes activity={builds.data} query={query} />}

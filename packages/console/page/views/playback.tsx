@@ -14,13 +14,13 @@ import { Filters } from './live/filters.tsx'
 import { createSeenValues } from './live/held-events.ts'
 import { OpenedEvent } from './live/opened-event.tsx'
 import { loadStatus } from './maps/load-status.ts'
-import { type Path, pathOf } from './playback/path.ts'
-import { PlayMap } from './playback/play-map.tsx'
+import { boxOfPath, drawPath, type Path, pathOf } from './playback/path.ts'
 import { eventsMax, type PlayEvent } from './playback/play-reader.ts'
 import { PlayedEvents } from './playback/played-events.tsx'
 import './playback/playback.css'
 import { type Play, useLastActivity, usePlay } from './playback/use-play.ts'
 import { MapPartsLine, useMapParts } from './where/map-parts.tsx'
+import { PartsMap } from './where/parts-map.tsx'
 
 /** `#/playback?session=…` or `player=…`: the events in order, and their path over the map. */
 export function PlaybackView({ address: { query } }: { address: Address }) {
@@ -145,6 +145,7 @@ function PlayOver({ play: { events, reader, pair }, filter, opened }: PlayOverPr
   const call = useWorker()
   const path = useMemo(() => pathOf(events, reader.columns, pair), [events, pair?.across, pair?.down])
   const { points, placeId, buildId } = path
+  const box = useMemo(() => boxOfPath(points), [points])
   const map = useLoaded(
     async (api, signal) => (placeId && buildId ? loadStatus(api, { placeId, buildId }, signal) : null),
     [placeId, buildId],
@@ -157,10 +158,13 @@ function PlayOver({ play: { events, reader, pair }, filter, opened }: PlayOverPr
     <>
       {points.length > 0 && pair ? (
         <>
-          <PlayMap
-            {...{ call, pair, at }}
-            path={points}
+          <PartsMap
+            call={call}
+            title="Path over the map"
+            names={pair}
             parts={parts.found}
+            box={box}
+            drawOver={drawPath(points, at)}
             label={`The path of ${formatCountOf(points.length, 'event')} with coordinates.`}
           />
           <PathLine {...{ path, events, filter }} />

@@ -2,15 +2,15 @@ import { useMemo } from 'preact/hooks'
 import { type Address, formatAddress, replaceQuery } from '../address.ts'
 import type { RejectionGroup, Rejections } from '../api/bodies.ts'
 import { useLoaded } from '../api/use-api.ts'
-import { formatCount, formatMinute } from '../format.ts'
+import { formatCount } from '../format.ts'
 import { BarChart } from '../parts/bar-chart.tsx'
 import { Content, Notice } from '../parts/notice.tsx'
 import { RangePicker } from '../parts/range-picker.tsx'
 import { ReleaseList, releasesOf, releasesWithin, useNewestBuilds } from '../parts/releases.tsx'
 import { save } from '../parts/save.ts'
-import { describeCounts, endsOf, nameOfStep } from '../parts/steps.ts'
+import { nameOfStep } from '../parts/steps.ts'
 import { Value } from '../parts/value.tsx'
-import { keepRange, parseRange } from '../range.ts'
+import { keepRange, parseRange, type Range } from '../range.ts'
 import { pollMsOf, rangeNow } from './now/load-activity.ts'
 import { CauseDetails } from './rejected/cause-details.tsx'
 import { filterGroups, mergeCauses, type Origin, origins, toNdjson } from './rejected/causes.ts'
@@ -35,7 +35,7 @@ export function RejectedView({ address: { query } }: { address: Address }) {
       </div>
       <Filters query={query} />
       <Content loaded={loaded} what="list rejected events">
-        {(body) => <RejectedIn body={body} query={query} />}
+        {(body) => <RejectedIn {...{ body, range, query }} />}
       </Content>
     </>
   )
@@ -68,7 +68,7 @@ function Filters({ query }: { query: URLSearchParams }) {
   )
 }
 
-function RejectedIn({ body, query }: { body: Rejections; query: URLSearchParams }) {
+function RejectedIn({ body, range, query }: { body: Rejections; range: Range; query: URLSearchParams }) {
   const releases = releasesWithin(releasesOf(useNewestBuilds().data), body)
   const groups = useMemo(() => filterGroups(body.groups, query), [body, query])
   const causes = useMemo(() => mergeCauses(groups), [groups])
@@ -87,15 +87,7 @@ function RejectedIn({ body, query }: { body: Rejections; query: URLSearchParams 
           {formatCount(total)} {isFiltered && `of ${formatCount(body.total)}`} rejected, shown per{' '}
           {nameOfStep(body.stepSeconds)}
         </h2>
-        <BarChart
-          label={describeCounts('Rejected', body, counts)}
-          bars={body.steps.map(({ at }, step) => ({
-            title: `${formatMinute(Date.parse(at))} · ${formatCount(counts[step] ?? 0)}`,
-            value: counts[step] ?? 0,
-          }))}
-          marks={releases}
-          ends={endsOf(body)}
-        />
+        <BarChart what="Rejected" steps={body} counts={counts} marks={releases} range={range} />
       </div>
       <ReleaseList releases={releases} />
       <h2>Causes</h2>

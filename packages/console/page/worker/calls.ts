@@ -1,10 +1,11 @@
 import type { CallContext } from './call-context.ts'
-import { createMapCalls } from './map-calls.ts'
+import { createMapCalls, type LastMap } from './map-calls.ts'
 import { createWhereCalls } from './where-calls.ts'
 
 /** All calls of the worker. Opened maps and read events stay in memory until it ends. */
 export function createCalls() {
-  return { ...createMapCalls(), ...createWhereCalls() }
+  const last: LastMap = { parts: undefined }
+  return { ...createMapCalls(last), ...createWhereCalls(last) }
 }
 
 export type Calls = ReturnType<typeof createCalls>

@@ -1,5 +1,6 @@
 import { RequestError } from '../api/request-error.ts'
 import { countAdded, keysOfParts, type PartKeys } from '../heat/compare-parts.ts'
+import { findParts, type Parts } from '../heat/parts.ts'
 import type { CallContext } from './call-context.ts'
 import { type LoadProgress, readBody } from './read-body.ts'
 
@@ -33,15 +34,21 @@ export interface MapComparison {
   isCut: boolean
 }
 
+/** The map that was parsed last, which other calls draw. */
+export interface LastMap {
+  /** Undefined before the first map; without parts if it is not JSON. */
+  parts: { digest: string; found: Parts | undefined } | undefined
+}
+
 /** Calls that load a whole map. */
-export function createMapCalls() {
+export function createMapCalls(last: LastMap) {
   return {
-    /** Fetches a JSON map. The preview keeps its exact spelling. */
+    /** Fetches a JSON map, and finds its parts. The preview keeps its exact spelling. */
     async openMap(map: MapVersion, context: CallContext<LoadProgress>): Promise<OpenedMap> {
       const bytes = await fetchMapBytes(map, context)
       try {
         const text = decodeMap(bytes)
-        JSON.parse(text)
+        last.parts = { digest: map.digest, found: findParts(JSON.parse(text)) }
         return { preview: { text: text.slice(0, previewCharsMax), length: text.length } }
       } catch (error) {
         return { problem: error instanceof Error ? error.message : String(error) }

@@ -4,7 +4,7 @@ import type { CountedEvents, HeatEvents, ListedEvent, Selection } from '../heat/
 import { type Axis, type Footprints, findParts, footprintsOf, type Parts } from '../heat/parts.ts'
 import type { Box, Size, Viewport } from '../heat/viewport.ts'
 import type { CallContext } from './call-context.ts'
-import { fetchMapBytes, type MapVersion, parseMap } from './map-calls.ts'
+import { fetchMapBytes, type LastMap, type MapVersion, parseMap } from './map-calls.ts'
 import type { LoadProgress } from './read-body.ts'
 import { createSamples, type SampleAsk } from './samples.ts'
 
@@ -20,6 +20,8 @@ export interface FoundParts {
   /** How many of them are drawn: the largest ones. */
   drawn: number
   isCut: boolean
+  /** Whether the first part has no third axis. */
+  isFlat: boolean
   box: Box | undefined
 }
 
@@ -34,9 +36,8 @@ const partsDrawnMax = 50_000
 /**
  * The calls of the view "Where it happens". Events and parts stay in the worker; the page receives counts and images.
  */
-export function createWhereCalls() {
+export function createWhereCalls(last: LastMap) {
   const samples = createSamples()
-  let parts: { digest: string; found: Parts | undefined } | undefined
   let footprints: Footprints | undefined
 
   /** Undefined without one of the samples. */
@@ -73,20 +74,21 @@ export function createWhereCalls() {
     /** Downloads a map and finds its parts; undefined if it is not JSON. */
     whereFindParts: async (map: MapVersion, context: CallContext<LoadProgress>): Promise<number | undefined> => {
       // keep a map that is already loaded
-      if (parts?.digest !== map.digest) {
-        parts = undefined
+      if (last.parts?.digest !== map.digest) {
+        last.parts = undefined
         footprints = undefined
-        const bytes = await fetchMapBytes(map, context)
-        parts = { digest: map.digest, found: parseParts(bytes) }
+        last.parts = { digest: map.digest, found: parseParts(await fetchMapBytes(map, context)) }
       }
-      return parts.found?.length
+      return last.parts.found?.length
     },
 
     /** The parts, as seen with these axes across and down. */
     whereLookAtParts: async ({ across, down }: { across: Axis; down: Axis }): Promise<FoundParts | undefined> => {
-      if (!parts?.found) return undefined
-      footprints = footprintsOf(parts.found, across, down, partsDrawnMax)
-      return { count: parts.found.length, drawn: footprints.length, isCut: parts.found.isCut, box: footprints.box }
+      const parts = last.parts?.found
+      if (!parts) return undefined
+      footprints = footprintsOf(parts, across, down, partsDrawnMax)
+      const isFlat = Number.isNaN(parts.centers[2])
+      return { count: parts.length, drawn: footprints.length, isCut: parts.isCut, isFlat, box: footprints.box }
     },
 
     whereDrawParts: async (view: PartsView): Promise<ImageBitmap | undefined> => {

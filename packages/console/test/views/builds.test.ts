@@ -6,6 +6,7 @@ import type { Page } from 'puppeteer-core'
 import t from 'tap'
 import { checkAccessibility, chooseBuild, openBrowser, waitForText } from '../browser.ts'
 import { projectId, startConsole } from '../served-console.ts'
+import { town } from './town.ts'
 
 const browserTest = openBrowser(t)
 
@@ -137,6 +138,33 @@ browserTest('the beginning of a JSON map is shown, and ends with its worker', as
   await page.locator('::-p-aria(Builds[role="link"])').click()
   await ended
   t.equal(page.workers().length, 0, 'the worker ends with the view of the map')
+})
+
+browserTest('a map has a picture of its parts, from the one download', async (t, openPage) => {
+  const { url, key, project } = await startConsole(t)
+  await project.publishMap({ placeId: 'town', buildId, map: town })
+  await project.publishMap({ placeId: 'flat', buildId, map: [{ x: 0, y: 0, width: 10, height: 5 }] })
+  await project.publishMap({ placeId: 'plain', buildId, map: { seed: 7 } })
+  const { page, requests } = await openPage({ url: `${url}#/maps/${buildId}?place=town`, key })
+  const waitForPicture = (label: string) =>
+    page.waitForFunction((label) => document.querySelector('canvas')?.ariaLabel === label, {}, label)
+  await waitForPicture('The map from above: 242 parts of the map.')
+  t.equal(requests.filter((request) => request.url().includes('/v1/maps/content')).length, 1)
+  await page.waitForFunction(() => {
+    const canvas = document.querySelector('canvas') as HTMLCanvasElement
+    const middle = [canvas.width / 2, canvas.height / 2] as const
+    const { data } = (canvas.getContext('2d') as CanvasRenderingContext2D).getImageData(...middle, 40, 40)
+    return new Set(new Uint32Array(data.buffer)).size > 1
+  })
+  await checkAccessibility(page, 'map-picture')
+  await page.setViewport({ width: 380, height: 1_400 })
+  await page.waitForFunction(() => document.documentElement.scrollWidth === 380)
+  await checkAccessibility(page, 'map-picture-380')
+  await page.goto(`${url}#/maps/${buildId}?place=flat`)
+  await waitForPicture('The map from above: 1 part of the map.')
+  await page.goto(`${url}#/maps/${buildId}?place=plain`)
+  await waitForText(page, 'There is no picture of this map')
+  t.equal(await page.$('canvas'), null)
 })
 
 browserTest('a map that is not JSON is a download, until the key is refused', async (t, openPage) => {

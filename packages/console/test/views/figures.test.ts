@@ -214,26 +214,34 @@ browserTest('playback: its events, their span and their pauses are those that we
   t.strictSame((await times()).at(-1), '1:00:01.500 +10:00.250', 'the hour before the last event')
 })
 
-browserTest('a part of a chart is zoomed in to, and there is a way back', async (t, openPage) => {
-  const { url, key } = await startHistory(t)
-  const { page } = await openPage({ url: `${url}#/now?range=24h`, key })
-  await page.waitForSelector('.outcome.accepted .bars > span')
-  const box = await page.$eval('.outcome.accepted .bars', (bars) => {
-    const { left, top, width, height } = bars.getBoundingClientRect()
-    return { left, top, width, height }
+for (const [view, outcome, range, title] of [
+  ['now', 'accepted', '24h', '24 hours'],
+  ['now', 'accepted', '1h', 'hour'],
+  ['rejected', 'rejected', '24h', '24 hours'],
+] as const) {
+  browserTest(`${view}: a part of ${range} is zoomed in to, and there is a way back`, async (t, openPage) => {
+    const { url, key } = await startHistory(t)
+    // the view shows an hour by itself
+    const { page } = await openPage({ url: `${url}#/${view}${range === '1h' ? '' : `?range=${range}`}`, key })
+    await page.waitForSelector(`.outcome.${outcome} .bars > span`)
+    const box = await page.$eval(`.outcome.${outcome} .bars`, (bars) => {
+      const { left, top, width, height } = bars.getBoundingClientRect()
+      return { left, top, width, height }
+    })
+    const y = box.top + box.height / 2
+    await page.mouse.move(box.left + box.width / 2, y)
+    await page.mouse.down()
+    await page.mouse.move(box.left + 0.75 * box.width, y, { steps: 4 })
+    t.ok((await page.$$('.bars > .drawn')).length > 10)
+    await page.mouse.up()
+    await page.waitForFunction(() => /range=.*&from=.*&to=|from=.*&to=.*&range=/.test(location.hash))
+    const query = new URLSearchParams((await page.evaluate(() => location.hash)).split('?')[1])
+    const length = Date.parse(query.get('to') ?? '') - Date.parse(query.get('from') ?? '')
+    const wanted = range === '24h' ? 6 * hour : 15 * minute
+    t.ok(Math.abs(length - wanted) <= 20 * minute, `${length / minute} minutes are a quarter of the range`)
+    await page.locator(`::-p-text(Back to the last ${title})`).click()
+    await page.waitForFunction((end) => location.hash.endsWith(end), {}, `${view}?range=${range}`)
+    await page.goBack()
+    await page.waitForFunction((view) => location.hash.includes(view) && !location.hash.includes('from='), {}, view)
   })
-  const y = box.top + box.height / 2
-  await page.mouse.move(box.left + box.width / 2, y)
-  await page.mouse.down()
-  await page.mouse.move(box.left + 0.75 * box.width, y, { steps: 4 })
-  t.ok((await page.$$('.bars > .drawn')).length > 20)
-  await page.mouse.up()
-  await page.waitForFunction(() => /range=24h&from=.*&to=/.test(location.hash))
-  const query = new URLSearchParams((await page.evaluate(() => location.hash)).split('?')[1])
-  const length = Date.parse(query.get('to') ?? '') - Date.parse(query.get('from') ?? '')
-  t.ok(Math.abs(length - 6 * hour) <= 20 * minute, `${length / hour} hours are a quarter of a day`)
-  await page.locator('::-p-text(Back to the last 24 hours)').click()
-  await page.waitForFunction(() => /now\?range=24h$/.test(location.hash))
-  await page.goBack()
-  await page.waitForFunction(() => /now\?range=24h$/.test(location.hash))
-})
+}

@@ -8,6 +8,8 @@ import { Preformatted, Value } from '../../parts/value.tsx'
 import type { CallWorker } from '../../worker/call-worker.ts'
 import { type Preview, parsedBytesMax } from '../../worker/map-calls.ts'
 import type { LoadProgress } from '../../worker/read-body.ts'
+import { describeDrawn, useMapParts } from '../where/map-parts.tsx'
+import { PartsMap } from '../where/parts-map.tsx'
 import { LoadBar } from './download.tsx'
 import { isJsonType } from './file-name.ts'
 
@@ -38,7 +40,10 @@ function JsonContent({ map, callWorker }: { map: MapStatus; callWorker: CallWork
     <Content loaded={opened}>
       {(result) =>
         'preview' in result ? (
-          <JsonPreview preview={result.preview} />
+          <>
+            <MapPicture map={map} callWorker={callWorker} />
+            <JsonPreview preview={result.preview} />
+          </>
         ) : (
           <Notice kind="failed">
             The map is not valid JSON, although its content type is: <Value text={result.problem} />
@@ -46,6 +51,28 @@ function JsonContent({ map, callWorker }: { map: MapStatus; callWorker: CallWork
         )
       }
     </Content>
+  )
+}
+
+const fromAbove = { across: 'x', down: 'z' }
+
+/** The parts of an opened map, seen from above. */
+function MapPicture({ map, callWorker }: { map: MapStatus; callWorker: CallWorker }) {
+  const { found } = useMapParts(callWorker, map, fromAbove)
+  if (!found) return null
+  if (found.count === 0) {
+    return <p class="hint">There is no picture of this map: it has no parts with positions and sizes.</p>
+  }
+  return (
+    <div class="map-picture">
+      <PartsMap
+        call={callWorker}
+        title="Map"
+        names={found.isFlat ? { across: 'x', down: 'y' } : fromAbove}
+        parts={found}
+        label={`The map from above: ${describeDrawn(found)}.`}
+      />
+    </div>
   )
 }
 

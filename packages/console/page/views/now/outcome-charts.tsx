@@ -1,10 +1,10 @@
 import { formatAddress } from '../../address.ts'
 import type { Activity } from '../../api/bodies.ts'
-import { formatCount, formatMinute, formatRate } from '../../format.ts'
-import { type Bar, BarChart, type Mark } from '../../parts/bar-chart.tsx'
+import { formatCount } from '../../format.ts'
+import { BarChart, type Mark } from '../../parts/bar-chart.tsx'
 import { type Release, ReleaseList, releasesWithin } from '../../parts/releases.tsx'
-import { describeCounts, endsOf, nameOfStep } from '../../parts/steps.ts'
-import { keepRange, zoomTo } from '../../range.ts'
+import { nameOfStep } from '../../parts/steps.ts'
+import { keepRange, type Range } from '../../range.ts'
 import type { Before } from './load-activity.ts'
 import { formatShare } from './trend.ts'
 
@@ -24,11 +24,12 @@ interface OutcomeChartsProps {
   before: Before | undefined
   /** Current events per second, if the last step is the current one. */
   rate: number | undefined
+  range: Range
   query: URLSearchParams
 }
 
 /** Accepted, duplicates and rejected by step, each with a scale of its own, so that 3 of 100,000 remain visible. */
-export function OutcomeCharts({ activity, before, releases, rate, query }: OutcomeChartsProps) {
+export function OutcomeCharts({ activity, before, releases, rate, range, query }: OutcomeChartsProps) {
   const marks = releasesWithin(releases, activity)
   const { servers, stepSeconds } = activity
   return (
@@ -38,12 +39,8 @@ export function OutcomeCharts({ activity, before, releases, rate, query }: Outco
         {outcomes.map((outcome) => (
           <OutcomeChart
             key={outcome}
-            outcome={outcome}
-            activity={activity}
-            before={before}
-            marks={marks}
+            {...{ outcome, activity, before, marks, range, query }}
             rate={outcome === 'accepted' ? rate : undefined}
-            query={query}
           />
         ))}
       </div>
@@ -56,27 +53,15 @@ export function OutcomeCharts({ activity, before, releases, rate, query }: Outco
   )
 }
 
-interface OutcomeChartProps extends Pick<OutcomeChartsProps, 'activity' | 'before' | 'rate' | 'query'> {
+interface OutcomeChartProps extends Omit<OutcomeChartsProps, 'releases'> {
   outcome: Outcome
   marks: readonly Mark[]
 }
 
-function OutcomeChart({ outcome, activity, before, marks, rate, query }: OutcomeChartProps) {
-  const { steps, stepSeconds } = activity
+function OutcomeChart({ outcome, activity, before, marks, rate, range, query }: OutcomeChartProps) {
+  const { steps } = activity
   const total = totalOf(activity, outcome)
-  const valueBefore = new Map(before?.activity.steps.map((step) => [Date.parse(step.at), step[outcome]]))
-  const bars: Bar[] = steps.map((step) => {
-    const at = Date.parse(step.at)
-    return {
-      title: `${formatMinute(at)} · ${formatCount(step[outcome])}`,
-      value: step[outcome],
-      before: before && valueBefore.get(at - before.shiftMs),
-    }
-  })
-  const last = bars.pop()
-  if (last) bars.push(rate === undefined ? last : estimate(last, rate, stepSeconds))
-  const counts = steps.map((step) => step[outcome])
-  const timeOf = (index: number) => Date.parse(steps[index]?.at ?? '')
+  const countBefore = new Map(before?.activity.steps.map((step) => [Date.parse(step.at), step[outcome]]))
   return (
     <div class={`outcome ${outcome}`}>
       <h3>
@@ -99,20 +84,14 @@ function OutcomeChart({ outcome, activity, before, marks, rate, query }: Outcome
         )}
       </h3>
       <BarChart
-        label={describeCounts(titles[outcome], activity, counts)}
-        bars={bars}
-        marks={marks}
-        ends={endsOf(activity)}
-        onZoom={(first, last) => zoomTo(timeOf(first), timeOf(last) + stepSeconds * 1000)}
+        what={titles[outcome]}
+        steps={activity}
+        counts={steps.map((step) => step[outcome])}
+        before={before && steps.map(({ at }) => countBefore.get(Date.parse(at) - before.shiftMs))}
+        {...{ rate, marks, range }}
       />
     </div>
   )
-}
-
-/** The bar of the current, unfinished step: extrapolated from the rate. */
-function estimate({ title, value }: Bar, rate: number, stepSeconds: number): Bar {
-  const expected = Math.max(value, Math.round(rate * stepSeconds))
-  return { title: `${title} so far, ${formatRate(rate)} per second now`, value: expected, isEstimate: true }
 }
 
 function totalOf({ steps }: Activity, outcome: Outcome): number {

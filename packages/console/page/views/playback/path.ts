@@ -1,6 +1,7 @@
 import { type Columns, isCoordinate } from '../../heat/columns.ts'
 import type { Pair } from '../../heat/pairs.ts'
 import type { Box } from '../../heat/viewport.ts'
+import type { DrawOver } from '../where/parts-map.tsx'
 import type { PlayEvent } from './play-reader.ts'
 
 export interface PathPoint {
@@ -70,4 +71,39 @@ function mostFrequent(values: readonly string[]): string {
   const counts = new Map<string, number>()
   for (const value of values) if (value !== '') counts.set(value, (counts.get(value) ?? 0) + 1)
   return [...counts].sort((a, b) => b[1] - a[1])[0]?.[0] ?? ''
+}
+
+/** Draws the path; the part up to a time has a strong colour. */
+export function drawPath(path: readonly PathPoint[], at: number): DrawOver {
+  return (context, toPixels, theme) => {
+    const end = path.findLastIndex((point) => point.at <= at)
+    const here = pointAt(path, at)
+    const color = getComputedStyle(document.documentElement).getPropertyValue('--link').trim()
+    context.lineJoin = 'round'
+    context.lineCap = 'round'
+    drawLine(path.length, theme.muted, 1)
+    drawLine(end + 1, color, 2.5)
+    if (here) {
+      context.beginPath()
+      context.arc(...toPixels(here.x, here.y), 7, 0, 2 * Math.PI)
+      context.fillStyle = color
+      context.fill()
+      context.strokeStyle = theme.background
+      context.stroke()
+    }
+
+    /** Draws the first `length` points, and the line to `here` if these are not all. */
+    function drawLine(length: number, color: string, width: number): void {
+      context.beginPath()
+      for (const { x, y, isStart } of path.slice(0, length)) {
+        context[isStart ? 'moveTo' : 'lineTo'](...toPixels(x, y))
+        // makes a single point visible
+        if (isStart) context.lineTo(...toPixels(x, y))
+      }
+      if (here && length < path.length && length > 0) context.lineTo(...toPixels(here.x, here.y))
+      context.strokeStyle = color
+      context.lineWidth = width
+      context.stroke()
+    }
+  }
 }

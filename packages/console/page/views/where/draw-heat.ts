@@ -58,9 +58,9 @@ export function drawHeat(context: CanvasRenderingContext2D, picture: HeatPicture
   drawLabels(context, picture, toPixels)
 }
 
-type ToPixels = (x: number, y: number) => [number, number]
-
 /** Converts units of the map to CSS pixels of the canvas. */
+export type ToPixels = (x: number, y: number) => [number, number]
+
 export function pixelsOf({ size, viewport }: Pick<HeatPicture, 'size' | 'viewport'>): ToPixels {
   const plot = plotOf(size)
   return (x, y) => [

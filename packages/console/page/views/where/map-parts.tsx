@@ -95,8 +95,11 @@ function describe({ map, status, found }: MapParts, placeId: string | undefined)
   if (status === 'not-json') return 'The map is not JSON, so it is not drawn.'
   if (!found) return 'The map is drawn only for coordinates named x, y or z.'
   if (found.count === 0) return 'The map has no parts with positions and sizes.'
-  const all = `${formatCountOf(found.count, 'part')} of the map`
-  return found.drawn === found.count
-    ? `Under the events: ${all}.`
-    : `Under the events: the ${formatCount(found.drawn)} largest of ${found.isCut ? 'over ' : ''}${all}.`
+  return `Under the events: ${describeDrawn(found)}.`
+}
+
+/** `242 parts of the map`, `the 50,000 largest of over 1,000,000 parts of the map`. */
+export function describeDrawn({ count, drawn, isCut }: FoundParts): string {
+  const all = `${formatCountOf(count, 'part')} of the map`
+  return drawn === count ? all : `the ${formatCount(drawn)} largest of ${isCut ? 'over ' : ''}${all}`
 }
