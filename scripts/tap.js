@@ -22,7 +22,7 @@ const longest = [
   'packages/lmdb/test/store-contract',
   'packages/lmdb/test/environment/write-lock',
   'packages/lmdb/test/open-lmdb-store',
-  'packages/lmdb/test/tables/maps',
+  'packages/lmdb/test/maps',
   'packages/cli/test/commands/copy',
   'packages/cli/test/serve',
   'packages/console/test/views/builds',

@@ -1,12 +1,13 @@
 import { createHash } from 'node:crypto'
 import { type Digest, digestOf, IngestError } from '@ingest/core'
+import { decodeStored } from '../chunks/chunk-encoding.ts'
+import { type ChunkTables, chunkKey, openChunkTables } from '../chunks/chunk-tables.ts'
 import type { Environment, Rows } from '../environment/environment.ts'
 import { projectKey } from '../environment/row-keys.ts'
 import type { TableName } from '../environment/schema.ts'
-import { type ChunkTables, chunkKey, openChunkTables } from '../tables/chunks.ts'
-import { createMapReader, type FoundMap, type MapReader, mapKeyOffset } from '../tables/map-reader.ts'
-import { decodeStored, parseMapName } from '../tables/map-records.ts'
-import { openPendingTables } from '../tables/pending-manifests.ts'
+import { parseMapName } from '../maps/map-encoding.ts'
+import { createMapReader, type FoundMap, type MapReader, mapKeyOffset } from '../maps/map-reader.ts'
+import { openPendingTables } from '../maps/pending-manifests.ts'
 import { addProblem, type StoreReport } from './store-report.ts'
 
 export interface MapCheckOptions {

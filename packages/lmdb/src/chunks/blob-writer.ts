@@ -1,9 +1,9 @@
 import type { MessagePort } from 'node:worker_threads'
 import type { Environment } from '../environment/environment.ts'
+import { createCommit } from '../threads/commit.ts'
 import type { ExitGuard } from '../threads/exit-guard.ts'
 import { type Handled, runRequestLoop, type WriteThreadData } from '../threads/request-loop.ts'
-import { asBuffer } from '../writer/commands.ts'
-import { createCommit } from '../writer/commit.ts'
+import { asBuffer } from '../threads/run-command.ts'
 
 /** Blobs to write, or the keys of blobs to delete. */
 export type BlobRequest =

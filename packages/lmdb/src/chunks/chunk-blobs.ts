@@ -2,12 +2,19 @@ import { randomBytes } from 'node:crypto'
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import { type ChunkUpload, type Digest, IngestError } from '@ingest/core'
 import type { Environment, Table } from '../environment/environment.ts'
-import { type BlobKey, type ChunkTables, chunkKey, uploadBytes, type WrittenChunk } from '../tables/chunks.ts'
 import { createCommitState } from '../threads/commit-state.ts'
 import { blobSlot, type ExitGuards } from '../threads/exit-guard.ts'
 import { type RequestClient, startRequestClient } from '../threads/request-client.ts'
-import type { Writer } from '../writer/writer-client.ts'
+import type { CommandRunner } from '../threads/run-command.ts'
 import { type BlobRequest, sizeOf } from './blob-writer.ts'
+import {
+  type BlobKey,
+  type ChunkCommands,
+  type ChunkTables,
+  chunkKey,
+  uploadBytes,
+  type WrittenChunk,
+} from './chunk-tables.ts'
 import { createSharedMemory } from './shared-memory.ts'
 
 /**
@@ -42,7 +49,7 @@ export interface ChunkBlobsOptions {
   directory: string
   tables: ChunkTables
   /** The writer of the environment of the tables. */
-  writer: Writer
+  writer: CommandRunner<ChunkCommands> & Pick<RequestClient<never>, 'fail'>
   readSnapshot<T>(read: () => T): T
   guards: ExitGuards
   timeoutMs: number

@@ -13,21 +13,21 @@ export const schema = {
     'project-log': 'project, sequence → nothing',
     /** when a build froze, milliseconds as a double */
     freezes: 'project, buildId → time',
-    /** an index of the builds by freezes (tables/builds.ts) */
+    /** an index of the builds by freezes (maps/builds.ts) */
     'newest-builds': 'project, time, buildId → nothing',
     totals: 'project → events, batches, bytes',
     /** readers begin at the first record that an expiry has not erased */
     expiries: 'project → sequence, CRC32 of both',
-    /** keys and metadata (tables/projects.ts) */
+    /** keys and metadata (entries/projects.ts) */
     projects: 'projectId → JSON',
     'project-numbers': 'projectId → project, and project → projectId',
     /** an authentication needs to know whether the entry has changed, and reading it takes as long as copying it */
     'project-versions': 'projectId → 16 random bytes',
-    /** the positions of readers (tables/consumers.ts) */
+    /** the positions of readers (entries/entry-tables.ts) */
     consumers: 'projectId → JSON',
     /** what processes counted by minute and hour (activity/activity-table.ts) */
     activity: 'projectId, span, time, writer → JSON',
-    /** the slot of a place in a build (tables/map-records.ts) */
+    /** the slot of a place in a build (maps/map-reader.ts) */
     maps: 'project, buildId, placeId → complete and pending map',
     /** the chunks of a map */
     manifests: 'number → digests and sizes',
@@ -41,7 +41,7 @@ export const schema = {
     'ready-manifests': 'project, number → name',
     /** the manifests that miss a chunk */
     'missing-chunks': 'project, digest, number → nothing',
-    /** stored chunks (tables/chunks.ts) */
+    /** stored chunks (chunks/chunk-encoding.ts) */
     chunks: 'project, digest → blob key, size',
     /** the manifests that name a chunk, with the size that they give */
     'chunk-references': 'project, digest, number → size',

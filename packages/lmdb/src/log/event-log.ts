@@ -25,14 +25,6 @@ export function openEventLogTables(table: (name: TableName) => Table): EventLogT
   }
 }
 
-/** How a long read is split into steps. */
-export interface SlicedReads {
-  /** Runs `read` on the latest snapshot. */
-  readSnapshot<T>(read: () => T): T
-  /** Resolves when the next step may begin. */
-  nextStep(): Promise<unknown>
-}
-
 /** An event in the log. */
 export interface LoggedEvent {
   position: Position

@@ -3,6 +3,14 @@ export interface ReadStep {
   isOver: boolean
 }
 
+/** How a long read is split into steps. */
+export interface SlicedReads {
+  /** Runs `read` on the latest snapshot. */
+  readSnapshot<T>(read: () => T): T
+  /** Resolves when the next step may begin. */
+  nextStep(): Promise<unknown>
+}
+
 /** The time given to other work after a step, as a multiple of the step's duration. */
 const otherWorkShare = 4
 /** A turn with less than this of other work was idle, in milliseconds. */

@@ -6,3 +6,8 @@ export interface CommandRunner<Of extends Commands<Of>> {
   /** Runs a command in a transaction; resolves once it is durable. */
   run<Type extends keyof Of>(command: Of[Type]['command'] & { type: Type }): Promise<Of[Type]['result']>
 }
+
+/** The same bytes; a Buffer that another thread sent arrives as a Uint8Array. */
+export function asBuffer({ buffer, byteOffset, byteLength }: Uint8Array): Buffer {
+  return Buffer.from(buffer, byteOffset, byteLength)
+}

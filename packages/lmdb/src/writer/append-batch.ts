@@ -16,7 +16,7 @@ import {
   recordBytes,
   sealRecord,
 } from '../log/record.ts'
-import { addFrozenBuild } from '../tables/builds.ts'
+import { addFrozenBuild } from '../maps/builds.ts'
 import { createDuplicateFinder, type SearchedBatch } from './find-duplicates.ts'
 
 /** The result of an append. Most appends store all or nothing and freeze no build, which makes a short message. */

@@ -2,6 +2,7 @@ import type { IngestError, StoreCommit } from '@ingest/core'
 import type { Environment } from '../environment/environment.ts'
 import type { RebuildProgress } from '../ids/id-index.ts'
 import type { Position } from '../log/record.ts'
+import type { SeenWriter } from '../log/snapshot-reader.ts'
 import { writerSlot } from '../threads/exit-guard.ts'
 import { type RequestClient, startRequestClient } from '../threads/request-client.ts'
 import type { CommandRunner } from '../threads/run-command.ts'
@@ -11,7 +12,7 @@ import type { ErasureResults, ErasureType } from './erasures.ts'
 import type { FromWriter, WriterData, WriterRequest, WriterSize } from './writer.ts'
 
 /** The writer of this process. Results are durable when they resolve. */
-export interface Writer extends CommandRunner<CommandResults> {
+export interface Writer extends CommandRunner<CommandResults>, SeenWriter {
   /**
    * Appends a batch. Transfers the memory of the body and of the rows to the writer. Calls `onCommit` before it
    * resolves.
@@ -21,8 +22,6 @@ export interface Writer extends CommandRunner<CommandResults> {
   append(batch: BatchToAppend | FirstBatch, onCommit?: (commit: StoreCommit) => void): Promise<Appended>
   /** The positions of the events with these ids, in all that was committed before the call. */
   locate(project: number, eventIds: string[], fingerprints: Uint32Array): Promise<(Position | undefined)[]>
-  /** The number of the last record that this process knows to be committed. */
-  lastSeen(): number
   /** The size of the log and its index. */
   measure(): Promise<WriterSize>
   /** The requests that are queued or being handled. */
@@ -31,10 +30,6 @@ export interface Writer extends CommandRunner<CommandResults> {
   erasure<Type extends ErasureType>(
     step: ErasureResults[Type]['step'] & { type: Type },
   ): Promise<ErasureResults[Type]['result']>
-  /** Fails the writer for an external reason: all queued and later requests are refused with it. */
-  fail(refusal: IngestError): void
-  /** Why nothing can be written any more. */
-  failure(): IngestError | undefined
   /** Why nothing can be written now. */
   unavailable(): IngestError | undefined
   /** Refuses new requests, and resolves when queued ones are settled and the writer has ended, or cannot end. */

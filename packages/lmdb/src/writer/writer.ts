@@ -6,6 +6,7 @@ import type { IndexSize } from '../ids/id-lookup.ts'
 import { createLogReader } from '../ids/log-reader.ts'
 import { createEventLog, openEventLogTables } from '../log/event-log.ts'
 import type { Position } from '../log/record.ts'
+import { createCommit } from '../threads/commit.ts'
 import { serializeError, toRequestError } from '../threads/error-transfer.ts'
 import type { ExitGuard } from '../threads/exit-guard.ts'
 import {
@@ -19,7 +20,6 @@ import {
 } from '../threads/request-loop.ts'
 import { type Appended, type BatchToAppend, createAppender, type FirstBatch } from './append-batch.ts'
 import { type Command, type CommandResult, openCommandTables, rowCount, runCommand } from './commands.ts'
-import { createCommit } from './commit.ts'
 import { createErasures, type ErasureResult, type ErasureStep } from './erasures.ts'
 
 export interface WriterData extends WriteThreadData {

@@ -1,10 +1,11 @@
 import { type Digest, digestOf } from '@ingest/core'
 import t, { type Test } from 'tap'
+import { encodeChunks, encodeDigests } from '../../src/chunks/chunk-encoding.ts'
+import { chunkKey } from '../../src/chunks/chunk-tables.ts'
 import { openEnvironment } from '../../src/environment/environment.ts'
-import { chunkKey } from '../../src/tables/chunks.ts'
-import { versionOfNone } from '../../src/tables/map-reader.ts'
-import { encodeChunks, encodeDigests } from '../../src/tables/map-records.ts'
-import { type Command, openCommandTables, type PutMap, runCommand } from '../../src/writer/commands.ts'
+import type { PutMap } from '../../src/maps/map-commands.ts'
+import { versionOfNone } from '../../src/maps/map-reader.ts'
+import { type Command, openCommandTables, runCommand } from '../../src/writer/commands.ts'
 import { manifestOf } from '../map-parts.ts'
 
 const map = { placeId: '1', buildId: 'b' }

@@ -1,0 +1,52 @@
+import type { Entries, EntryKind, EntryStore } from '@ingest/core'
+import { createKeyedMutex } from '@ingest/core/internal'
+import type { SnapshotReader } from '../log/snapshot-reader.ts'
+import type { CommandRunner } from '../threads/run-command.ts'
+import type { EntryCommands, EntryTables } from './entry-tables.ts'
+
+export interface EntryStoreOptions {
+  entries: EntryTables
+  writer: CommandRunner<EntryCommands>
+  reader: SnapshotReader
+  nextReadStep(projectId: string): Promise<unknown>
+}
+
+/** About 2 milliseconds. */
+const idsPerStep = 500
+
+export function createEntryStore({ entries, writer, reader, nextReadStep }: EntryStoreOptions): EntryStore {
+  const { readSnapshot } = reader
+  const inTurn = createKeyedMutex()
+
+  return {
+    async entry(kind, projectId) {
+      return readSnapshot(() => entries[kind].get(projectId))
+    },
+
+    updateEntry(kind, projectId, decide) {
+      return inTurn(`${kind} ${projectId}`, async () => {
+        for (;;) {
+          const before = readSnapshot(() => entries[kind].json(projectId))
+          const { entry, result } = decide(parse(kind, before))
+          if (entry === undefined) return result
+          const after = entry === null ? '' : JSON.stringify(entry)
+          if (await writer.run({ type: 'putEntry', kind, projectId, before, after })) return result
+        }
+      })
+    },
+
+    async projects(kind = 'project') {
+      const ids: string[] = []
+      for (;;) {
+        const slice = readSnapshot(() => entries[kind].ids({ after: ids.at(-1), limit: idsPerStep }))
+        ids.push(...slice)
+        if (slice.length < idsPerStep) return ids
+        await nextReadStep('')
+      }
+    },
+  }
+}
+
+function parse<Kind extends EntryKind>(_: Kind, text: string): Entries[Kind] | undefined {
+  return text === '' ? undefined : JSON.parse(text)
+}

@@ -1,0 +1,243 @@
+import {
+  type AppendBatch,
+  type AppendResult,
+  type BatchEvents,
+  decodeEvents,
+  type EventCursors,
+  type EventStore,
+  eventCursors,
+  type ReadOptions,
+  type StoredEvent,
+} from '@ingest/core'
+import { countEvents, encodeEvents, hashId } from '@ingest/core/internal'
+import type { LmdbIdentity } from '../environment/identity.ts'
+import { type Fingerprint, withFingerprints } from '../ids/fingerprint.ts'
+import type { EventLog, EventLogTables, ListedRecord, LoggedEvent } from '../log/event-log.ts'
+import type { ReadStep, SlicedReads } from '../log/read-steps.ts'
+import { isTombstone, type Position, parseEventId } from '../log/record.ts'
+import type { SnapshotReader } from '../log/snapshot-reader.ts'
+import type { Writer } from '../writer/writer-client.ts'
+import { countAfter, countSince, readTimes } from './counts.ts'
+
+export interface EventStoreOptions {
+  identity: LmdbIdentity
+  fingerprint: Fingerprint
+  tables: EventLogTables
+  log: EventLog
+  writer: Writer
+  reader: SnapshotReader
+  /** Resolves with the next step in which a reader of the project may read. */
+  nextReadStep(projectId: string): Promise<ReadStep>
+  slicedReads(projectId: string): SlicedReads
+  /** @throws {IngestError} `store-closed` */
+  checkOpen(): void
+}
+
+/** The most records whose keys a reader reads ahead. */
+const readAhead = 64
+/** The bytes of events that a reader reads in one step. */
+const stepBytes = 32_768
+/** The minimum that a record counts for in a step: records of erased events are short. */
+const recordBytesMin = 256
+/** The most ids that one transaction erases: each may be in a different record. */
+const erasuresPerStep = 64
+
+export function createEventStore(options: EventStoreOptions): Omit<EventStore, 'hashKey'> {
+  const { identity, fingerprint, tables, log, writer, reader, slicedReads } = options
+  const { readLog, numberOf } = reader
+
+  function fingerprintsOf(project: number, eventIds: readonly string[]): Uint32Array {
+    const fingerprints = new Uint32Array(eventIds.length * 2)
+    for (const [i, eventId] of eventIds.entries()) {
+      fingerprint(project, ...hashId(identity.hashKey, eventId), fingerprints, i * 2)
+    }
+    return fingerprints
+  }
+
+  /** Hashes the ids again if they were hashed with another key. */
+  function withOwnHashes(body: Uint8Array, events: BatchEvents): BatchEvents {
+    return events.hashKey === identity.hashKey ? events : encodeEvents(decodeEvents(body, events), identity.hashKey)
+  }
+
+  async function locate(projectId: string, eventIds: readonly string[]): Promise<(Position | undefined)[]> {
+    const project = numberOf(projectId)
+    if (project === undefined) return eventIds.map(() => undefined)
+    return writer.locate(project, [...eventIds], fingerprintsOf(project, eventIds))
+  }
+
+  return {
+    async append(projectId, { body, mayTransfer, events, receivedAt, onCommit }: AppendBatch): Promise<AppendResult> {
+      const count = countEvents(events)
+      if (count === 0) return { stored: [], conflicts: 0, frozen: [] }
+      const project = numberOf(projectId)
+      const { rows, builds } = withOwnHashes(body, events)
+      const own = {
+        body: mayTransfer && isWholeMemory(body) ? body : Uint8Array.prototype.slice.call(body),
+        builds,
+        receivedAt,
+      }
+      const appended = await writer.append(
+        project === undefined
+          ? { ...own, projectId, rows: rows.slice() }
+          : { ...own, project, rows: withFingerprints(rows, project, fingerprint) },
+        onCommit,
+      )
+      const stored: boolean[] = new Array(count).fill(appended !== 'none')
+      if (typeof appended !== 'object') return { stored, conflicts: 0, frozen: [] }
+      for (const index of appended.duplicates) stored[index] = false
+      return { stored, conflicts: appended.conflicts, frozen: appended.frozen }
+    },
+
+    async known(projectId, eventIds) {
+      return (await locate(projectId, eventIds)).map((position) => position !== undefined)
+    },
+
+    async find(projectId, eventId) {
+      const [position] = await locate(projectId, [eventId])
+      if (!position) return undefined
+      const event = readLog(projectId, undefined, (project) => log.events(project, position)[position.index])
+      return event && toStoredEvent(event, eventCursors(identity, projectId))
+    },
+
+    read: createRead(options),
+
+    async lastCursor(projectId) {
+      const last = readLog(projectId, undefined, (project) => log.last(project))
+      return toCursor(last ?? { position: beginning, checksum: 0 }, eventCursors(identity, projectId))
+    },
+
+    async totals(projectId) {
+      return readLog(projectId, { events: 0, batches: 0, bytes: 0 }, (project) => ({
+        ...log.totals(project),
+        ...readTimes(log, project),
+      }))
+    },
+
+    async erase(projectId, eventIds) {
+      const project = numberOf(projectId)
+      let erased = 0
+      for (let from = 0; project !== undefined && from < eventIds.length; from += erasuresPerStep) {
+        const ids = [...new Set(eventIds.slice(from, from + erasuresPerStep))]
+        const fingerprints = fingerprintsOf(project, ids)
+        erased += await writer.erasure({ type: 'erase', project, eventIds: ids, fingerprints })
+      }
+      return erased
+    },
+
+    async expire(projectId, before) {
+      await options.nextReadStep(projectId)
+      options.checkOpen()
+      // most calls find nothing to erase; this avoids a transaction, which would be synced
+      const project = readLog<number | undefined>(projectId, undefined, (project) => {
+        const [left] = log.records(project, log.expiredBefore(project), 1)
+        return left && log.header(left.sequence).receivedAt < before ? project : undefined
+      })
+      if (project === undefined) return { events: 0, bytes: 0, isDone: true }
+      return writer.erasure({ type: 'expire', project, before })
+    },
+
+    async countSince(projectId, since, batchesMax) {
+      const project = numberOf(projectId)
+      if (project === undefined) return { events: 0, since }
+      return countSince(tables, log, slicedReads(projectId), { project, since, batchesMax })
+    },
+
+    async countAfter(projectId, cursor, batchesMax) {
+      const after = decodeCursor(options, projectId, cursor)
+      const project = numberOf(projectId)
+      if (project === undefined) return { events: 0, batchesLeft: 0 }
+      return countAfter(log, slicedReads(projectId), { project, after, batchesMax })
+    },
+  }
+}
+
+/** @throws {IngestError} `invalid-cursor` */
+function decodeCursor({ identity, log, reader }: EventStoreOptions, projectId: string, cursor: string): Position {
+  const cursors = eventCursors(identity, projectId)
+  const position = cursors.decode(cursor)
+  const at = positionOf(position)
+  const stored = () => reader.readLog(projectId, undefined, (project) => log.checksumAt(project, at))
+  cursors.check(cursor, position, position === 0 ? 0 : stored())
+  return at
+}
+
+function createRead(storeOptions: EventStoreOptions): EventStore['read'] {
+  const { identity, log, reader, nextReadStep, checkOpen } = storeOptions
+  const { readProject, readLog } = reader
+
+  return async function* read(projectId, options: ReadOptions = {}) {
+    const { after, limit = Number.POSITIVE_INFINITY, from, erased = false, signal } = options
+    checkOpen()
+    const cursors = eventCursors(identity, projectId)
+    const start = after === undefined ? beginning : decodeCursor(storeOptions, projectId, after)
+    let left = limit
+    let step: ReadStep = { isOver: true }
+    let stepBytesLeft = 0
+    const first = from === undefined ? 0 : readLog(projectId, 0, () => log.firstSince(from))
+    let next = Math.max(start.sequence, first)
+    while (left > 0) {
+      signal?.throwIfAborted()
+      checkOpen()
+      const records = readLog<ListedRecord[]>(projectId, [], (project) => {
+        if (!erased) next = Math.max(next, log.expiredBefore(project))
+        return log.records(project, next, readAhead)
+      })
+      for (const record of records) {
+        if (isStepOver()) await beginStep()
+        for (const event of readProject<LoggedEvent[]>(projectId, [], (project) => log.events(project, record))) {
+          if (record.sequence === start.sequence && event.position.index <= start.index) continue
+          // if `from` is in the future, this record was stored after the search for it
+          if (from !== undefined && event.receivedAt < from) continue
+          if (isTombstone(event.bytes) && !erased) {
+            stepBytesLeft -= event.bytes.length + (event.position.index === 0 ? recordBytesMin : 0)
+            continue
+          }
+          if (left-- <= 0) return
+          if (isStepOver()) await beginStep()
+          stepBytesLeft -= event.bytes.length
+          signal?.throwIfAborted()
+          yield toStoredEvent(event, cursors)
+        }
+        next = record.sequence + 1
+      }
+      if (records.length === 0) return
+    }
+
+    function isStepOver(): boolean {
+      return step.isOver || stepBytesLeft <= 0
+    }
+
+    async function beginStep(): Promise<void> {
+      step = await nextReadStep(projectId)
+      stepBytesLeft = stepBytes
+      signal?.throwIfAborted()
+      checkOpen()
+    }
+  }
+}
+
+/** Whether the bytes fill their whole buffer, so that it can be transferred. */
+function isWholeMemory({ buffer, length }: Uint8Array): boolean {
+  return buffer instanceof ArrayBuffer && buffer.byteLength === length
+}
+
+function toStoredEvent(event: LoggedEvent, cursors: EventCursors): StoredEvent {
+  const { receivedAt, bytes } = event
+  const cursor = toCursor(event, cursors)
+  return isTombstone(bytes)
+    ? { cursor, receivedAt, bytes: Buffer.alloc(0), erased: parseEventId(bytes) }
+    : { cursor, receivedAt, bytes }
+}
+
+/** The position before the first record. */
+const beginning: Position = { sequence: 0, index: 0 }
+/** No record holds more events. */
+const positionsPerRecord = 256
+
+function toCursor({ position, checksum }: Pick<LoggedEvent, 'position' | 'checksum'>, cursors: EventCursors): string {
+  return cursors.encode(position.sequence * positionsPerRecord + position.index, checksum)
+}
+
+function positionOf(position: number): Position {
+  return { sequence: Math.floor(position / positionsPerRecord), index: position % positionsPerRecord }
+}

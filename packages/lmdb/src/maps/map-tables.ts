@@ -1,0 +1,212 @@
+import {
+  type CompleteMap,
+  contentsAfterExpiry,
+  type Digest,
+  digestsOf,
+  isExpired,
+  isPendingVoid,
+  type Manifest,
+  type MapContents,
+  type MapId,
+  type PendingManifest,
+} from '@ingest/core'
+import { chunkRefBytes, decodeChunks, encodeChunks } from '../chunks/chunk-encoding.ts'
+import { type ChunkTables, openChunkTables, type WrittenChunk } from '../chunks/chunk-tables.ts'
+import type { Rows } from '../environment/environment.ts'
+import { projectKey, readSequence, sequenceKey } from '../environment/row-keys.ts'
+import type { TableName } from '../environment/schema.ts'
+import { addOpenBuild, hasMaps, removeOpenBuild } from './builds.ts'
+import { noManifestCache } from './manifest-cache.ts'
+import { encodeMapName } from './map-encoding.ts'
+import { createMapReader, type FoundMap, type MapReader, type MapRow } from './map-reader.ts'
+import { openPendingTables, type PendingTables } from './pending-manifests.ts'
+
+export interface PutOptions {
+  /** Chunks whose blobs are durable; those that are not needed become garbage. */
+  uploads?: ReadonlyMap<Digest, WrittenChunk>
+}
+
+/** The maps and their manifests. Projects are identified by number. */
+export interface MapTables extends MapReader {
+  chunks: ChunkTables
+  pending: PendingTables
+  // only inside a write transaction
+  /** Replaces the contents of a map. A manifest that it no longer has is only detached: {@link releaseChunks} follows. */
+  put(project: number, id: MapId, found: FoundMap, contents: MapContents, options?: PutOptions): void
+  /** Stores a chunk that a manifest names, with at least its size; otherwise its blob becomes garbage. */
+  putChunk(
+    project: number,
+    digest: Digest,
+    chunk: WrittenChunk,
+    receivedAt: number,
+  ): 'stored' | 'existing' | 'undeclared'
+  /** Drops the pending manifest of a map if it is expired, or void. */
+  sweep(project: number, id: MapId, touchedBefore: number): void
+  /**
+   * Deletes detached manifests, and those of their chunks that no other manifest names: a bounded number, as a
+   * transaction must not take long. Returns whether some are left.
+   */
+  releaseChunks(): boolean
+}
+
+const lastKey = Buffer.from('last')
+/** The most chunks of detached manifests that one transaction looks at. */
+const releasedMax = 512
+
+/** @param onGarbage called when a blob is marked as garbage */
+export function openMapTables(
+  table: (name: TableName) => Rows,
+  onGarbage = () => {},
+  cache = noManifestCache,
+): MapTables {
+  const maps = table('maps')
+  const newest = table('newest-builds')
+  const manifests = table('manifests')
+  const detached = table('detached-manifests')
+  const numbers = table('manifest-numbers')
+  const chunks = openChunkTables(table, onGarbage)
+  const pending = openPendingTables(table)
+  const reader = createMapReader(table, chunks, pending, cache)
+
+  function addManifest(project: number, manifest: Manifest): number {
+    const number = (numbers.getBinary(lastKey)?.readDoubleLE() ?? 0) + 1
+    const last = Buffer.alloc(8)
+    last.writeDoubleLE(number)
+    numbers.put(lastKey, last)
+    manifests.put(sequenceKey(number), encodeChunks(manifest.chunks))
+    const sizes = new Map<Digest, number>()
+    for (const { digest, size } of manifest.chunks) sizes.set(digest, Math.max(size, sizes.get(digest) ?? 0))
+    for (const [digest, size] of sizes) chunks.addName(project, number, digest, size)
+    return number
+  }
+
+  function setReleased(project: number, number: number, released: number): void {
+    const value = Buffer.alloc(4)
+    value.writeUInt32LE(released)
+    detached.put(projectKey(project, sequenceKey(number)), value)
+  }
+
+  function firstDetached(): Buffer | undefined {
+    const [key] = [...detached.getKeys({ limit: 1 })]
+    return key && Buffer.from(key)
+  }
+
+  function putUploads(project: number, uploads: ReadonlyMap<Digest, WrittenChunk>): void {
+    for (const [digest, chunk] of uploads) {
+      if (!chunks.isNamed(project, digest) || chunks.isStored(project, digest)) chunks.markGarbage(chunk.blobKey)
+      else {
+        chunks.put(project, digest, chunk)
+        pending.resolveAwaited(project, digest)
+      }
+    }
+  }
+
+  function putPending(project: number, id: MapId, before: MapRow, number: number, contents: PendingManifest): void {
+    const digests = digestsOf(contents.manifest)
+    const isMissing = (digest: Digest) => !chunks.isStored(project, digest)
+    if (number !== before.pending?.number) {
+      pending.add(project, number, id, contents, digests.filter(isMissing))
+      return
+    }
+    pending.touch(project, number, contents.touchedAt)
+    // after a crash between storing its last chunk and recording that
+    if (pending.get(project, number).missing > 0 && !digests.some(isMissing)) pending.setReady(project, number, digests)
+  }
+
+  function put(
+    project: number,
+    id: MapId,
+    { row: before, contents: old, frozenAt }: FoundMap,
+    contents: MapContents,
+    { uploads = new Map() }: PutOptions = {},
+  ): void {
+    /** A manifest that stays keeps its number. */
+    function numberOf(manifest: Manifest): number {
+      if (manifest === old.complete?.manifest) return before.complete?.number as number
+      if (manifest === old.pending?.manifest) return before.pending?.number as number
+      return addManifest(project, manifest)
+    }
+
+    const row = rowOf(contents, numberOf)
+    putUploads(project, uploads)
+    if (before.pending && before.pending.number !== row.pending?.number) {
+      const { number } = before.pending
+      // completed before it was recorded that its last chunk is stored
+      const isUnrecorded = number === row.complete?.number && pending.get(project, number).missing > 0
+      if (isUnrecorded && old.pending) pending.removeMissing(project, number, digestsOf(old.pending.manifest))
+      pending.remove(project, number)
+    }
+    if (row.pending && contents.pending) putPending(project, id, before, row.pending.number, contents.pending)
+    const numbers = [row.complete?.number, row.pending?.number]
+    for (const manifest of [before.complete, before.pending]) {
+      if (manifest && !numbers.includes(manifest.number)) setReleased(project, manifest.number, 0)
+    }
+    const key = projectKey(project, encodeMapName(id))
+    const isKept = row.complete || row.pending
+    if (isKept) maps.put(key, Buffer.from(JSON.stringify(row)))
+    else maps.remove(key)
+    if (frozenAt !== undefined) return
+    if (isKept) addOpenBuild(newest, project, id.buildId)
+    else if (!hasMaps(maps, project, id.buildId)) removeOpenBuild(newest, project, id.buildId)
+  }
+
+  return {
+    ...reader,
+    chunks,
+    pending,
+    put,
+
+    putChunk(project, digest, chunk, receivedAt) {
+      const isStored = chunks.isStored(project, digest)
+      if (isStored || !reader.isDeclared(project, digest, chunk.size)) {
+        chunks.markGarbage(chunk.blobKey)
+        return isStored ? 'existing' : 'undeclared'
+      }
+      chunks.put(project, digest, chunk)
+      pending.resolveAwaited(project, digest, receivedAt)
+      return 'stored'
+    },
+
+    sweep(project, id, touchedBefore) {
+      const found = reader.find(project, id)
+      const { row, contents, frozenAt } = found
+      if (isPendingVoid(row, frozenAt)) put(project, id, found, contents)
+      else if (isExpired({ pending: contents.pending, frozenAt }, touchedBefore)) {
+        put(project, id, found, contentsAfterExpiry(contents))
+      }
+    },
+
+    releaseChunks() {
+      for (let left = releasedMax; left > 0; ) {
+        const key = firstDetached()
+        if (!key) return false
+        const [project, number] = [key.readUInt32BE(), readSequence(key)]
+        const released = detached.getBinary(key)?.readUInt32LE() ?? 0
+        const refs = manifests.getBinary(sequenceKey(number)) ?? Buffer.of()
+        const part = refs.subarray(released * chunkRefBytes, (released + left) * chunkRefBytes)
+        const digests = decodeChunks(part).map(({ digest }) => digest)
+        pending.removeMissing(project, number, digests)
+        for (const digest of digests) chunks.removeName(project, number, digest)
+        left -= digests.length
+        if ((released + digests.length) * chunkRefBytes < refs.length)
+          setReleased(project, number, released + digests.length)
+        else {
+          manifests.remove(sequenceKey(number))
+          detached.remove(key)
+        }
+      }
+      return firstDetached() !== undefined
+    },
+  }
+}
+
+function rowOf({ complete, pending }: MapContents, numberOf: (manifest: Manifest) => number): MapRow {
+  const numbered = ({ manifest }: CompleteMap | PendingManifest) => {
+    const { contentType, size, digest } = manifest
+    return { contentType, size, digest, number: numberOf(manifest) }
+  }
+  return {
+    ...(complete && { complete: { ...numbered(complete), publishedAt: complete.publishedAt } }),
+    ...(pending && { pending: numbered(pending) }),
+  }
+}
