@@ -61,21 +61,22 @@ export function NowView({ address: { query } }: { address: Address }) {
               {...{ rate, range, query }}
             />
           )}
-          {builds.data && <BuildVolumes activity={builds.data} query={query} />}
-          {types.data && <TypeVolumes activity={types.data} />}
+          {builds.data && <BuildVolumes activity={builds.data} before={before} query={query} />}
+          {types.data && <TypeVolumes activity={types.data} before={before} />}
         </>
       )}
     </div>
   )
 }
 
-function TypeVolumes({ activity }: { activity: Activity }) {
+function TypeVolumes({ activity, before }: { activity: Activity; before: Before | undefined }) {
   return (
     <section aria-labelledby="by-type">
       <h2 id="by-type">By type</h2>
       <VolumeTable
         activity={activity}
         volumes={activity.groups ?? []}
+        before={before && { name: before.name, activity: before.types }}
         trends={['new', 'stopped']}
         what="Type"
         rest="Without a type, or beyond the 50 most frequent"
@@ -126,7 +127,7 @@ function Figures({ stats: { events, eventsPerSecond, lastAt }, isCurrent, before
 }
 
 /** The events per second in the step that ends a range. */
-function rateAtEnd({ activity: { steps, stepSeconds } }: Before): number {
+function rateAtEnd({ types: { steps, stepSeconds } }: Before): number {
   return (steps.at(-1)?.accepted ?? 0) / stepSeconds
 }
 

@@ -1,5 +1,5 @@
 import { useMemo } from 'preact/hooks'
-import { type Address, formatAddress, replaceQuery } from '../address.ts'
+import { type Address, changeQuery, formatAddress, replaceQuery } from '../address.ts'
 import type { RejectionGroup, Rejections } from '../api/bodies.ts'
 import { useLoaded } from '../api/use-api.ts'
 import { formatCount } from '../format.ts'
@@ -13,7 +13,7 @@ import { Value } from '../parts/value.tsx'
 import { keepRange, parseRange, type Range } from '../range.ts'
 import { pollMsOf, rangeNow } from './now/load-activity.ts'
 import { CauseDetails } from './rejected/cause-details.tsx'
-import { filterGroups, mergeCauses, type Origin, origins, toNdjson } from './rejected/causes.ts'
+import { filterGroups, mergeCauses, missing, type Origin, origins, toNdjson } from './rejected/causes.ts'
 import './rejected/rejected.css'
 
 /**
@@ -61,7 +61,14 @@ function Filters({ query }: { query: URLSearchParams }) {
     <p class="line">
       {names.map((name) => (
         <button key={name} type="button" onClick={() => replaceQuery({ [name]: undefined })} title="Remove this filter">
-          {name}: <Value text={query.get(name) ?? ''} /> ✕
+          {query.get(name) ? (
+            <>
+              {name}: <Value text={query.get(name) ?? ''} />
+            </>
+          ) : (
+            missing[name]
+          )}{' '}
+          ✕
         </button>
       ))}
     </p>
@@ -107,7 +114,9 @@ function RejectedIn({ body, range, query }: { body: Rejections; range: Range; qu
                 steps={body}
                 isOpen={isOpen}
                 onToggle={(opens) => replaceQuery(opens ? { code: cause.code, path: cause.path } : closed)}
-                linkTo={(origin, value) => formatAddress(['rejected'], withOrigin(query, origin, value))}
+                linkTo={(origin, id) =>
+                  `${formatAddress(['rejected'])}?${changeQuery(`${query}`, { [origin]: id ?? '' })}`
+                }
               />
             </li>
           )
@@ -123,7 +132,3 @@ function RejectedIn({ body, range, query }: { body: Rejections; range: Range; qu
 }
 
 const closed = { code: undefined, path: undefined }
-
-function withOrigin(query: URLSearchParams, origin: Origin, value: string): Record<string, string> {
-  return { ...Object.fromEntries(query), [origin]: value }
-}

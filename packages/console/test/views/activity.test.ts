@@ -84,7 +84,7 @@ browserTest('what was received by minute, type and build, and whether the server
     await page.$eval('[aria-labelledby=by-type] a', (link) => link.getAttribute('href')),
     /live\?type=round\.start$/,
   )
-  t.match(await rowsOf(page, '#by-build'), [/^2026\.11\.20 *603 4\.8 %/, /^b-2 10/])
+  t.match(await rowsOf(page, '#by-build'), [/^2026\.11\.20 *60 *3 4\.8 %/, /^b-2 *1 *0/])
   await page.locator('::-p-aria(Compare 2026.11.20[role="checkbox"])').click()
   await page.locator('::-p-aria(Compare b-2[role="checkbox"])').click()
   await page.waitForFunction(() => document.querySelectorAll('.comparison li').length === 1)
@@ -223,6 +223,12 @@ browserTest('rejected events by cause: who sent them, since when, and what', asy
   t.match(await texts('.causes summary'), [/^1invalid_type \/playerId/])
   await page.locator('[title="Remove this filter"]').click()
   await waitForCauses(3)
+  await page.locator('.causes > li:nth-child(1) tbody a ::-p-text(no valid build)').click()
+  await waitForText(page, 'no valid build ✕')
+  await page.waitForFunction(() => document.querySelector('.causes summary .number')?.textContent === '3')
+  t.match(await page.evaluate(() => location.hash), /[?&]build=(&|$)/)
+  await page.locator('[title="Remove this filter"]').click()
+  await page.waitForFunction(() => document.querySelector('.causes summary .number')?.textContent === '4')
   await page.goto(`${url}${(await page.evaluate(() => location.hash)).replace(/\?.*/, '')}?code=too_deep&path=`)
   await waitForText(page, 'No event was rejected for this cause')
   await page.locator('::-p-aria(Show all causes)').click()

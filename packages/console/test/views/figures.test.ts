@@ -91,6 +91,11 @@ browserTest('all figures of a known history agree with each other and with the s
     /^Duplicates *7 *0 a day before/,
     /^Rejected *25 *0 a day before *37 %/,
   ])
+  t.match(await texts(page, '[aria-labelledby=by-type] td:nth-child(2)'), [/^35 40 a day before$/])
+  t.match(await texts(page, '[aria-labelledby=by-build] td:nth-child(2)'), [
+    /^30 0 a day before$/,
+    /^5 40 a day before$/,
+  ])
   t.match(await texts(page, '.figures dd'), [/\d/, /^0 over the last minute, 0 a day before$/, /^202$/])
   await checkAccessibility(page, 'now-attention')
 

@@ -9,14 +9,20 @@ import { Value } from '../../parts/value.tsx'
 import { keepRange } from '../../range.ts'
 import { visibleText } from '../../visible-text.ts'
 import { mergeCauses } from '../rejected/causes.ts'
-import { rangeNow } from './load-activity.ts'
+import { type Before, rangeNow } from './load-activity.ts'
 import { formatShare } from './trend.ts'
 import { type Volume, VolumeTable } from './volumes.tsx'
 
 const causesMax = 3
 
+interface BuildVolumesProps {
+  activity: Activity
+  before: Before | undefined
+  query: URLSearchParams
+}
+
 /** Events by build; two chosen builds are shown side by side: `compare=1.42.0&compare=1.42.1`. */
-export function BuildVolumes({ activity, query }: { activity: Activity; query: URLSearchParams }) {
+export function BuildVolumes({ activity, before, query }: BuildVolumesProps) {
   const chosen = query.getAll('compare').slice(-2)
   const compared = chosen.flatMap((name) => activity.groups?.find((volume) => volume.name === name) ?? [])
   const newestFirst = (activity.groups ?? []).toSorted(compareNewest)
@@ -38,6 +44,7 @@ export function BuildVolumes({ activity, query }: { activity: Activity; query: U
       <VolumeTable
         activity={activity}
         volumes={newestFirst}
+        before={before && { name: before.name, activity: before.builds }}
         trends={[]}
         what="Build"
         rest="Without a build, or beyond the 20 most frequent"

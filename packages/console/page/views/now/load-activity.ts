@@ -28,12 +28,13 @@ export function useLastDay(by: 'type' | 'build'): Loaded<Activity> {
 
 const dayPollMs = 60_000
 
-/** The outcomes of the same range a day or a week before. */
+/** The same range a day or a week before. */
 export interface Before {
   /** Completes "… before". */
   name: 'day' | 'week'
   shiftMs: number
-  activity: Activity
+  types: Activity
+  builds: Activity
 }
 
 /**
@@ -47,14 +48,23 @@ export function useBefore(query: URLSearchParams, firstAt: string | null | undef
   const { data } = useLoaded(
     async (api, signal) => {
       if (to - from > shiftMs) return undefined
-      return api.json<Activity>('v1/activity', { query: rangeNow(query, shiftMs), signal })
+      const load = (by: 'type' | 'build') =>
+        api.json<Activity>('v1/activity', { query: { ...rangeNow(query, shiftMs), by }, signal })
+      const [types, builds] = await Promise.all([load('type'), load('build')])
+      return { types, builds }
     },
     [JSON.stringify(choice)],
     // the past changes only as its range moves
-    (activity) => (isLive && activity ? activity.stepSeconds * 1000 : undefined),
+    (data) => (isLive && data ? data.types.stepSeconds * 1000 : undefined),
   )
-  if (!data || !firstAt || Date.parse(firstAt) >= Date.parse(data.from)) return undefined
-  return { name, shiftMs, activity: data }
+  if (!data || !firstAt || Date.parse(firstAt) >= Date.parse(data.types.from)) return undefined
+  return { name, shiftMs, ...data }
+}
+
+/** How many events of a type or build were accepted; undefined if others are counted, and it may be among these. */
+export function acceptedOf({ groups = [] }: Activity, name: string): number | undefined {
+  const isWhole = groups.every((group) => group.name !== null)
+  return groups.find((group) => group.name === name)?.accepted ?? (isWhole ? 0 : undefined)
 }
 
 /** The current range, or the one that began earlier, as parameters of the API. */

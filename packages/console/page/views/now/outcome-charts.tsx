@@ -61,14 +61,14 @@ interface OutcomeChartProps extends Omit<OutcomeChartsProps, 'releases'> {
 function OutcomeChart({ outcome, activity, before, marks, rate, range, query }: OutcomeChartProps) {
   const { steps } = activity
   const total = totalOf(activity, outcome)
-  const countBefore = new Map(before?.activity.steps.map((step) => [Date.parse(step.at), step[outcome]]))
+  const countBefore = new Map(before?.types.steps.map((step) => [Date.parse(step.at), step[outcome]]))
   return (
     <div class={`outcome ${outcome}`}>
       <h3>
         {titles[outcome]} <strong>{formatCount(total)}</strong>{' '}
         {before && (
           <span>
-            {formatCount(totalOf(before.activity, outcome))} a {before.name} before
+            {formatCount(totalOf(before.types, outcome))} a {before.name} before
           </span>
         )}
         {outcome === 'rejected' && total > 0 && (

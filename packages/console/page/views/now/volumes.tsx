@@ -6,6 +6,7 @@ import { Sparkline } from '../../parts/sparkline.tsx'
 import { describeCounts } from '../../parts/steps.ts'
 import { Time } from '../../parts/time.tsx'
 import { Value } from '../../parts/value.tsx'
+import { acceptedOf } from './load-activity.ts'
 import { busyCountsOf, formatShare, type Trend, trendOf } from './trend.ts'
 
 export type Volume = NonNullable<Activity['groups']>[number]
@@ -16,6 +17,8 @@ const shownAtFirst = 15
 interface VolumeTableProps {
   activity: Activity
   volumes: readonly Volume[]
+  /** What their accepted events are compared with. */
+  before: { name: string; activity: Activity } | undefined
   /** The heading of the first column, such as `Type`. */
   what: string
   /** The name of the row for the rest. */
@@ -29,7 +32,7 @@ interface VolumeTableProps {
 }
 
 /** Events by type or build in the range. */
-export function VolumeTable({ activity, volumes, what, rest, linkTo, choice, trends }: VolumeTableProps) {
+export function VolumeTable({ volumes, what, ...row }: VolumeTableProps) {
   const [isWhole, setWhole] = useState(false)
   const shown = isWhole ? volumes : volumes.slice(0, shownAtFirst)
   return (
@@ -44,12 +47,12 @@ export function VolumeTable({ activity, volumes, what, rest, linkTo, choice, tre
               <th>Over time</th>
               <th>First</th>
               <th>Last</th>
-              {choice && <th>Compare</th>}
+              {row.choice && <th>Compare</th>}
             </tr>
           </thead>
           <tbody>
             {shown.map((volume) => (
-              <VolumeRow key={JSON.stringify(volume.name)} {...{ volume, activity, rest, linkTo, choice, trends }} />
+              <VolumeRow key={JSON.stringify(volume.name)} volume={volume} {...row} />
             ))}
           </tbody>
         </table>
@@ -66,6 +69,7 @@ export function VolumeTable({ activity, volumes, what, rest, linkTo, choice, tre
 function VolumeRow({
   volume,
   activity,
+  before,
   rest,
   linkTo,
   choice,
@@ -73,6 +77,7 @@ function VolumeRow({
 }: Omit<VolumeTableProps, 'what' | 'volumes'> & { volume: Volume }) {
   const { name, accepted, rejected, firstAt, lastAt, counts } = volume
   const trend = name === null ? undefined : trends.find((each) => each === trendOf(busyCountsOf(activity, counts)))
+  const acceptedBefore = before && name !== null ? acceptedOf(before.activity, name) : undefined
   // hours are read as such, shorter steps from minutes
   const format = activity.stepSeconds < 3_600 ? formatMinute : formatHour
   return (
@@ -87,7 +92,14 @@ function VolumeRow({
         )}{' '}
         {trend && <strong class={`trend ${trend}`}>{trendTitles[trend]}</strong>}
       </td>
-      <td class="number">{formatCount(accepted)}</td>
+      <td class="number">
+        {formatCount(accepted)}{' '}
+        {acceptedBefore !== undefined && (
+          <small>
+            {formatCount(acceptedBefore)} a {before?.name} before
+          </small>
+        )}
+      </td>
       <td class="number">
         {formatCount(rejected)}{' '}
         {rejected > 0 && <span class="muted">{formatShare(rejected, accepted + rejected)}</span>}

@@ -12,6 +12,7 @@ import { formatShare } from '../now/trend.ts'
 import {
   type Cause,
   countSenders,
+  missing,
   type Origin,
   origins,
   type Sample,
@@ -26,18 +27,11 @@ interface CauseDetailsProps {
   isOpen: boolean
   /** Called with whether the details are open now. */
   onToggle(isOpen: boolean): void
-  /** The address with an origin added to the filter. */
-  linkTo(origin: Origin, value: string): string
+  /** The address with an origin added to the filter; null for events without a valid one. */
+  linkTo(origin: Origin, id: string | null): string
 }
 
 const titles: Readonly<Record<Sender, string>> = { build: 'Build', type: 'Type', key: 'Key', server: 'Game server' }
-/** What stands for the id of events without one. */
-const missing: Readonly<Record<Sender, string>> = {
-  build: 'no valid build',
-  type: 'no valid type',
-  key: 'no key',
-  server: 'no valid serverId',
-}
 const originNames = Object.keys(origins) as Origin[]
 const sendersShownMax = 3
 
@@ -139,14 +133,10 @@ function OriginTable({
               <td class="number">{formatCount(group.count)}</td>
               {originNames.map((name) => (
                 <td key={name}>
-                  {countSenders([group], name).map(({ id, ...each }) => (
-                    <SenderLink
-                      key={id}
-                      sender={name}
-                      id={id}
-                      {...each}
-                      href={id === null ? undefined : linkTo(name, id)}
-                    />
+                  {countSenders([group], name).map(({ count: _count, ...each }) => (
+                    <a key={each.id} href={linkTo(name, each.id)} title="Show only these">
+                      <SenderName sender={name} {...each} />
+                    </a>
                   ))}
                 </td>
               ))}
@@ -164,20 +154,6 @@ function OriginTable({
         </tbody>
       </table>
     </div>
-  )
-}
-
-interface SenderLinkProps extends Pick<SenderCount, 'id' | 'name'> {
-  sender: Sender
-  href: string | undefined
-}
-
-function SenderLink({ href, ...sender }: SenderLinkProps) {
-  if (href === undefined) return <span class="muted">{missing[sender.sender]}</span>
-  return (
-    <a href={href} title="Show only these">
-      <SenderName {...sender} />
-    </a>
   )
 }
 

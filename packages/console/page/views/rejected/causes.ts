@@ -9,6 +9,14 @@ export type Origin = keyof typeof origins
 /** What sends rejected events: an origin, or the game server, by which groups are not split. */
 export type Sender = Origin | 'server'
 
+/** What stands for the id of events without one. */
+export const missing: Readonly<Record<Sender, string>> = {
+  build: 'no valid build',
+  type: 'no valid type',
+  key: 'no key',
+  server: 'no valid serverId',
+}
+
 /** The events of a cause from one build, type, key or game server. */
 export interface SenderCount {
   /** Null for events without a valid one. */
@@ -46,12 +54,12 @@ export interface Cause extends Pick<RejectionGroup, 'code' | 'path' | 'message' 
 
 const samplesMax = 10
 
-/** The groups whose origin matches the address. */
+/** The groups whose origin matches the address, in which '' stands for events without a valid one. */
 export function filterGroups(groups: readonly RejectionGroup[], query: URLSearchParams): RejectionGroup[] {
   return groups.filter((group) =>
     Object.entries(origins).every(([name, member]) => {
       const wanted = query.get(name)
-      return wanted === null || group[member] === wanted
+      return wanted === null || (group[member] ?? '') === wanted
     }),
   )
 }

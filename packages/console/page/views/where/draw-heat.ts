@@ -108,7 +108,7 @@ function axisTicks({ size, viewport }: HeatPicture) {
   const box = boxOf(viewport, plot)
   return {
     across: ticks(box.left, box.right, plot.width / 90),
-    down: ticks(box.top, box.bottom, plot.height / 60),
+    down: ticks(box.top, box.bottom, plot.height / 45),
   }
 }
 
@@ -141,7 +141,12 @@ function drawLabels(context: CanvasRenderingContext2D, picture: HeatPicture, toP
   context.font = '12px system-ui, "Segoe UI", Roboto, sans-serif'
   context.textAlign = 'center'
   context.textBaseline = 'top'
-  for (const x of across) context.fillText(formatUnits(x), toPixels(x, 0)[0], bottom + 6)
+  for (const x of across) {
+    const label = formatUnits(x)
+    // the last one must not end outside of the canvas
+    const rightmost = size.width - context.measureText(label).width / 2
+    context.fillText(label, Math.min(toPixels(x, 0)[0], rightmost), bottom + 6)
+  }
   context.textAlign = 'right'
   context.textBaseline = 'middle'
   for (const y of down) context.fillText(formatUnits(y), margins.left - 8, toPixels(0, y)[1])
