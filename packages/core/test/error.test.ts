@@ -33,7 +33,7 @@ t.test('errors of the sender are permanent, and errors of the service are retrya
   }
 })
 
-t.test('an operation may have been completed only if a store, server or network failed during it', async (t) => {
+t.test('an operation may have completed only if a store, server or network failed during it', async (t) => {
   const unknown = errorCodes.filter((code) => new IngestError(code, '').isOutcomeUnknown)
   const ofStore = ['internal-error', 'store-unavailable', 'store-failed']
   t.strictSame(unknown, [...ofStore, 'request-timeout', 'connection-failed', 'unexpected-response', 'source-changed'])

@@ -38,7 +38,7 @@ const event = (eventId: string, members: object = {}) => ({ projectId: 'p', even
 const turn = () => new Promise((resolve) => setImmediate(resolve))
 const invalidProjectIds = ['', 'a b', 'é', 'x'.repeat(65), 'a/b', '../p']
 
-t.test('an event is stored with the time of the clock, which is the real one unless another is given', async (t) => {
+t.test('an event is stored with the time of the clock, by default the real one', async (t) => {
   const { ingest, submit, read } = setUp()
   await submit(event('a'))
   t.match(await ingest.project('p').findEvent('a'), { receivedAt: 1_000_000 })
@@ -109,7 +109,7 @@ t.test('a batch that is not admitted, at once or later, stores nothing and is no
   t.match(await submit(event('a')), { duplicates: 1 })
 })
 
-t.test('the tally counts the outcomes of the events of all projects, and a returned one does not change', async (t) => {
+t.test('the tally counts the outcomes of the events of all projects; a returned tally does not change', async (t) => {
   const { ingest, submit } = setUp()
   await submit(event('a'), event('a'), event('b', { buildId: 5 }), 1)
   const before = ingest.tally()
@@ -161,7 +161,7 @@ t.test('checkReady rejects with store-unavailable when the store does not respon
   await turn()
 })
 
-t.test('a process is announced once as a server; a store that counts none has one', async (t) => {
+t.test('a process registers once as a server; a store that does not count servers has one', async (t) => {
   t.equal(setUp().ingest.registerServer()(), 1)
   let registered = 0
   const store: Store = { ...openMemoryStore(), registerServer: () => () => ++registered }

@@ -2,7 +2,7 @@ import t from 'tap'
 import { createIngest } from '../src/ingest.ts'
 import { openMemoryStore } from '../src/memory/memory-store.ts'
 
-t.test('a search continues after the last build that it looked at, if it found fewer than a page', async (t) => {
+t.test('a search that finds less than a page continues after the last build that it examined', async (t) => {
   const looked = { buildId: 'b', frozenAt: 7 }
   const afters: unknown[] = []
   const store = {

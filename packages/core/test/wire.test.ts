@@ -84,7 +84,7 @@ function* variantsOf(body: unknown): Generator<unknown> {
   }
 }
 
-t.test('isBody agrees with TypeBox, but for new codes of issues', async (t) => {
+t.test('isBody agrees with TypeBox, except that it accepts new issue codes', async (t) => {
   const digest = `sha256:${'0a'.repeat(32)}`
   const issue = { code: 'required', path: '/a', message: 'b' }
   const contents = { digest, size: 1, contentType: 'c', chunks: 1, missing: [digest] }

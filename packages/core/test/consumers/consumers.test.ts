@@ -2,7 +2,7 @@ import t from 'tap'
 import { createIngest } from '../../src/ingest.ts'
 import { openMemoryStore } from '../../src/memory/memory-store.ts'
 
-t.test('a project whose last consumer was deleted is not among those with consumers', async (t) => {
+t.test('a project whose last consumer was deleted is not listed among those with consumers', async (t) => {
   const store = openMemoryStore()
   const project = createIngest({ store }).project('p')
   await project.submitBatch({ events: [{ projectId: 'p', eventId: 'e' }] })

@@ -118,7 +118,7 @@ t.test('an interrupted copy is continued, wherever it stopped', async (t) => {
   }
 })
 
-t.test('events of the target stay, unless they are others under the same id', async (t) => {
+t.test('events of the target stay; another event under the same id fails the copy', async (t) => {
   const source = await openFilled()
   const target = openMemoryStore()
   await storeEvents(target, 'own', 1)
@@ -164,7 +164,7 @@ t.test('a map that the source replaces during the copy is copied in its new vers
   const [source, target] = [await openFilled(), openMemoryStore()]
   const { publishMap } = createIngest({ store: source }).project(alpha)
   let replacements = 0
-  // the chunks of the former map are deleted with it
+  // the chunks of the replaced map are deleted with it
   const readChunk: Store['readChunk'] = async (...args) => {
     if (replacements++ === 0) await publishMap({ placeId: '2', buildId: 'open', map: { walls: 5 } })
     return source.readChunk(...args)
@@ -212,7 +212,7 @@ t.test('events that the source stores during a copy are left to the next one', a
   t.strictSame(await allContentsOf(target), await allContentsOf(source))
 })
 
-t.test('to merge many projects, each group is compared with few others', async (t) => {
+t.test('merging many projects compares each group with few others', async (t) => {
   const [source, target] = [openMemoryStore(), openMemoryStore()]
   const projects = 300
   const now = createClock(1_700_000_000_000)
@@ -251,7 +251,7 @@ async function openMany(): Promise<Store> {
   return store
 }
 
-t.test('many batches are in flight, of a project only to a target that keeps their order', async (t) => {
+t.test('many batches are in flight, several of one project only if the target keeps their order', async (t) => {
   const source = await openMany()
   for (const [hasOneOrder, least, most] of [
     [false, 5, 1],
@@ -279,7 +279,7 @@ t.test('many batches are in flight, of a project only to a target that keeps the
   }
 })
 
-t.test('a copy that fails has nothing in flight any more', async (t) => {
+t.test('a copy that fails rejects when nothing of it is in flight', async (t) => {
   const source = await openMany()
   const target = openMemoryStore()
   let inFlight = 0
@@ -295,7 +295,7 @@ t.test('a copy that fails has nothing in flight any more', async (t) => {
   t.equal(inFlight, 0)
 })
 
-t.test('a build stays frozen whose event is erased, also from a store with short pages of builds', async (t) => {
+t.test('a build whose first event is erased stays frozen, also from a store with short pages of builds', async (t) => {
   const [source, target] = [openMemoryStore(), openMemoryStore()]
   const idsAt = (time: number) => Array.from({ length: 100 }, (_, i) => `${time}-${i}`)
   for (let time = 0; time < 11; time++) {

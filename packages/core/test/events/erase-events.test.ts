@@ -68,7 +68,7 @@ t.test('an erasure holds the ids of the events that it has found, not the events
   const ingest = createIngest({
     store: {
       ...store,
-      // in a turn of its own, after a garbage collection
+      // in another turn, after a garbage collection
       async *read(projectId, options) {
         for await (const event of read(projectId, options)) {
           seen.push(new WeakRef(event))
@@ -101,7 +101,7 @@ t.test('a value is found however its JSON is written', async (t) => {
   t.strictSame(await idsErasedBy('/playerId', 'ALICE', more), [])
 })
 
-t.test('a number is found by its digits, and no other number that JavaScript cannot tell from it', async (t) => {
+t.test('a number is found by its digits, and no other number that equals it in JavaScript is', async (t) => {
   const ids = [
     '90071992547409931',
     '"90071992547409931"',
@@ -133,7 +133,7 @@ t.test('a path that is not a JSON Pointer to a member is refused', async (t) => 
   await t.rejects(ingest.eraseEvents('/', { path: '/a', value: 1 }), { code: 'invalid-argument' })
 })
 
-t.test('an erased event is a duplicate, and a retention counts what it erases', async (t) => {
+t.test('a retry of an erased event is a duplicate, and retention counts what it erases', async (t) => {
   let time = 1_000
   const ingest = createIngest({ store: openMemoryStore(), now: () => time })
   const project = ingest.project('p')
@@ -177,7 +177,7 @@ t.test('a round erases the events that are older than the rule of their project'
   t.strictSame(Object.fromEntries(erased), expected, 'the next round finds nothing')
 })
 
-t.test('a round erases nothing by a clock that may be ahead, and says so once', async (t) => {
+t.test('a round erases nothing by a clock that may be ahead, and reports the doubt once', async (t) => {
   const now = Date.parse('2026-11-22T00:00:00Z')
   const doubts: Record<string, ClockDoubt> = {
     gap: { message: 'may be ahead', mayBeAhead: true },
@@ -187,7 +187,7 @@ t.test('a round erases nothing by a clock that may be ahead, and says so once', 
   const asked: number[] = []
   const store = {
     ...openMemoryStore(),
-    // as a store whose log has a gap before the last five days
+    // like a store whose log has a gap before the last five days
     async findClockDoubt(since: number) {
       asked.push(since)
       return since < now - 5 * day ? doubt : undefined
@@ -222,7 +222,7 @@ t.test('a round erases nothing by a clock that may be ahead, and says so once', 
   t.strictSame(reported, [], 'nothing is left to erase')
 })
 
-t.test('an ended round erases nothing more', async (t) => {
+t.test('a round that is stopped erases nothing more', async (t) => {
   const ingest = createIngest({ store: openMemoryStore(), now: () => 0 })
   await ingest.project('p').submitBatch({ events: [{ projectId: 'p', eventId: 'e-1' }] })
   await t.rejects(applyRetention(ingest, [['*', 1]], { signal: AbortSignal.abort() }))

@@ -137,7 +137,7 @@ t.test('a schema without mistakes compiles', async () => {
   }
 })
 
-t.test('a mistake in a schema is an invalid argument that names the type and the place', async (t) => {
+t.test('a mistake in a schema is an invalid argument that names the type and the JSON Pointer', async (t) => {
   const mistakes: [unknown, RegExp][] = [
     [
       { properties: { a: { items: { type: ['string', 'nul'] } } } },
@@ -152,7 +152,7 @@ t.test('a mistake in a schema is an invalid argument that names the type and the
   }
 })
 
-/** Schemas of people who meant well, and events that make each of them expensive. */
+/** Schemas that look harmless, and events that make each of them expensive. */
 const hostile: [name: string, schema: TSchema, member: unknown, issue: string | RegExp][] = [
   ['equal items', { uniqueItems: true }, Array(30_000).fill(1), 'not_allowed /x'],
   ['different items', { uniqueItems: true }, range(30_000), ''],

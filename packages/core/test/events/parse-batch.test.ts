@@ -14,7 +14,7 @@ const readBody = (body: string | Uint8Array) => read(Buffer.from(body))
 const error = (code: string) => ({ name: 'IngestError', code })
 const nested = (levels: number) => '['.repeat(levels) + ']'.repeat(levels)
 
-t.test('a batch is an object with an array of events, the last of that name', async (t) => {
+t.test('a batch is an object with an array `events`; the last member of that name counts', async (t) => {
   const body = Buffer.from(' {"events":[{"a":1},2,null],"more":true} ')
   const parsed = read(body)
   t.strictSame(parsed.events, [{ a: 1 }, 2, null])
@@ -127,7 +127,7 @@ t.test('JSON in UTF-8 is parsed, after one byte order mark', async (t) => {
 
 const parse = (...events: string[]) => parseBatch(Buffer.from(`{"events":[${events}]}`))
 
-t.test('parseBatch returns well-known members, the last of each name, without the content of others', async (t) => {
+t.test('parseBatch returns well-known members, the last of a name, without the content of containers', async (t) => {
   const [first, second] = parse(
     '{"eventId":"a","x":{"eventId":"b"},"typ\\u0065":"k\\n","bui\\u006CdId":"1","playerId":{"a":1},"serverId":[1],"eventId":"c"}',
     '[{"eventId":"d"}]',
@@ -136,7 +136,7 @@ t.test('parseBatch returns well-known members, the last of each name, without th
   t.equal(second?.event, undefined)
 })
 
-t.test('depth is that of the bytes, also inside a member that a later one replaces', async (t) => {
+t.test('the depth counts in all bytes, also in a member that a later one of its name replaces', async (t) => {
   for (const [json, path] of [
     [`{"d":${nested(31)}}`, undefined],
     [`{"d":${nested(32)}}`, `/d${'/0'.repeat(31)}`],

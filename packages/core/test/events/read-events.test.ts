@@ -135,7 +135,7 @@ t.test(
   },
 )
 
-t.test('a read with results does not wait, nor does one with a limit of 0 or a past `to`', async (t) => {
+t.test('a read with results does not wait, nor does one with a limit of 0 or a `to` in the past', async (t) => {
   const { append, ids, cursors } = setUp({ now: 2_000 })
   await append('a')
   t.strictSame(await ids({ waitMs: longMs }), ['a'])
@@ -182,7 +182,7 @@ t.test('a scan continues when its charge resolves', async (t) => {
   await t.rejects(first(project.readEvents({ onScan: refuse })), RangeError)
 })
 
-t.test('a hint of the store wakes a long poll for the events of another process', async (t) => {
+t.test('a notification of the store wakes a long poll for the events of another process', async (t) => {
   const { append, hint, project, reads, watches } = setUp({ isWatched: true })
   const found = first(project.readEvents({ waitMs: longMs }))
   await turn()
@@ -196,7 +196,7 @@ t.test('a hint of the store wakes a long poll for the events of another process'
   t.match(await found, { done: false })
 })
 
-t.test('an event after the first read of a long poll is found if the hint comes during that read', async (t) => {
+t.test('an event after the first read of a long poll is found if it is notified during that read', async (t) => {
   const { append, hint, project, hooks } = setUp({ isWatched: true })
   hooks.duringRead = async () => {
     hooks.duringRead = async () => {}
@@ -244,7 +244,7 @@ t.test('a watch ends with its read, however that ends', async (t) => {
   t.equal(watches(), 0, 'ended by close, also of a reader that never continues')
 })
 
-t.test('long polls that wake together share a read, and none misses what comes during it', async (t) => {
+t.test('long polls that wake together share a read, and none misses an event stored during it', async (t) => {
   const { append, hint, reads, project, hooks } = setUp({ isWatched: true })
   // slow, so that events are appended during the read
   hooks.duringRead = async () => void (await turn())
@@ -329,7 +329,7 @@ t.test('a watch that throws is the error of the subscription, and the next one b
   notifier.subscribe('p').end()
 })
 
-t.test('followEvents continues each read after the one before, even after filtered events', async (t) => {
+t.test('followEvents continues each read where the last one ended, also after filtered events', async (t) => {
   const { project, submit, cursors } = setUp({ now: 1 })
   const reads: ReadEventsOptions[] = []
   const progress: string[] = []
@@ -397,7 +397,7 @@ t.test('a consumer that leaves, or whose signal aborts, ends a scan that finds n
   }
 })
 
-t.test('once the signal of a project has aborted, its calls begin nothing and reject with the reason', async (t) => {
+t.test('once the signal of a project has aborted, its calls start nothing and reject with the reason', async (t) => {
   const store = openMemoryStore()
   const controller = new AbortController()
   const project = createIngest({ store }).project('p', { signal: controller.signal })

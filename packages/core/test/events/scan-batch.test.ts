@@ -86,7 +86,7 @@ t.test('an event has its id, its build, its type and its range', async (t) => {
   t.strictSame(scan(larger.subarray(1, -1)), scanned, 'a body may be a part of a larger buffer')
 })
 
-t.test('space is allowed wherever JSON allows it', async () => {
+t.test('whitespace is allowed wherever JSON allows it', async () => {
   accepts(' { "events" : [ ] } ')
   const member = ['"projectId"', ':', `"${projectId}"`, ',', '"eventId"', ':']
   const list = ['"list"', ':', '[', '1', ',', '{', '"a"', ':', 'null', ',', '"b"', ':', '[', ']', '}', ']', '}']
@@ -111,14 +111,14 @@ t.test('space is allowed wherever JSON allows it', async () => {
   for (const space of [' ', '\t', '\n', '\r', '\r\n  \t']) accepts(`${space}${tokens.join(space)}${space}`)
   for (let i = 0; i <= tokens.length; i++) {
     accepts([...tokens.slice(0, i), ' ', ...tokens.slice(i)].join(''))
-    // nothing else is space
+    // no other character is whitespace
     for (const no of ['\v', '\f', '\0', '\u00a0', '\u2028', '\ufeff', '\u001f', '\u007f', '/**/']) {
       refuses([...tokens.slice(0, i), no, ...tokens.slice(i)].join(''))
     }
   }
 })
 
-t.test('ids and texts may have any letters', async () => {
+t.test('ids and texts may have any characters', async () => {
   for (const text of [
     'é',
     'e\u0301',
@@ -160,7 +160,7 @@ t.test('escapes are accepted in unknown members, and left to parseBatch in known
   refuses(batch(event('"buildId":"\\u007f"')))
 })
 
-t.test('a known field has the values of its rule', async () => {
+t.test('a known field accepts the values that its rule allows', async () => {
   const eventId: KnownField = { name: 'eventId', text: 'name', bytesMin: 1, bytesMax: eventIdBytesMax }
   for (const { name, text, bytesMin, bytesMax, integerMin } of [eventId, ...knownFields]) {
     const others = name === 'eventId' ? `{"projectId":"${projectId}"` : start
@@ -232,7 +232,7 @@ t.test('each build is returned once', async (t) => {
   accepts(batch(...Array.from({ length: 100 }, (_, i) => toEvent(`b-${i}`, i))), '100 builds')
 })
 
-t.test('events may have other keys, or other space around them, than the one before', async () => {
+t.test('events may have other keys than the one before, or other whitespace around them', async () => {
   for (let shift = 0; shift < 40; shift++) {
     const events = Array.from({ length: 20 }, (_, i) => {
       const n = i + shift
@@ -423,7 +423,7 @@ t.test('a truncated batch and one with trailing bytes are refused', async () => 
   }
 })
 
-t.test('the checked-in scanner is its compiled source', async (t) => {
+t.test('the committed scanner is compiled from its source', async (t) => {
   t.ok((await compileScanner()) === readFileSync(outFile, 'utf8'), 'otherwise: node assembly/build.js')
 })
 
@@ -463,7 +463,7 @@ t.test('the hash of an id is its SipHash-1-3', async (t) => {
   }
 })
 
-/** The key that Python makes of a seed: `lcg_urandom` of its Python/bootstrap_hash.c. */
+/** The key that Python derives from a seed: `lcg_urandom` of its Python/bootstrap_hash.c. */
 function pythonKey(seed: number): Uint8Array {
   let state = seed
   return Uint8Array.from({ length: 16 }, () => {

@@ -11,6 +11,7 @@ import { scanBatch } from '../../src/events/scan-batch.ts'
 import { closeBrace, comma } from '../../src/json/bytes.ts'
 import type { BatchEvents } from '../../src/store-types.ts'
 import { isObject } from '../../src/validation.ts'
+import { createRandom } from '../schemas/random.ts'
 
 // Compares the scanner with parseBatch and classifyEvents, and parseBatch with JSON.parse, on random batches, most of
 // them changed in a few bytes.
@@ -23,26 +24,15 @@ t.setTimeout(600_000 + count)
 const projectId = 'pro_ject-1'
 const hashKey = Buffer.from('0123456789abcdef')
 
-let state = 0
-
-/** An integer from 0 to `below` - 1: mulberry32 of Tommy Ettinger, public domain. */
-function random(below: number): number {
-  state = (state + 0x6d2b79f5) | 0
-  let x = Math.imul(state ^ (state >>> 15), state | 1)
-  x ^= x + Math.imul(x ^ (x >>> 7), x | 61)
-  return Math.floor((((x ^ (x >>> 14)) >>> 0) / 2 ** 32) * below)
-}
-
-function oneOf<T>(values: readonly T[]): T {
-  return values[random(values.length)] as T
-}
+/** Replaced for each batch. */
+let { number: random, oneOf } = createRandom(0)
 
 function times<T>(count: number, make: (index: number) => T): T[] {
   return Array.from({ length: count }, (_, index) => make(index))
 }
 
 const spaces = ['', '', '', ' ', '\n', '\t', '\r\n', '  ', ' '.repeat(15), ' '.repeat(17)]
-/** Whether the batch that is being made has space everywhere. */
+/** Whether the batch that is being generated has whitespace everywhere. */
 let isSpaced = false
 const space = () => (isSpaced ? oneOf(spaces) : '')
 const digits = (length: number) => times(length, () => random(10)).join('')
@@ -51,7 +41,7 @@ const characters = [..."aZ0 /'{}[],:é日🎮\u0080\u2028\u007f"]
 const escapes = '\\" \\\\ \\/ \\b \\f \\n \\r \\t \\u0000 \\uD83C\\udfae \\u00e9 \\ud800'.split(' ')
 const limits = [0, 1, 7, 8, 9, 14, 15, 16, 17, 31, 32, 33, 127, 128, 129, 199, 200, 201, 255, 256, 257]
 
-/** The text of a string, now and then with escapes or of a length at a limit. */
+/** The text of a string, sometimes with escapes or of a length at a limit. */
 function text(): string {
   switch (random(12)) {
     case 0:
@@ -293,7 +283,7 @@ t.test('the scanner agrees with parseBatch, and parseBatch with JSON.parse', asy
   const results = { accepted: 0, left: 0, refused: 0, notUtf8: 0 }
   const mismatches: string[] = []
   for (let seed = firstSeed; seed < firstSeed + count && mismatches.length < 10; seed++) {
-    state = Math.imul(seed, 0x9e3779b1)
+    ;({ number: random, oneOf } = createRandom(Math.imul(seed, 0x9e3779b1)))
     const isPlain = random(10) === 0
     // each offset of a vector
     let bytes: Buffer = Buffer.from(' '.repeat(random(32)) + (isPlain ? plainBatch() : batch()))

@@ -46,7 +46,7 @@ const codesOf = (issues: readonly { code: string; path: string }[] = []) =>
 
 type Submitted = [events: string, accepted: number, duplicates: number, rejected: number[]]
 
-/** Histories of batches, and what is stored of them: `a` is an event, `!a` an invalid one. */
+/** Batches sent one after another, and the ids stored in the end: `a` is an event, `!a` an invalid one. */
 const histories: [fact: string, stored: string[], ...batches: Submitted[]][] = [
   ['an empty batch is a result', [], ['', 0, 0, []]],
   ['a batch of invalid events is a result', [], ['!a 1 {}', 0, 0, [0, 1, 2]]],
@@ -55,7 +55,7 @@ const histories: [fact: string, stored: string[], ...batches: Submitted[]][] = [
   ['a stored id is a duplicate', ['a', 'b', 'c'], ['a b', 2, 0, []], ['!a !new b c', 1, 2, [1]]],
   ['a repeat is a duplicate', ['a', 'b'], ['a a b a', 2, 2, []]],
   ['an invalid event before a valid one with its id is rejected', ['a'], ['!a a', 1, 0, [0]]],
-  ['behind one, too: only an earlier batch has stored it', ['a'], ['a !a', 1, 0, [1]], ['a !a', 0, 2, []]],
+  ['an invalid event after a valid one with its id is rejected too', ['a'], ['a !a', 1, 0, [1]], ['a !a', 0, 2, []]],
   ['invalid events with one id are all rejected', [], ['!a !a', 0, 0, [0, 1]]],
   ['similar ids are different', ['a', 'A', '\u00e9', 'e\u0301', '01'], ['a A \u00e9 e\u0301 01', 5, 0, []]],
 ]
@@ -144,7 +144,7 @@ t.test('an invalid event has the issues of its fields and then of its schema, at
   t.strictSame(d?.slice(0, 3), ['invalid_type /buildId', 'invalid_type /placeId', 'required /m0'])
 })
 
-t.test('an event that nests too deep is not checked by a schema, which may be recursive', async (t) => {
+t.test('an event that nests too deeply is not checked by a schema, which may be recursive', async (t) => {
   const node = { type: 'object', properties: { child: { $ref: 'node' } } }
   const { submit, stored } = setUp({ tree: { $defs: { node: { $id: 'node', ...node } }, $ref: 'node' } })
   const tree = (eventId: string, child: string) => `${event(eventId, { type: 'tree' }).slice(0, -1)},${child}}`

@@ -45,7 +45,7 @@ t.test('a running process holds its lock, and an ended one does not', async (t) 
 
 t.test('an invalid or stale lock is taken over', async (t) => {
   const { pid } = spawnSync(process.execPath, ['--version'])
-  // that of a process id that is used again shows in the start time, which only /proc has
+  // a reused process id is recognized by its start time, which only /proc has
   const reused = existsSync('/proc/self/stat') ? [`${process.pid} 1 ${pidNamespace()}\n`] : []
   const here = ['none 0', '0 0', '-1 0', `${pid} 5`].map((text) => `${text} ${pidNamespace()}\n`)
   for (const text of ['', ...here, ...reused]) {
@@ -57,7 +57,7 @@ t.test('an invalid or stale lock is taken over', async (t) => {
   }
 })
 
-/** Sets the times of a file back, as if it was not written for a while. */
+/** Sets the times of a file back, as if it had not been written for a while. */
 function makeOld(path: string): void {
   const time = statSync(path).mtimeMs / 1000 - 11
   utimesSync(path, time, time)
@@ -97,7 +97,7 @@ t.test(
   },
 )
 
-t.test('a lock that was taken over is not held, nor removed, by the process that had it', async (t) => {
+t.test('a lock that was taken over is neither held nor removed by its former process', async (t) => {
   const directory = t.testdir()
   const lock = lockDirectory(directory)
   t.equal(lock.isHeld(), true)
@@ -112,7 +112,7 @@ t.test('a lock that was taken over is not held, nor removed, by the process that
   t.strictSame(readdirSync(directory), [])
 })
 
-t.test('a lock whose directory was moved is not held, nor does it remove that of the next one there', async (t) => {
+t.test('a lock whose directory was moved is not held, and does not remove the next lock at that path', async (t) => {
   const directory = join(t.testdir({ directory: {} }), 'directory')
   const lock = lockDirectory(directory)
   renameSync(directory, `${directory}-moved`)
@@ -132,7 +132,7 @@ t.test(
     const directory = t.testdir()
     const lock = lockDirectory(directory)
     chmodSync(directory, 0o555)
-    // root may remove it
+    // root can remove it
     const isRoot = process.geteuid?.() === 0
     if (isRoot) process.seteuid?.(65534)
     try {

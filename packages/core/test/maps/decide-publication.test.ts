@@ -9,7 +9,7 @@ import {
 import { digestOf } from '../../src/maps/digest.ts'
 import type { Manifest, MapContents, MapSlot } from '../../src/store-types.ts'
 
-/** Manifests by a letter each; lower case is the same map, cut otherwise. */
+/** A manifest for each letter; lower case is the same map, split into other chunks. */
 function manifest(name: string): Manifest {
   const digest = digestOf(Buffer.from(name.toUpperCase()))
   const chunks =
@@ -54,7 +54,7 @@ const replaced = 'replaced P -'
 const frozen = 'map-frozen'
 const unchanged = 'unchanged'
 
-/** Every slot, and what becomes of P: as a whole and as a manifest, for an open build and for a frozen one. */
+/** Every slot, and the outcome for P: as a whole and as a manifest, for an open build and for a frozen one. */
 const table: [slot: string, open: [whole: string, manifest: string], frozen: [whole: string, manifest: string]][] = [
   ['- -', [created, 'incomplete - P'], [created, 'incomplete - P']],
   ['- P', [created, 'incomplete - P'], [created, 'incomplete - P']],

@@ -235,7 +235,7 @@ t.test('chunks of a request are stored even if the store refuses another one, wh
   t.match(await project.getMap(id), { missing: [chunk('a')[0]] })
 })
 
-t.test('an immediate refusal of large chunks rejects the call', async (t) => {
+t.test('a store that refuses large chunks at once rejects the call', async (t) => {
   const { project, store } = setUp()
   const bytes = Buffer.alloc(100_000)
   const digest = digestOf(bytes)
@@ -339,7 +339,7 @@ t.test(
   },
 )
 
-t.test('only verifications are charged', async (t) => {
+t.test('admit is called for verifications only', async (t) => {
   const { project } = setUp()
   const admit = refuse
   await project.publishMap({ ...id, map: 'whole' }, { admit })
@@ -540,7 +540,7 @@ async function countTurns(manifest: Manifest, store: Store) {
   return { turns, issues }
 }
 
-t.test('a turn hashes at most 64 KiB and 64 chunks, whatever their sizes', async (t) => {
+t.test('a turn of the event loop hashes at most 64 KiB and 64 chunks, whatever their sizes', async (t) => {
   for (const [size, times, turns] of [
     [1_048_576, 3, 48],
     [65_536, 5, 5],

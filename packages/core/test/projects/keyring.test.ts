@@ -13,7 +13,7 @@ const projectAgeMs = 1000
 const { key, keyId } = makeKey()
 const record: KeyRecord = { keyId, hash: hashKey(key), scopes: ['events:write'], createdAt: 0 }
 
-t.test('a key is ik_, an id, 160 random bits and a checksum, and no other text', async (t) => {
+t.test('a key is ik_, an id, 160 random bits and a checksum; other text is no key', async (t) => {
   t.match(key, /^ik_[0-9a-hjkmnp-tv-z]{8}_[0-9a-hjkmnp-tv-z]{39}$/)
   t.equal(key.slice(3, 11), keyId)
   t.equal(keyIdOf(key), keyId)
@@ -65,7 +65,7 @@ t.test('a key is stored as its hash, and is valid for its scopes until it expire
   t.equal(isActive({ ...record, revokedAt: 5 }, 0), false, 'at once, whatever the clock says')
 })
 
-/** A keyring, another one that caches nothing as in another process, and the calls of the first one to the store. */
+/** A keyring, another one that caches nothing, like in another process, and the calls of the first to the store. */
 function setUp(changes: Partial<EntryStore> = {}) {
   const memory = openMemoryStore()
   const clock = { now: 1_000, monotonic: 0 }
@@ -224,7 +224,7 @@ t.test('an invalid project id, scope, time, name or overlap is an invalid argume
   t.equal(await opens(key), true)
 })
 
-t.test('beyond the most keys of a project, the oldest that has ended is forgotten', async (t) => {
+t.test('a new key beyond the limit of a project replaces the oldest expired or revoked one', async (t) => {
   const { store, keys, opens } = setUp()
   const full = Array.from({ length: keysMax }, (_, i) => ({ ...record, keyId: `k-${i}` }))
   await store.updateEntry('project', 'p', () => ({ entry: { projectId: 'p', createdAt: 1, keys: full }, result: 1 }))
@@ -240,7 +240,7 @@ t.test('beyond the most keys of a project, the oldest that has ended is forgotte
 
 t.test('a change that is decided again on top of its own write adds no second key', async (t) => {
   const { store } = setUp()
-  // the first write is completed, and its result is lost
+  // the first write completes, but its result is lost
   const updateEntry: typeof store.updateEntry = async (kind, projectId, decide) => {
     await store.updateEntry(kind, projectId, decide)
     return store.updateEntry(kind, projectId, decide)
@@ -320,7 +320,7 @@ t.test('a last use that cannot be written fails no request, and is not tried by 
   t.equal(calls.writes, 1)
 })
 
-t.test('uses that wait to be written are bounded, and those of one project are written together', async (t) => {
+t.test('queued uses are bounded, and those of one project are written together', async (t) => {
   let writing = 0
   let finish = () => {}
   const isFinished = new Promise<void>((resolve) => {
@@ -473,7 +473,7 @@ t.test('a change that was completed although it failed takes effect at once', as
   t.equal(await opens(key), false)
 })
 
-t.test('the cache is bounded: the project read the longest ago is dropped', async (t) => {
+t.test('the cache is bounded: the project that was read longest ago is dropped', async (t) => {
   const { calls, opens } = setUp({ projectAgeMs, entry: async () => undefined })
   for (let i = 0; i <= projectsCachedMax; i++) await opens(key, `p-${i}`)
   t.equal(calls.reads, projectsCachedMax + 1)

@@ -11,14 +11,14 @@ function compile(schema: object) {
   })
 }
 
-/** The issues of a value, as many as there are. */
+/** All issues of a value. */
 function issuesOf(schema: object, value: unknown): string[] {
   const run = createRun(1e9)
   compile(schema)(value, run)
   return run.issues.map(({ code, path }) => `${code} ${path}`)
 }
 
-t.test('a mistake is refused with its place', async (t) => {
+t.test('a mistake is refused with its JSON Pointer', async (t) => {
   const nested = (depth: number, inside: unknown): JsonObject =>
     (depth === 0 ? inside : { items: nested(depth - 1, inside) }) as JsonObject
   const chain = Object.fromEntries(Array.from({ length: 40 }, (_, i) => [`d${i}`, { $ref: `#/$defs/d${i + 1}` }]))
@@ -64,7 +64,7 @@ t.test('a mistake is refused with its place', async (t) => {
   t.throws(() => compile(circle), /more than 32 schemas inside each other/)
 })
 
-t.test('what JSON Schema, its older drafts and TypeBox mean is checked', async (t) => {
+t.test('keywords of JSON Schema 2020-12, of older drafts and of TypeBox are checked', async (t) => {
   const List = Type.Cyclic(
     { List: Type.Object({ value: Type.Integer(), next: Type.Optional(Type.Ref('List')) }) },
     'List',
