@@ -9,7 +9,7 @@ import (
 	"syscall"
 )
 
-// lock fails while another sender holds the lock, of this or another process. The kernel unlocks it when a process ends.
+// lock fails while another sender holds the lock, in this or another process. The kernel releases it when a process ends.
 func lock(path string) (*os.File, error) {
 	file, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {

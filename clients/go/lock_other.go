@@ -9,5 +9,5 @@ func lock(path string) (*os.File, error) {
 	return os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
 }
 
-// isDiskFull is false: these systems have no error of one name for it.
+// isDiskFull is always false: the standard library names no error for a full disk on these systems.
 func isDiskFull(error) bool { return false }

@@ -44,7 +44,7 @@ var (
 	idPattern      = regexp.MustCompile(`^[^\x00-\x1f\x7f]+$`)
 )
 
-// Options of a sender. Zero values are the defaults; URL, ProjectID and Key have none.
+// Options configures a Sender. The zero value of a field is its default; URL, ProjectID and Key are required.
 type Options struct {
 	URL, ProjectID                string
 	Key                           func() string // called by New and for each attempt
@@ -58,7 +58,7 @@ type Options struct {
 	OnDrop                        func(reason string, event, issues json.RawMessage) // called for each dropped event
 }
 
-// DefaultOptions has no spool, the proxy of the environment, and the logger of package log.
+// DefaultOptions returns options without a spool, with the proxy of the environment and the logger of package log.
 func DefaultOptions(url, projectID, key string) Options {
 	return Options{URL: url, ProjectID: projectID, Key: func() string { return key }}.withDefaults()
 }
@@ -92,7 +92,7 @@ func setDefault[T comparable](value *T, fallback T) {
 type Stats struct {
 	Accepted, Duplicates, Retries, QueuedEvents, QueuedBytes int
 	Dropped                                                  map[string]int
-	Failure                                                  error // of the last attempt; nil after a success
+	Failure                                                  error // the error of the last attempt; nil after a success
 }
 
 type queued struct {
@@ -111,7 +111,7 @@ type Sender struct {
 	queue             []queued
 	spool             *spool // nil without one
 	stats             Stats
-	removed, due      int       // events that have left the queue, and those to be sent at once, counted from the first
+	removed, due      int       // how many events have left the queue, and up to which one to send at once
 	deadline          time.Time // of Close; zero without one
 	isClosed, isEnded bool
 }
@@ -203,8 +203,8 @@ func (s *Sender) Send(event any) (id string, err error) {
 	return id, nil
 }
 
-// enqueue returns the reason of an event that is dropped. After a failure of the spool, such as of a full disk, the event
-// is in memory only; the first failure after a success is returned, and that the spool was deleted.
+// enqueue returns the reason if it drops the event. After a failure of the spool, such as a full disk, the event is in
+// memory only. enqueue returns the first such failure after a success, and an error if the spool was deleted.
 func (s *Sender) enqueue(line []byte) (reason string, failure error) {
 	if len(line) > eventBytesMax {
 		reason = "too_large"
@@ -247,7 +247,7 @@ func (s *Sender) renewDeletedSpool() {
 	s.mu.Lock()
 }
 
-// renewSpool makes a spool again whose directory was deleted, with the events in memory. It returns what is to be logged.
+// renewSpool recreates a spool whose directory was deleted, with the events in memory. It returns an error to log.
 func (s *Sender) renewSpool() error {
 	s.spool.close()
 	if err := s.spool.open(); err != nil {
@@ -294,7 +294,7 @@ func encode(event any, project string) (line []byte, id string, err error) {
 		return nil, "", errors.New("sender: the event is not a JSON object in UTF-8")
 	} else if json.Unmarshal(members["eventId"], &id) != nil || len(id) > 256 || !idPattern.MatchString(id) {
 		return nil, "", errors.New("sender: eventId must be a string of 1 to 256 bytes without control characters")
-	} else if strings.ContainsRune(id, utf8.RuneError) { // in place of lone surrogates and bytes that are not UTF-8
+	} else if strings.ContainsRune(id, utf8.RuneError) { // in place of lone surrogates and of bytes that are not UTF-8
 		return nil, "", errors.New("sender: eventId must be UTF-8 without U+FFFD and lone surrogates")
 	}
 	line, err = json.Marshal(members)
@@ -308,7 +308,8 @@ func parseObject(text []byte) (members map[string]json.RawMessage) {
 	return members // nil for anything else
 }
 
-// Flush waits until all present events are stored or dropped, the sender ends, or ctx is done, which is an error.
+// Flush sends at once. It waits until all present events are stored or dropped, the sender ends, or ctx is done; then
+// it returns the error of ctx.
 func (s *Sender) Flush(ctx context.Context) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -318,7 +319,8 @@ func (s *Sender) Flush(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// Close sends the queue until ctx is done, less if a pause is longer. The rest stays in the spool, or is dropped as "closed".
+// Close sends the queue until ctx is done, or less if the next pause is longer. The rest stays in the spool, or is
+// dropped as "closed".
 func (s *Sender) Close(ctx context.Context) Stats {
 	s.mu.Lock()
 	if deadline, ok := ctx.Deadline(); ok && (s.deadline.IsZero() || deadline.Before(s.deadline)) {
@@ -332,7 +334,7 @@ func (s *Sender) Close(ctx context.Context) Stats {
 	return s.Stats()
 }
 
-// Stats returns the present counts.
+// Stats returns the current counts.
 func (s *Sender) Stats() Stats {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -417,7 +419,7 @@ func (s *Sender) deliver(ctx context.Context) {
 	for backoff := 1.0; ; backoff = math.Min(2*backoff, backoffMax.Seconds()) {
 		s.mu.Unlock()
 		reason, floor, result, err := s.attempt(ctx, body, count)
-		if err != nil { // a server that has not read the body may take the rest of it for a request, and respond
+		if err != nil { // a server that has not read the body may take the rest of it for a request and respond to that
 			s.client.CloseIdleConnections()
 		}
 		s.mu.Lock()
@@ -434,7 +436,7 @@ func (s *Sender) deliver(ctx context.Context) {
 	}
 }
 
-// pause waits before the next attempt. It ends the sender if the deadline of Close is before that.
+// pause waits before the next attempt. It ends the sender if the deadline of Close is earlier.
 func (s *Sender) pause(ctx context.Context, pause time.Duration, failure error) {
 	until := time.Now().Add(pause)
 	s.mu.Unlock() // Logf may block
@@ -449,7 +451,7 @@ func (s *Sender) pause(ctx context.Context, pause time.Duration, failure error) 
 	}
 }
 
-// attempt returns the reason of events that are dropped, if the outcome is final, or how long the pause is at least.
+// attempt returns the reason for events that are dropped if the outcome is final, and otherwise the minimum pause.
 func (s *Sender) attempt(ctx context.Context, body []byte, count int) (reason string, floor time.Duration, r result, err error) {
 	key, err := s.callKey(ctx)
 	if err != nil {
@@ -468,7 +470,7 @@ func (s *Sender) attempt(ctx context.Context, body []byte, count int) (reason st
 	}
 	defer response.Body.Close()
 	text, err := io.ReadAll(io.LimitReader(response.Body, responseBytesMax))
-	if err != nil { // a response that is cut is none
+	if err != nil { // a truncated response is none
 		return "", 0, r, fmt.Errorf("the %d is cut: %w", response.StatusCode, clean(err, key))
 	}
 	text = []byte(cleanText(string(text), key))
@@ -493,7 +495,7 @@ func (s *Sender) attempt(ctx context.Context, body []byte, count int) (reason st
 	return reason, floor, r, fmt.Errorf("%d%s %.200s", response.StatusCode, what, text)
 }
 
-// callKey returns when ctx is done: Close does not wait for a Key that blocks.
+// callKey calls Key, but returns when ctx is done: Close does not wait for a Key that blocks.
 func (s *Sender) callKey(ctx context.Context) (string, error) {
 	keys := make(chan string, 1)
 	go func() { keys <- s.options.Key() }()
@@ -537,7 +539,7 @@ func cleanText(text, key string) string {
 	}, strings.ReplaceAll(text, key, "[key]"))
 }
 
-// clean does the same for an error, which may quote a response that is not HTTP.
+// clean is cleanText for an error, which may quote a response that is not HTTP.
 func clean(err error, key string) error {
 	if text := cleanText(err.Error(), key); text != err.Error() {
 		return errors.New(text)
@@ -545,7 +547,7 @@ func clean(err error, key string) error {
 	return err
 }
 
-// parseRetryAfter takes seconds or a date, at most an hour; 0 for anything else.
+// parseRetryAfter parses seconds or an HTTP date. It returns at most an hour, and 0 for anything else.
 func parseRetryAfter(value string) time.Duration {
 	date, _ := http.ParseTime(value) // in the past for what is not a date
 	seconds := time.Until(date).Seconds()
@@ -555,13 +557,13 @@ func parseRetryAfter(value string) time.Duration {
 	return time.Duration(math.Max(0, math.Min(seconds, retryAfterMax.Seconds())) * float64(time.Second))
 }
 
-// A result has the issues of rejected events by index; nil if all are dropped.
+// A result is the body of a 202. Its issues are those of rejected events by index, or nil if all events are dropped.
 type result struct {
 	accepted, duplicates uint16
 	issues               map[uint16]json.RawMessage
 }
 
-// parseResult accepts what accounts for each event, as the body of a proxy does not.
+// parseResult accepts only a body that accounts for each event, unlike that of a proxy.
 func parseResult(text []byte, count int) (r result, ok bool) {
 	var accepted, duplicates *uint16 // nil for null
 	var rejected []map[string]json.RawMessage
@@ -583,7 +585,7 @@ func parseResult(text []byte, count int) (r result, ok bool) {
 
 // settle removes a batch, which is stored or dropped, from the queue.
 func (s *Sender) settle(count int, reason string, r result) {
-	s.renewDeletedSpool() // otherwise it might delete a file of another sender
+	s.renewDeletedSpool() // otherwise this might delete a file of another sender
 	batch := s.queue[:count]
 	s.queue, s.removed = s.queue[count:], s.removed+count
 	s.stats.Accepted += int(r.accepted)
@@ -591,12 +593,12 @@ func (s *Sender) settle(count int, reason string, r result) {
 	for _, each := range batch {
 		s.stats.QueuedBytes -= len(each.line)
 		if each.path != "" {
-			os.Remove(each.path) // after an error it is sent again at the next start
+			os.Remove(each.path) // after an error, the next sender sends it again
 		}
 	}
 	s.changed.Broadcast()
 	for i, each := range batch {
-		batch[i] = queued{} // the array of the queue keeps no line
+		batch[i] = queued{} // frees the line: the array of the queue lives on
 		if issues, ok := r.issues[uint16(i)]; ok || r.issues == nil {
 			s.drop(reason, each.line, issues)
 		}

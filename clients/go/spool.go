@@ -30,7 +30,7 @@ func openSpool(directory, project string) (s *spool, left []queued, damaged int,
 	if err = s.open(); err != nil {
 		return nil, nil, 0, fmt.Errorf("sender: the spool: %w", err)
 	}
-	os.Remove(s.temporary()) // of a process that was killed
+	os.Remove(s.temporary()) // left by a process that was killed
 	if left, damaged, err = s.load(directory); err != nil {
 		s.close()
 		return nil, nil, 0, err
@@ -47,7 +47,7 @@ func (s *spool) open() (err error) {
 
 func (s *spool) lockPath() string { return strings.TrimSuffix(s.prefix, "@") + ".lock" }
 
-// isDeleted reports whether the lock has lost its name: writes to a deleted file succeed and are lost.
+// isDeleted reports whether the lock file was deleted or replaced: writes to a deleted file succeed and are lost.
 func (s *spool) isDeleted() bool {
 	named, err := os.Stat(s.lockPath())
 	if err != nil {
@@ -57,12 +57,12 @@ func (s *spool) isDeleted() bool {
 	return err == nil && !os.SameFile(named, held)
 }
 
-// restore returns the path of an event that is in the spool, which is written again if its file was deleted.
+// restore writes an event of the spool again if its file was deleted, and returns its path.
 func (s *spool) restore(event queued) (path string, err error) {
 	line, err := os.ReadFile(event.path)
 	if err == nil && bytes.Equal(line, event.line) {
 		return event.path, nil
-	} else if err == nil || !errors.Is(err, fs.ErrNotExist) { // the file is of another sender, which had the directory meanwhile
+	} else if err == nil || !errors.Is(err, fs.ErrNotExist) { // the file of another sender that used the directory meanwhile
 		return s.write(event.line)
 	}
 	return event.path, s.writeTo(event.path, event.line)
@@ -94,7 +94,7 @@ func (s *spool) load(directory string) (left []queued, damaged int, err error) {
 	return left, damaged, nil
 }
 
-// write returns the path of a new file, which gets this name only when it is complete.
+// write creates a file, which gets its name only when it is complete, and returns its path.
 func (s *spool) write(line []byte) (path string, err error) {
 	s.last++
 	path = fmt.Sprintf("%s%016d.json", s.prefix, s.last)

@@ -12,7 +12,7 @@ using System.Threading;
 using System.Threading.Tasks;
 
 namespace Ingest {
-    /// <summary>Where a sender sends to, its bounds and its callbacks; README.md has a table.</summary>
+    /// <summary>The address, limits and callbacks of a sender; README.md has a table.</summary>
     public sealed class IngestOptions {
         public string Url { get; set; }
         public string ProjectId { get; set; }
@@ -32,14 +32,14 @@ namespace Ingest {
     public struct IngestStats {
         public long Accepted, Duplicates, Retries, QueuedEvents, QueuedBytes;
         public Dictionary<string, long> Dropped;
-        /// <summary>Of the last attempt, callback or write to the spool; null after a successful attempt.</summary>
+        /// <summary>Why the last attempt, callback or write to the spool failed; null after a successful attempt.</summary>
         public string Failure;
     }
 
-    /// <summary>Sends a request, and sleeps. Replace it where <c>HttpClient</c> cannot run.</summary>
+    /// <summary>Sends requests and pauses. Replace it where <c>HttpClient</c> cannot run.</summary>
     public interface IIngestTransport {
-        /// <summary>Sends JSON once, follows no redirect, and reads the body, up to <c>BytesMax</c>. Throws when that takes
-        /// longer than the time-out, and without a complete response, whatever its status.</summary>
+        /// <summary>Sends JSON once, follows no redirect, and reads the body, up to <c>BytesMax</c>. Throws if that takes
+        /// longer than the time-out, or if the response is incomplete, whatever its status.</summary>
         Task<IngestResponse> PostAsync(
             Uri url, Dictionary<string, string> headers, byte[] body, TimeSpan timeout, CancellationToken cancel);
         /// <summary>Throws <see cref="OperationCanceledException"/> when cancelled.</summary>
@@ -54,8 +54,8 @@ namespace Ingest {
     }
 
     public sealed class HttpClientTransport : IIngestTransport {
-        // each serves one request at a time, and is reused with its connection only after a complete 202: a proxy may have
-        // sent an error before it read the body, and read the body as the next request
+        // each serves one request at a time, and is reused with its connection only after a complete 202: a proxy may send
+        // an error before it has read the body, and then read the body as the next request
         private static readonly ConcurrentStack<HttpClient> Idle = new ConcurrentStack<HttpClient>();
         // following a redirect would send the key to another host
         private static HttpClient Create() =>
@@ -98,8 +98,8 @@ namespace Ingest {
         }
     }
 
-    /// <summary>Sends events in batches, in their order, until each is stored or dropped. Thread-safe. Continues on the
-    /// synchronization context of the constructor, in Unity that of the main thread.</summary>
+    /// <summary>Sends events in batches, in their order, until each is stored or dropped. Thread-safe. Runs on the
+    /// synchronization context of the constructor, in Unity the main thread.</summary>
     public sealed class IngestSender : IDisposable {
         private const int BatchEventsMax = 100, EventBytesMax = 262144 - 13; // without {"events":[]}
         private const int CallbacksMax = 1000;
@@ -112,7 +112,7 @@ namespace Ingest {
             public TimeSpan DueAt;
             public bool IsSealed;
             public string Path;
-            public int Bytes, Spooled; // of the events, in UTF-8; how many of the first are in the file
+            public int Bytes, Spooled; // of the events, in UTF-8; how many of the first events are in the file
         }
 
         private readonly object gate = new object();
@@ -124,9 +124,9 @@ namespace Ingest {
         private readonly CancellationTokenSource ending = new CancellationTokenSource();
         private readonly string spool; // absolute: the working directory may change
         private FileStream spoolLock;
-        private DateTime spoolLockedAt; // of the lock's file: one that was made again has another time
+        private DateTime spoolLockedAt; // the last write of the lock file: a recreated one has another time
         private readonly TaskScheduler callbackScheduler;
-        private Task callbacks = Task.CompletedTask; // completes when all so far have returned
+        private Task callbacks = Task.CompletedTask; // completes when all callbacks so far have returned
         private int callbacksPending;
         private CancellationTokenSource wake = new CancellationTokenSource();
         private TimeSpan retryAt, deadlineAt = TimeSpan.MaxValue;
@@ -163,7 +163,7 @@ namespace Ingest {
         }
 
         /// <summary>Queues an event, a JSON object as text, and returns its <c>eventId</c>. Adds a missing
-        /// <c>eventId</c> and <c>projectId</c>. Drops and counts what does not fit, or comes after a close.</summary>
+        /// <c>eventId</c> and <c>projectId</c>. Drops and counts an event that does not fit, or comes after a close.</summary>
         /// <exception cref="ArgumentException">Not a JSON object, or an invalid <c>eventId</c>.</exception>
         public string Send(string json) {
             var members = ParseObject(json) ?? throw new ArgumentException("An event must be a JSON object.");
@@ -188,7 +188,7 @@ namespace Ingest {
             return eventId;
         }
 
-        /// <summary>Sends now. Completes when all events sent before are stored or dropped, or at the end.</summary>
+        /// <summary>Sends now. Completes when all earlier events are stored or dropped, or the sender has ended.</summary>
         public Task FlushAsync() {
             lock (gate) {
                 if (batches.Count == 0 || isEnded) return Task.CompletedTask;
@@ -199,8 +199,9 @@ namespace Ingest {
         }
 
         public IngestStats Stats() { lock (gate) return stats; }
-        /// <summary>Takes no further events and sends the queue until the deadline, less if no retry fits: at most a
-        /// day, also with <see cref="Timeout.InfiniteTimeSpan"/>. The rest stays queued in the spool, or is dropped as <c>closed</c>. A second close only shortens the first.</summary>
+        /// <summary>Accepts no further events and sends the queue until the deadline, less if no retry fits: at most a
+        /// day, also with <see cref="Timeout.InfiniteTimeSpan"/>. The rest stays in the spool, or is dropped as
+        /// <c>closed</c>. A second close can only shorten the deadline.</summary>
         public async Task<IngestStats> CloseAsync(TimeSpan deadline) {
             var isEndless = deadline > Day || deadline == Timeout.InfiniteTimeSpan;
             deadline = isEndless ? Day : deadline < TimeSpan.Zero ? TimeSpan.Zero : deadline;
@@ -287,8 +288,8 @@ namespace Ingest {
             if (rejected != null || isDropped) batch.Done.TrySetResult(true);
         }
 
-        /// <summary>For callbacks and <c>Failure</c>: a response may repeat the key, and a control character of it, such as
-        /// a line feed, would forge a line of a log. Between the tokens of JSON, a space means the same.</summary>
+        /// <summary>For callbacks and <c>Failure</c>: a response may repeat the key, and one of its control characters,
+        /// such as a line feed, would forge a line of a log. Between tokens of JSON, a space means the same.</summary>
         private string Clean(string text) => Regex.Replace(text.Replace(options.Key, "[key]"), @"[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]", " ");
 
         private void PauseBeforeRetry(IngestResponse response, string failure) {
@@ -350,7 +351,7 @@ namespace Ingest {
         }
 
         private void Remove(Batch batch) {
-            RenewSpool(); // otherwise it might delete a file of another sender
+            RenewSpool(); // otherwise this might delete a file of another sender
             backoffSeconds = 1;
             batches.Remove(batch);
             stats.QueuedEvents -= batch.Events.Count;
@@ -369,7 +370,7 @@ namespace Ingest {
             call(() => options.OnDrop?.Invoke(reason, events, detail));
         }
 
-        /// <summary>Queues a callback, so that one that blocks does not delay the sending.</summary>
+        /// <summary>Queues a callback, so that one that blocks does not delay sending.</summary>
         private void Notify(Action callback) {
             lock (gate) {
                 if (callbacksPending == CallbacksMax) return;
@@ -386,7 +387,7 @@ namespace Ingest {
             catch (Exception error) { lock (gate) stats.Failure = error.Message; }
         }
 
-        // the spool has a file for each batch, with an event a line, deleted when the batch is stored or dropped
+        // the spool has a file for each batch, with one event per line; it is deleted when the batch is stored or dropped
         private string SpoolPath(string name) => Path.Combine(spool, $"{name}.{options.ProjectId}.spool");
         private FileStream LockSpool() {
             FileStream file = null;
@@ -423,7 +424,7 @@ namespace Ingest {
             Drop("damaged", new string[0], "Unreadable in the spool.", Try, damaged);
         }
 
-        /// <summary>Makes a spool again whose directory was deleted or moved, with the events in memory.</summary>
+        /// <summary>Recreates a spool whose directory was deleted or moved, with the events in memory.</summary>
         private void RenewSpool() {
             var lockedAt = spoolLockedAt;
             if (spoolLock != null) Try(() => lockedAt = File.GetLastWriteTimeUtc(SpoolPath("lock"))); // fails without permission
@@ -442,10 +443,10 @@ namespace Ingest {
         private void Restore(Batch batch) {
             var spooled = batch.Events.Take(batch.Spooled).ToList();
             batch.Spooled = 0;
-            if (spoolLock == null) batch.Path = null; // may be a file of another sender by now
+            if (spoolLock == null) batch.Path = null; // by now, the file may be another sender's
             if (spoolLock == null || spooled.Count == 0) return;
             Try(() => {
-                // the file of that name may be of another sender, which had the directory meanwhile
+                // the file of that name may belong to another sender, which used the directory meanwhile
                 while (File.Exists(batch.Path) && spooled.Except(File.ReadLines(batch.Path)).Any()) batch.Path = NextPath();
                 if (!File.Exists(batch.Path)) File.WriteAllText(batch.Path, string.Join("\n", spooled) + "\n");
                 batch.Spooled = spooled.Count;
@@ -471,7 +472,7 @@ namespace Ingest {
         }
 
         private static void Check(bool isTrue, string message) { if (!isTrue) throw new ArgumentException(message); }
-        /// <summary>Null for a result that does not account for each event, such as that of a proxy.</summary>
+        /// <summary>The rejected events; null for a result that does not account for each event, as of a proxy.</summary>
         private static List<string> FindRejected(Dictionary<string, object> result, List<string> events) {
             object list = null;
             if (result?.TryGetValue("rejected", out list) != true || !(list is List<object> entries)) return null;
@@ -493,7 +494,7 @@ namespace Ingest {
             + @"|-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?"
             + @"|""(?>[^""\\\x00-\x1f]+|\\(?:[""\\/bfnrt]|u[0-9a-fA-F]{4}))*"")[ \t\r\n]*)*\z");
 
-        /// <summary>The members, with null for words but numbers; null for anything but a JSON object.</summary>
+        /// <summary>The members of a JSON object, with null for true, false and null; null for any other text.</summary>
         private static Dictionary<string, object> ParseObject(string json) {
             var captures = Tokens.Match(json ?? "").Groups["token"].Captures.Cast<Capture>();
             var tokens = new Queue<string>(captures.Select(capture => capture.Value).Append("")); // "" marks the end

@@ -18,7 +18,7 @@ namespace Ingest {
 
         public Task DelayAsync(TimeSpan time, CancellationToken cancel) {
             var done = new TaskCompletionSource<bool>();
-            // a component that is deactivated or destroyed does not run its coroutines to their end
+            // the coroutines of a component that is deactivated or destroyed do not run to their end
             cancel.Register(() => done.TrySetCanceled());
             host.StartCoroutine(Delay(time, cancel, done));
             return done.Task;

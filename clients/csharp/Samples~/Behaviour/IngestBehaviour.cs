@@ -14,7 +14,7 @@ public sealed class IngestBehaviour : MonoBehaviour {
     /// <summary>Sends an object of a [Serializable] class, on the main thread.</summary>
     public string Send(object gameEvent) => sender.Send(JsonUtility.ToJson(gameEvent));
 
-    // also after scripts are compiled in play mode, which calls no Awake
+    // also called after scripts are compiled in play mode, unlike Awake
     private void OnEnable() {
         if (Instance != null && Instance != this) {
             Destroy(gameObject); // the first scene was loaded again
@@ -37,6 +37,6 @@ public sealed class IngestBehaviour : MonoBehaviour {
         if (isPaused) sender?.FlushAsync();
     }
 
-    // also when the game quits, and before scripts are compiled in play mode
+    // also called when the game quits, and before scripts are compiled in play mode
     private void OnDisable() => sender?.Dispose();
 }

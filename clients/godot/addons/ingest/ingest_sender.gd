@@ -2,7 +2,7 @@ class_name IngestSender
 extends Node
 ## Sends events to Ingest in batches, in their order, until each is stored or dropped.
 ##
-## Set the properties, then call [method start]. It works in [method Node._process], on the main thread, also while the
+## Set the properties, then call [method start]. It runs in [method Node._process], on the main thread, also while the
 ## game is paused.
 
 ## Events were dropped; [param detail] is the response of the server, or why they were not sent.
@@ -63,7 +63,7 @@ class Batch:
 	var spooled := 0 # how many of the first events are in the file
 
 
-## Begins to send, first what is in the spool. Returns [constant ERR_INVALID_PARAMETER] if a property is invalid.
+## Starts to send, first the events of the spool. Returns [constant ERR_INVALID_PARAMETER] if a property is invalid.
 func start() -> Error:
 	var fault := _find_fault()
 	if fault:
@@ -90,7 +90,8 @@ func start() -> Error:
 
 
 ## Queues an event and returns its [code]eventId[/code]. Adds a missing [code]eventId[/code] and [code]projectId[/code].
-## An event that does not fit, or comes after a close, is dropped and counted. Returns an empty string if it is not a valid event.
+## An event that does not fit, or comes after a close, is dropped and counted. Returns an empty string for an invalid
+## event.
 func send(event: Dictionary) -> String:
 	var full := event.duplicate()
 	if not full.has("projectId"):
@@ -117,7 +118,7 @@ func send(event: Dictionary) -> String:
 	return full.eventId
 
 
-## Sends now. Returns when all events sent before are stored or dropped, or the sender has ended.
+## Sends now. Returns when all earlier events are stored or dropped, or the sender has ended.
 func flush() -> void:
 	var last: Batch = _batches.back() if _batches else null
 	if last:
@@ -126,8 +127,8 @@ func flush() -> void:
 		await _progressed
 
 
-## Takes no further events and sends the queue until the deadline, less if no retry fits. The rest stays queued in the
-## spool, or is dropped as [code]closed[/code]. A second close only shortens the first. Returns [method stats].
+## Accepts no further events and sends the queue until the deadline, less if no retry fits. The rest stays in the spool,
+## or is dropped as [code]closed[/code]. A second close can only shorten the deadline. Returns [method stats].
 func close(deadline_seconds := 10.0) -> Dictionary:
 	_is_closing = true
 	_deadline_at = minf(_deadline_at, _now() + deadline_seconds)
@@ -181,7 +182,7 @@ func _on_completed(result: int, status: int, headers: PackedStringArray, body: P
 	var batch := _batches[0]
 	var response := {}
 	var failure := "Request failed with result %d." % result
-	# a response that is cut is none; a redirect, which is not followed, has no body
+	# a truncated response is none; a redirect, which is not followed, has no body
 	if result != HTTPRequest.RESULT_SUCCESS and result != HTTPRequest.RESULT_REDIRECT_LIMIT_REACHED:
 		status = 0
 		headers = []
@@ -205,7 +206,7 @@ func _on_completed(result: int, status: int, headers: PackedStringArray, body: P
 	_progressed.emit()
 
 
-# A response may repeat the key, and a control character of it would forge a line of a log.
+# A response may repeat the key, and its control characters would forge lines of a log.
 func _clean(text: String) -> String:
 	var pattern := RegEx.create_from_string("[\\p{Cc}\\p{Cf}\\p{Zl}\\p{Zp}]")
 	return pattern.sub(text.replace(key, "[key]"), " ", true)
@@ -278,7 +279,7 @@ func _drop(reason: String, events: PackedStringArray, detail: String, unreadable
 		dropped.emit(reason, events, detail)
 
 
-# The spool has a file for each batch, with an event a line, deleted when the batch is stored or dropped.
+# The spool has a file for each batch, with one event per line; it is deleted when the batch is stored or dropped.
 func _read_spool() -> void:
 	if not spool:
 		return
@@ -347,7 +348,7 @@ func _append_to_spool(batch: Batch, text: String) -> void:
 		_stats.failure = "The spool cannot be written: " + error_string(error)
 
 
-# Empty for anything that does not account for each event, such as the response of a proxy.
+# The result of a batch; empty for a body that does not account for each event, as of a proxy.
 func _parse_result(text: String, count: int) -> Dictionary:
 	var json := JSON.new()
 	if json.parse(text) != OK or not json.data is Dictionary or not json.data.get("rejected") is Array:
@@ -360,7 +361,7 @@ func _parse_result(text: String, count: int) -> Dictionary:
 	return json.data if sum == count and indexes.size() == json.data.rejected.size() else {}
 
 
-# The number if it is a whole one from 0 to the maximum; otherwise one that makes any sum wrong.
+# The value if it is an integer from 0 to the maximum; otherwise a number that makes any sum wrong.
 func _whole(value: Variant, maximum: int) -> int:
 	var is_number := value is float or value is int
 	return int(value) if is_number and value >= 0 and value <= maximum and value == floorf(value) else -1000
@@ -383,7 +384,7 @@ func _parse_retry_after(headers: PackedStringArray) -> float:
 	return 0.0
 
 
-# Null, and an error, for what JSON or the server does not allow: one such event would cost its whole batch.
+# The JSON of a value. Null, and an error, for one that JSON or the server does not allow: it would cost its whole batch.
 func _to_json(value: Variant, depth: int) -> Variant:
 	if value is String or value is StringName:
 		return _quote(value)
@@ -427,7 +428,7 @@ func _make_id() -> String:
 	return "-".join([hex.substr(0, 8), hex.substr(8, 4), hex.substr(12, 4), hex.substr(16, 4), hex.substr(20)])
 
 
-# What is wrong with a property, without its value; empty if nothing is.
+# The mistake in a property, without its value; empty if there is none.
 func _find_fault() -> String:
 	if not _matches(url, "https?://[^/?#@\\s]+(/[^?#\\s]*)?"):
 		return "url must be an http or https address without credentials, query and white space."
@@ -442,7 +443,7 @@ func _find_fault() -> String:
 	return ""
 
 
-# Whether the pattern is that of the whole text: $ would let a line feed at its end through.
+# Whether the pattern matches the whole text: $ would also match before a line feed at its end.
 func _matches(text: String, pattern: String) -> bool:
 	return RegEx.create_from_string("\\A(?:" + pattern + ")\\z").search(text) != null
 

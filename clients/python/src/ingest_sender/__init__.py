@@ -255,7 +255,7 @@ class _Queue:
                 self._load(path)
 
     def _open(self, spool: Path) -> bool:
-        """Whether the spool is there. On a full disk it may not be, and all events are in memory only."""
+        """Opens the spool. False if the disk is full: then all events are in memory only."""
         if spool.exists() and not spool.is_dir():
             raise ValueError(f"{spool}: is not a directory")
         try:
@@ -285,7 +285,7 @@ class _Queue:
         self._file = open(path, "xb", 0, opener=_open_private) if path else None
 
     def _renew(self) -> None:
-        """Makes a spool again whose directory was deleted or moved, with the batches in memory."""
+        """Recreates a spool whose directory was deleted or moved, with the batches in memory."""
         if not self._spool or (_has_path(self._lock) and (not self._file or _has_path(self._file))):
             return
         self._warnings.append(f"{self._spool} was deleted: the events in memory are written to it again")
@@ -327,12 +327,12 @@ class _Queue:
         self._is_failing = True
 
     def take_warnings(self) -> list[str]:
-        """What is to be logged without a lock: a handler of the logger may block, or send it as an event."""
+        """Returns warnings to log after the lock is released: a handler may block, or send them as events."""
         warnings, self._warnings = self._warnings, []
         return warnings
 
     def add(self, line: bytes) -> bool:
-        """Whether a batch begins or becomes due."""
+        """Adds an event. Returns whether a batch began or became due."""
         self._renew()
         if self._bytes + len(self._events) + len(line) > EVENT_BYTES_MAX:
             self.seal()
@@ -356,7 +356,7 @@ class _Queue:
         return len(self._events) <= 1
 
     def seal(self) -> None:
-        """Makes all events due. From then on, their batches are the same bytes."""
+        """Makes all events due. Their batches do not change any more."""
         if self._file:
             self._file.close()
         if self._events:
@@ -367,7 +367,7 @@ class _Queue:
         self._begin()
 
     def due(self, flush_seconds: float) -> tuple[list[bytes], float | None]:
-        """The first batch, or none and in how many seconds it is due; None without events."""
+        """Returns the first batch if it is due; otherwise no events and the seconds until it is, None without any."""
         wait_seconds = self._began_at + flush_seconds - time.monotonic()
         if not self._batches and wait_seconds <= 0:
             self.seal()
@@ -376,12 +376,12 @@ class _Queue:
         return [], wait_seconds if self._events else None
 
     def remove_first(self) -> None:
-        self._renew()  # otherwise it might delete a file of another sender
+        self._renew()  # otherwise this might delete a file of another sender
         path, events = self._batches.pop(0)
         self.count -= len(events)
         self.bytes -= sum(map(len, events))
         if path:
-            # otherwise the next process sends it again
+            # after an error, the next process sends it again
             with contextlib.suppress(OSError):
                 path.unlink()
 
@@ -400,7 +400,7 @@ class _Queue:
         return lost
 
     def abandon(self) -> None:
-        """Closes the files in a forked process, where they would keep the spool locked when the parent has ended."""
+        """Closes the files in a forked process, where they would keep the spool locked after the end of the parent."""
         if self._file:
             self._file.close()
         if self._spool:
@@ -457,9 +457,9 @@ class _Endpoint:
             os.close(self._connection.sock.detach())
 
     def post(self, body: bytes, headers: dict[str, str]) -> tuple[int, float, str, bytes]:
-        """The status, Retry-After in seconds, target of a redirect, and body.
+        """Returns the status, Retry-After in seconds, the target of a redirect, and the body.
 
-        Raises OSError or HTTPException without a whole response.
+        Raises OSError or HTTPException without a complete response.
 
         A server may close a kept connection at any time: a request on one that gets no byte of a response is sent once
         more over a new one. Bytes that arrived before a request are no response to it.
@@ -507,7 +507,7 @@ def _is_readable(sock: socket.socket) -> bool:
 
 
 class _Response(HTTPResponse):
-    """The final response: RFC 9110, section 15.2, allows any number of others with a status of 1xx in front."""
+    """The final response: RFC 9110, section 15.2, allows any number of interim ones (1xx) before it."""
 
     def begin(self) -> None:
         super().begin()
@@ -524,7 +524,7 @@ class _DeadlineReader(socket.SocketIO):
     def __init__(self, sock: socket.socket, deadline: float) -> None:
         super().__init__(sock, "r")
         self._socket, self._deadline = sock, deadline
-        self._open = sock.makefile("rb", buffering=0)  # keeps it open when the connection is closed
+        self._open = sock.makefile("rb", buffering=0)  # keeps the socket open when the connection is closed
         self.has_received = False
 
     def makefile(self, _mode: str) -> io.BufferedReader:
@@ -532,7 +532,7 @@ class _DeadlineReader(socket.SocketIO):
 
     def readinto(self, buffer: Any) -> int | None:
         remaining_seconds = self._deadline - time.monotonic()
-        if remaining_seconds <= 0:  # also of a server that sends without an end
+        if remaining_seconds <= 0:  # also for a server that sends endlessly
             raise TimeoutError("timed out")
         self._socket.settimeout(remaining_seconds)
         count = super().readinto(buffer)
@@ -541,7 +541,7 @@ class _DeadlineReader(socket.SocketIO):
 
 
 def _parse_url(url: str) -> tuple[str, str, int | None, str]:
-    """Scheme, host, port and path. The errors do not contain the URL, which may hold a secret."""
+    """Returns scheme, host, port and path. The errors do not contain the URL, which may hold a secret."""
     if not isinstance(url, str):
         raise TypeError("url must be a string")
     try:
@@ -559,17 +559,17 @@ def _parse_url(url: str) -> tuple[str, str, int | None, str]:
 
 
 def _limit(seconds: float | None) -> float | None:
-    """A time-out that a lock can have; None for none."""
+    """Clamps a time-out to what a lock accepts; None is no limit."""
     return None if seconds is None else max(0.0, min(seconds, threading.TIMEOUT_MAX))
 
 
 def _printable(text: str) -> str:
-    """With spaces for control characters of a response: a line feed would forge a line of a log."""
+    """Replaces control characters of a response by spaces: a line feed would forge a line of a log."""
     return "".join(character if character.isprintable() else " " for character in text)
 
 
 def _check_key(key: object) -> str:
-    """The key. The errors do not contain it, unlike those of `http.client`."""
+    """Returns a valid key. The errors do not contain it, unlike those of `http.client`."""
     if not isinstance(key, str):
         raise TypeError("key must be a string, or a function that returns one")
     if not key:
@@ -580,7 +580,7 @@ def _check_key(key: object) -> str:
 
 
 def _parse_retry_after(value: str) -> float:
-    """Seconds or an HTTP date, in seconds, at most an hour; 0 for anything else."""
+    """Parses seconds or an HTTP date. Returns seconds, at most an hour; 0 for anything else."""
     with contextlib.suppress(TypeError, ValueError, OverflowError, IndexError):
         if value.isascii() and value.isdigit():
             return min(float(value), RETRY_AFTER_SECONDS_MAX)
@@ -611,7 +611,7 @@ def _is_object(line: bytes) -> bool:
 
 
 def _clean(value: Any, key: str) -> Any:
-    """Parsed JSON whose texts have no key and are printable: JSON may have escapes for both."""
+    """Removes the key and control characters from parsed JSON, in which either may have been escaped."""
     if isinstance(value, str):
         return _printable(value.replace(key, "[key]"))
     if isinstance(value, list):
@@ -622,7 +622,7 @@ def _clean(value: Any, key: str) -> Any:
 
 
 def _parse_result(text: bytes, count: int, key: str) -> tuple[int, int, dict[int, Any]]:
-    """Accepted, duplicates, and issues by index. Raises an error for a body that does not account for each event."""
+    """Returns accepted, duplicates, and issues by index. Raises an error if the body does not cover each event."""
     with contextlib.suppress(ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError):
         body = json.loads(text)
         accepted, duplicates, rejected = body["accepted"], body["duplicates"], body["rejected"]
