@@ -22,6 +22,7 @@ const sharedDirectories = ['node_modules', 'dist', 'sql']
 const copied = /^(packages|clients|examples|scripts|test)\//
 /** tap in one file. In a package of this name, tap leaves it out of the stacks that it prints. */
 const bundledTap = join(outDirectory, 'tap/node_modules/@tapjs/tap.mjs')
+const domainModule = fileURLToPath(new URL('./tap-domain.js', import.meta.url))
 
 /** @type {ts.CompilerOptions} */
 const compilerOptions = {
@@ -89,7 +90,8 @@ function compile(file, compiled) {
 
 /** Bundles tap, whose 250 modules and React take longer to load in every process than most tests run. */
 async function bundleTap() {
-  if (existsSync(bundledTap) && statSync(bundledTap).mtime > statSync('pnpm-lock.yaml').mtime) return
+  const sources = ['pnpm-lock.yaml', fileURLToPath(import.meta.url), domainModule]
+  if (existsSync(bundledTap) && sources.every((path) => statSync(bundledTap).mtime > statSync(path).mtime)) return
   const entry = import.meta.resolve('tap')
   await build({
     config: false,
@@ -106,19 +108,18 @@ async function bundleTap() {
     banner: {
       js: `import { createRequire as requireFrom } from 'node:module'\nconst require = requireFrom('${entry}')`,
     },
-    esbuildPlugins: withoutReact,
+    esbuildPlugins: [replacements],
   })
 }
 
-/** @type {NonNullable<import('tsup').Options['esbuildPlugins']>} */
-const withoutReact = [
-  {
-    name: 'without React',
-    setup({ onLoad }) {
-      onLoad({ filter: /react-element-to-jsx-string\.js$/ }, () => ({ contents: 'export default String' }))
-    },
+/** @type {NonNullable<import('tsup').Options['esbuildPlugins']>[number]} */
+const replacements = {
+  name: 'without React and asynchronous hooks',
+  setup({ onLoad }) {
+    onLoad({ filter: /react-element-to-jsx-string\.js$/ }, () => ({ contents: 'export default String' }))
+    onLoad({ filter: /async-hook-domain\/.*\/index\.js$/ }, () => ({ contents: readFileSync(domainModule, 'utf8') }))
   },
-]
+}
 
 /** @param {string} path */
 function link(path) {
