@@ -31,8 +31,8 @@ With --url, the key needs the scope consume.
 `
 
 const listHelp = `
-UNREAD is exact up to 1,000 batches, and a lower bound with a +. A consumer whose cursor is invalid, as after a restore,
-has "invalid cursor".
+UNREAD is exact up to 1,000 batches, with more than 10 consumers up to fewer, and a lower bound with a +. A consumer whose
+cursor is invalid, as after a restore, has "invalid cursor".
 `
 
 interface SetOptions extends PrintOptions {

@@ -9,7 +9,7 @@ import type { ConsumerRecord, EntryDecision } from '../store-types.ts'
 export interface ConsumerLag {
   /** Number of events; a lower bound if `exact` is false. Events erased by `eraseEvents` are counted. */
   events: number
-  /** False beyond 1,000 batches: each further batch is counted as one event. */
+  /** False beyond 1,000 batches, in a list 10,000 of all consumers: each further batch is counted as one event. */
   exact: boolean
   /** Age of the oldest unread event, in seconds; 0 if all events are read. Always exact. */
   seconds: number
@@ -37,7 +37,7 @@ export interface PutConsumerResult extends ConsumerRecord {
 
 /** Named positions of readers in the store, for readers that cannot store them together with their results. */
 export interface Consumers {
-  /** All consumers of the project, at most 100, by name. */
+  /** All consumers of the project, at most 100, by name. With more than 10, fewer than 1,000 batches count for each. */
   listConsumers(): Promise<readonly Consumer[]>
   /**
    * The consumer of this name; undefined if it does not exist.
@@ -66,6 +66,8 @@ export interface Consumers {
 export const consumersMax = 100
 /** Maximum number of batches counted for the lag of one consumer. */
 export const lagBatchesMax = 1_000
+/** Maximum number of batches counted for all consumers of a project together. */
+const listBatchesMax = 10_000
 
 const namePattern = /^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$/
 
@@ -74,21 +76,23 @@ type Store = EntryStore & Pick<EventStore, 'countAfter'>
 /** Consumers by project; `now` returns milliseconds since 1970. */
 export function createConsumers(store: Store, now: () => number): (projectId: string) => Consumers {
   return (projectId) => {
-    const withLag = async (record: ConsumerRecord) => ({
+    const withLag = async (record: ConsumerRecord, batchesMax: number) => ({
       ...record,
-      lag: await readLag(store, projectId, record, { now: now(), batchesMax: lagBatchesMax }),
+      lag: await readLag(store, projectId, record, { now: now(), batchesMax }),
     })
     return {
       async listConsumers() {
+        const records = (await store.entry('consumers', projectId)) ?? []
+        const batchesMax = shareOf(listBatchesMax, records)
         const consumers: Consumer[] = []
-        for (const record of (await store.entry('consumers', projectId)) ?? []) consumers.push(await withLag(record))
+        for (const record of records) consumers.push(await withLag(record, batchesMax))
         return consumers
       },
 
       async getConsumer(name) {
         checkConsumerName(name)
         const record = find((await store.entry('consumers', projectId)) ?? [], name)
-        return record && withLag(record)
+        return record && withLag(record, lagBatchesMax)
       },
 
       async putConsumer(name, options) {
@@ -143,6 +147,11 @@ function conflict(name: string, found: ConsumerRecord | undefined): IngestError 
 
 function find(consumers: readonly ConsumerRecord[], name: string): ConsumerRecord | undefined {
   return consumers.find((each) => each.name === name)
+}
+
+/** The batches that are counted for each consumer of a list. */
+function shareOf(batchesMax: number, { length }: readonly unknown[]): number {
+  return Math.min(lagBatchesMax, Math.floor(batchesMax / length))
 }
 
 /** Null if the store refuses the cursor. */
@@ -212,7 +221,7 @@ export async function listAllConsumers(store: Store, now: () => number): Promise
   })
   const inTurn = takeInTurn(stored)
   const measured = inTurn.slice(0, measuredConsumersMax)
-  const batchesMax = Math.min(lagBatchesMax, Math.floor(measuredBatchesMax / measured.length))
+  const batchesMax = shareOf(measuredBatchesMax, measured)
   const consumers = await mapProjects(measured, async ({ projectId, record }) => {
     await nextTurn()
     return { projectId, ...record, lag: await readLag(store, projectId, record, { now: now(), batchesMax }) }

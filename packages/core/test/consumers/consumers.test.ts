@@ -13,3 +13,22 @@ t.test('a project whose last consumer was deleted is not listed among those with
   await project.deleteConsumer('b')
   t.strictSame(await store.projects('consumers'), [])
 })
+
+t.test('a list of many consumers counts fewer batches for each, and their ages exactly', async (t) => {
+  let now = 1_000_000
+  const project = createIngest({ store: openMemoryStore(), now: () => now }).project('p')
+  const cursor = await project.lastCursor()
+  for (let i = 0; i < 150; i++) {
+    await project.submitBatch({ events: ['a', 'b'].map((id) => ({ projectId: 'p', eventId: `${i}-${id}` })) })
+  }
+  const putConsumers = async (from: number, to: number) => {
+    for (let i = from; i < to; i++) await project.putConsumer(`c-${i}`, { cursor, replaces: null })
+  }
+  await putConsumers(0, 10)
+  now += 5_000
+  for (const { lag } of await project.listConsumers()) t.strictSame(lag, { events: 300, exact: true, seconds: 5 })
+  await putConsumers(10, 100)
+  // 100 batches each; the others count as one event each
+  for (const { lag } of await project.listConsumers()) t.strictSame(lag, { events: 250, exact: false, seconds: 5 })
+  t.strictSame((await project.getConsumer('c-99'))?.lag, { events: 300, exact: true, seconds: 5 })
+})
