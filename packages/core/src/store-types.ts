@@ -304,7 +304,8 @@ export interface ActivityToPut extends ActivityRow {
   span: ActivitySpan
 }
 
-export type ActivitySpan = 'minute' | 'hour'
+/** What the rows count: the outcomes of a minute or an hour, or its rejected events by cause, which take more bytes. */
+export type ActivitySpan = 'minute' | 'hour' | `rejected-${'minute' | 'hour'}`
 
 /** `from <= at < to` */
 export interface ActivityRange {

@@ -64,13 +64,16 @@ export const activityChecks: readonly StoreCheck[] = [
     assert.deepEqual(keysOf(await rowsOf(store, { from: minuteMs + 1, to: 2 * minuteMs + 1 })), ['2 a', '2 b'])
   }),
 
-  check('activity of minutes and of hours is separate, even at the same time', async (store) => {
+  check('activity of each span is separate, even at the same time', async (store) => {
     const minutes = [0, 60, 61].map((at) => activityRow(at, 'w', { body: '"minute"' }))
     const hours = [0, 60, 120].map((at) => activityRow(at, 'w', { span: 'hour', body: '"hour"' }))
-    await store.putActivity([...minutes, ...hours])
+    const rejected = [0, 60].map((at) => activityRow(at, 'w', { span: 'rejected-hour', body: '"rejected"' }))
+    await store.putActivity([...minutes, ...rejected, ...hours])
     const spans = [
       ['minute', minutes],
       ['hour', hours],
+      ['rejected-minute', []],
+      ['rejected-hour', rejected],
     ] as const
     for (const [span, rows] of spans) assert.deepEqual(await rowsOf(store, { span }), shown(rows))
   }),
@@ -117,7 +120,9 @@ export const activityChecks: readonly StoreCheck[] = [
     await store.append('p', batchOf([event('a')]))
     const rows = projects.flatMap((projectId) => [
       ...range(200).flatMap((at) => [activityRow(at, 'a', { projectId }), activityRow(at, 'b', { projectId })]),
-      ...range(4).map((hour) => activityRow(hour * 60, 'a', { projectId, span: 'hour' })),
+      ...(['hour', 'rejected-minute', 'rejected-hour'] as const).flatMap((span) =>
+        range(4).map((hour) => activityRow(hour * 60, 'a', { projectId, span })),
+      ),
     ])
     for (const start of range(Math.ceil(rows.length / 256))) {
       await store.putActivity(rows.slice(start * 256, start * 256 + 256))
@@ -125,7 +130,7 @@ export const activityChecks: readonly StoreCheck[] = [
     for (const before of [1, 60 * minuteMs, 60 * minuteMs + 1, 150 * minuteMs]) {
       await store.sweep({ mapsTouched: 0, activity: before })
       for (const projectId of projects) {
-        for (const span of ['minute', 'hour'] as const) {
+        for (const span of ['minute', 'hour', 'rejected-minute', 'rejected-hour'] as const) {
           const left = rows.filter((each) => each.projectId === projectId && each.span === span && each.at >= before)
           assert.deepEqual(await rowsOf(store, { projectId, span }), shown(left))
         }

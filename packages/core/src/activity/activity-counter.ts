@@ -6,7 +6,7 @@ import type { ActivityStore } from '../store.ts'
 import { type ActivityRow, type ActivitySpan, type ActivityToPut, activityRowsMax } from '../store-types.ts'
 import { hourMs, minuteMs } from './activity.ts'
 import { addCounts, type Counts, countBatch, createCounts, sampleTextBytesMax } from './counts.ts'
-import { encodeRow } from './row-body.ts'
+import { encodeOutcomes, encodeRejected } from './row-body.ts'
 
 /**
  * Counts the outcomes of batches by minute and hour, and puts them into the store when a minute has ended. Its memory
@@ -132,11 +132,16 @@ export function createActivityCounter(options: ActivityCounterOptions): Activity
     if (minute) {
       addCounts(hour, minute)
       open.minute = undefined
-      rows.add({ projectId, span: 'minute', at, writer, body: encodeRow(server, minute) })
-      rows.add({ projectId, span: 'hour', at: hourAt, writer, body: encodeRow(server, hour) })
+      queueRows({ projectId, span: 'minute', at, writer }, minute)
+      queueRows({ projectId, span: 'hour', at: hourAt, writer }, hour)
     }
     if (hasClockGoneBack || hasHourEnded || isClosed || countsBytes >= bounds.countsBytesMax) projects.delete(projectId)
     else countsBytes += bytesOf(open)
+  }
+
+  function queueRows(key: Omit<ActivityToPut, 'body'> & { span: 'minute' | 'hour' }, counts: Counts): void {
+    rows.add({ ...key, body: encodeOutcomes(server, counts) })
+    if (counts.rejected > 0) rows.add({ ...key, span: `rejected-${key.span}`, body: encodeRejected(counts) })
   }
 
   /** Queues the rows of all projects whose minute has ended. */
@@ -222,12 +227,11 @@ export function createActivityCounter(options: ActivityCounterOptions): Activity
       const open = projects.get(projectId)
       if (!open?.minute) return queued
       const { writer, minute, hour } = open
-      const at = span === 'minute' ? open.minuteAt : open.hourAt
-      const counts = span === 'minute' ? minute : sumOf(hour, minute)
-      return [
-        ...queued.filter((row) => row.at !== at || row.writer !== writer),
-        { at, writer, body: encodeRow(server, counts) },
-      ]
+      const isMinute = span === 'minute' || span === 'rejected-minute'
+      const at = isMinute ? open.minuteAt : open.hourAt
+      const counts = isMinute ? minute : sumOf(hour, minute)
+      const body = span === 'minute' || span === 'hour' ? encodeOutcomes(server, counts) : encodeRejected(counts)
+      return [...queued.filter((row) => row.at !== at || row.writer !== writer), { at, writer, body }]
     },
 
     start: () => start(now()),

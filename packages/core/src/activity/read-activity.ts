@@ -16,7 +16,7 @@ import {
 } from './activity.ts'
 import type { ActivityCounter } from './activity-counter.ts'
 import { addServerId, mostCauses, mostNames, newestSamples, type RejectionCounts, sortedServerIds } from './counts.ts'
-import { decodeRow, type RowBody } from './row-body.ts'
+import type { OutcomesBody, RejectedBody } from './row-body.ts'
 
 /** The most groups of a response. */
 const groupsMax = 100
@@ -51,7 +51,8 @@ async function getActivity(
   const steps = stepsOf(range, (at) => ({ at, accepted: 0, duplicates: 0, rejected: 0 }))
   const groups = createNameGroups(steps.length)
   const servers = new Set<string>()
-  for await (const { at, step, body } of readRows(context, projectId, range, options)) {
+  const span = range.stepMs < hourMs ? 'minute' : 'hour'
+  for await (const { at, step, body } of readRows<OutcomesBody>(context, projectId, { ...range, span }, options)) {
     const sum = steps[step] as Activity['steps'][number]
     sum.accepted += body.accepted
     sum.duplicates += body.duplicates
@@ -71,7 +72,8 @@ async function listRejected(
   const steps = stepsOf(range, (at) => ({ at, rejected: 0 }))
   const groups = createRejectionGroups(steps.length)
   let total = 0
-  for await (const { step, body } of readRows(context, projectId, range, options)) {
+  const span = range.stepMs < hourMs ? 'rejected-minute' : 'rejected-hour'
+  for await (const { step, body } of readRows<RejectedBody>(context, projectId, { ...range, span }, options)) {
     total += body.rejected
     ;(steps[step] as Rejections['steps'][number]).rejected += body.rejected
     for (const rejection of body.rejections) groups.add(step, rejection)
@@ -100,21 +102,20 @@ function stepsOf<T>({ from, to, stepMs }: StepRange, make: (at: number) => T): T
   return Array.from({ length: (to - from) / stepMs }, (_, i) => make(from + i * stepMs))
 }
 
-interface ReadRow {
+interface ReadRow<Body> {
   at: number
   /** The index of the step of the row. */
   step: number
-  body: RowBody
+  body: Body
 }
 
 /** The rows of all processes, including those that this one has not put yet. */
-async function* readRows(
+async function* readRows<Body>(
   { store, counter }: ReadActivityContext,
   projectId: string,
-  { from, to, stepMs }: StepRange,
+  { from, to, stepMs, span }: StepRange & { span: ActivitySpan },
   { onScan = () => {} }: ActivityRangeOptions,
-): AsyncGenerator<ReadRow, void> {
-  const span: ActivitySpan = stepMs < hourMs ? 'minute' : 'hour'
+): AsyncGenerator<ReadRow<Body>, void> {
   const unput = counter.unputRows(projectId, span).filter(({ at }) => at >= from && at < to)
   const replaced = new Set(unput.map(keyOf))
   let bytes = 0
@@ -129,8 +130,8 @@ async function* readRows(
   }
   yield* unput.map(toReadRow)
 
-  function toReadRow({ at, body }: ActivityRow): ReadRow {
-    return { at, step: Math.floor((at - from) / stepMs), body: decodeRow(body) }
+  function toReadRow({ at, body }: ActivityRow): ReadRow<Body> {
+    return { at, step: Math.floor((at - from) / stepMs), body: JSON.parse(body) }
   }
 }
 
@@ -160,7 +161,7 @@ function createNameGroups(stepCount: number) {
   }
 
   return {
-    add(at: number, step: number, names: RowBody['types']): void {
+    add(at: number, step: number, names: OutcomesBody['types']): void {
       for (const [name, accepted, rejected] of names) {
         const group = groupOf(name, at)
         group.accepted += accepted

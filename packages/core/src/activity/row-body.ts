@@ -10,8 +10,8 @@ import {
   samplesMax,
 } from './counts.ts'
 
-/** The content of a row. */
-export interface RowBody {
+/** The content of a row of outcomes. */
+export interface OutcomesBody {
   /** The name of the server that counted. */
   server: string
   accepted: number
@@ -20,6 +20,11 @@ export interface RowBody {
   /** The most frequent types, with null for the others. */
   types: NameRow[]
   builds: NameRow[]
+}
+
+/** The content of a row of rejected events. */
+export interface RejectedBody {
+  rejected: number
   /** The most frequent causes. */
   rejections: RejectionCounts[]
 }
@@ -29,28 +34,20 @@ type NameRow = [name: string | null, accepted: number, rejected: number]
 /** The most bytes of each list; items that do not fit are counted with the others. Samples use the remaining bytes. */
 const listBytesMax = { types: 20_480, builds: 8_192, rejections: 28_672 }
 
-export function encodeRow(server: string, counts: Counts): string {
+export function encodeOutcomes(server: string, counts: Counts): string {
   const { accepted, duplicates, rejected } = counts
-  const body: RowBody = {
-    server,
-    accepted,
-    duplicates,
-    rejected,
-    types: nameRows(counts, 'types'),
-    builds: nameRows(counts, 'builds'),
-    rejections: fitting(
-      mostCauses(counts.rejections)
-        .slice(0, causesKept)
-        .map(({ cause }) => ({ ...cause, samples: [] })),
-      listBytesMax.rejections,
-    ),
-  }
-  addSamples(body, counts)
+  const named = { types: nameRows(counts, 'types'), builds: nameRows(counts, 'builds') }
+  const body: OutcomesBody = { server, accepted, duplicates, rejected, ...named }
   return JSON.stringify(body)
 }
 
-export function decodeRow(body: string): RowBody {
-  return JSON.parse(body)
+export function encodeRejected(counts: Counts): string {
+  const causes = mostCauses(counts.rejections)
+    .slice(0, causesKept)
+    .map(({ cause }) => ({ ...cause, samples: [] }))
+  const body: RejectedBody = { rejected: counts.rejected, rejections: fitting(causes, listBytesMax.rejections) }
+  addSamples(body, counts)
+  return JSON.stringify(body)
 }
 
 function nameRows(counts: Counts, named: keyof typeof namesKept): NameRow[] {
@@ -85,7 +82,7 @@ function bytesOf(value: unknown): number {
  * Adds the first sample of each cause, then the second of each. A sample that is too large loses its text, or is left
  * out.
  */
-function addSamples(body: RowBody, counts: Counts): void {
+function addSamples(body: RejectedBody, counts: Counts): void {
   let left = activityBodyBytesMax - bytesOf(body)
   const causes = mostCauses(counts.rejections)
   for (let index = 0; index < samplesMax; index++) {

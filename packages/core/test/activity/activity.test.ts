@@ -145,7 +145,9 @@ t.test('close puts the counts, and a process that counted nothing writes nothing
   const keys = recorded.puts.map((rows) => rows.map(({ projectId, span, at }) => [projectId, span, at]))
   const expected = [
     ['p', 'minute', start],
+    ['p', 'rejected-minute', start],
     ['p', 'hour', start],
+    ['p', 'rejected-hour', start],
   ]
   t.strictSame(keys, [expected])
   await t.rejects(project.submitBatch(bodyOf(7)), { code: 'store-closed' })
@@ -385,13 +387,25 @@ t.test('no row has a text of a rejected event, unless they are kept', async (t) 
     )
     await ingest.close()
     const bodies = recorded.puts.flat().map(({ body }) => body)
-    t.equal(bodies.length, 2)
+    t.equal(bodies.length, 4)
     t.equal(
       bodies.some((body) => body.includes('secret')),
       keepEvents,
     )
     t.notOk(bodies.some((body) => body.includes('secretsecret')))
   }
+})
+
+t.test('the causes and texts of rejected events are not read for outcomes', async (t) => {
+  const { ingest, open, project } = setUp({ rejected: { keepEvents: true } })
+  await project.submitBatch(bodyOf(event({ type: 'kill' }), event({ type: 7, note: 'x'.repeat(10_000) })))
+  await ingest.close()
+  const scanned = { activity: 0, rejected: 0 }
+  const read = open().project('p')
+  await read.getActivity({ ...wide, by: 'type', onScan: (bytes) => void (scanned.activity += bytes) })
+  await read.listRejected({ ...wide, onScan: (bytes) => void (scanned.rejected += bytes) })
+  t.ok(scanned.activity > 0 && scanned.activity < 1_000)
+  t.ok(scanned.rejected > 10_000)
 })
 
 t.test('a project with other types, builds and causes in each event has bounded rows and responses', async (t) => {
@@ -423,7 +437,7 @@ t.test('a project with other types, builds and causes in each event has bounded 
   t.equal(recorded.rows('minute').length, 3)
   for (const { body } of recorded.puts.flat()) {
     t.ok(Buffer.byteLength(body) <= activityBodyBytesMax)
-    const { types, builds, rejections } = JSON.parse(body)
+    const { types = [], builds = [], rejections = [] } = JSON.parse(body)
     t.ok(types.length <= 51 && builds.length <= 21 && rejections.length <= 20)
   }
 })
@@ -445,7 +459,7 @@ t.test('a batch of many causes does not push out those of others', async (t) => 
   for (const name of others) count(name)
   count(...Array.from({ length: 100 }, (_, i) => `many${i}`))
   for (const name of others.slice(20)) count(name)
-  const { rejected, rejections } = JSON.parse(counter.unputRows('p', 'minute')[0]?.body ?? '')
+  const { rejected, rejections } = JSON.parse(counter.unputRows('p', 'rejected-minute')[0]?.body ?? '')
   t.equal(rejected, 140)
   const twice = rejections.filter(({ count }: { count: number }) => count === 2)
   t.strictSame(
@@ -467,7 +481,7 @@ t.test('the hours of earlier minutes take memory too', async (t) => {
   // ends the minute of the others
   count('first', start + minute)
   count('late', start + minute)
-  const [row] = counter.unputRows('late', 'minute')
+  const [row] = counter.unputRows('late', 'rejected-minute')
   t.match(JSON.parse(row?.body ?? ''), { rejected: 1, rejections: { length: 0 } })
   await counter.close()
 })
@@ -482,7 +496,12 @@ t.test('beyond the limit of memory, only totals of projects are counted, then no
   const text = Buffer.alloc(10_000, 'x')
   const count = (projectId: string) =>
     counter.count(projectId, { ...nothing, receivedAt: now, rejections: [rejection('e')], texts: [text] })
-  const counted = (projectId: string) => counter.unputRows(projectId, 'minute').map(({ body }) => JSON.parse(body))
+  const parsed = (projectId: string, span: ActivitySpan) =>
+    counter.unputRows(projectId, span).map(({ body }) => JSON.parse(body))
+  const counted = (projectId: string) => {
+    const rejected = parsed(projectId, 'rejected-minute')
+    return parsed(projectId, 'minute').map((row, i) => ({ ...row, ...rejected[i] }))
+  }
   for (let i = 0; i < 20; i++) for (let batch = 0; batch < 3; batch++) count(`p${i}`)
   t.match(counted('p0'), [{ rejected: 3, types: [[null, 0, 3]], rejections: [{ count: 3 }] }])
   t.match(counted('p19'), [{ rejected: 3, types: [[null, 0, 3]], builds: [[null, 0, 3]] }])

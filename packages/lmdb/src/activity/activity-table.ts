@@ -27,7 +27,7 @@ export interface ActivityCommands {
   removeActivity: { command: { type: 'removeActivity'; keys: readonly Uint8Array[] }; result: number }
 }
 
-const spans: Readonly<Record<ActivitySpan, number>> = { minute: 0, hour: 1 }
+const spans: Readonly<Record<ActivitySpan, number>> = { minute: 0, hour: 1, 'rejected-minute': 2, 'rejected-hour': 3 }
 const timeBytes = 6
 const writerBytes = 8
 /** The length of a key after the id and the zero byte. */

@@ -10,10 +10,12 @@ SELECT ingest.put_activity_1($1::int, $2::text[], $3::bigint[], $4::bytea[], $5:
 
 -- name: activity-projects
 -- administration: crosses projects
--- The next projects, and whether the oldest row of each began before a time: two index lookups for each project.
+-- The next projects, and whether the oldest row of each began before a time: four index lookups for each project.
 SELECT p.project, coalesce(least(
   (SELECT a.at FROM ingest.activity a WHERE a.project = p.project AND a.span = 'minute' ORDER BY a.at LIMIT 1),
-  (SELECT a.at FROM ingest.activity a WHERE a.project = p.project AND a.span = 'hour' ORDER BY a.at LIMIT 1)
+  (SELECT a.at FROM ingest.activity a WHERE a.project = p.project AND a.span = 'hour' ORDER BY a.at LIMIT 1),
+  (SELECT a.at FROM ingest.activity a WHERE a.project = p.project AND a.span = 'rejected-minute' ORDER BY a.at LIMIT 1),
+  (SELECT a.at FROM ingest.activity a WHERE a.project = p.project AND a.span = 'rejected-hour' ORDER BY a.at LIMIT 1)
 ) < $3::bigint, false) AS expires
 FROM ingest.projects p
 WHERE p.project > $1::bigint

@@ -35,7 +35,8 @@ DECLARE
 BEGIN
   PERFORM ingest.require_durability_1();
   DELETE FROM ingest.activity a WHERE a.project = project AND a.ctid = ANY (ARRAY(
-    SELECT o.ctid FROM ingest.activity o WHERE o.project = project AND o.span IN ('hour', 'minute') AND o.at < before
+    SELECT o.ctid FROM ingest.activity o
+    WHERE o.project = project AND o.span IN ('hour', 'minute', 'rejected-hour', 'rejected-minute') AND o.at < before
     LIMIT rows_max FOR UPDATE SKIP LOCKED));
   GET DIAGNOSTICS expired = ROW_COUNT;
   RETURN expired;
