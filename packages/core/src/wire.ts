@@ -344,9 +344,17 @@ function convertTimes(schema: TimesSchema, value: unknown, convert: (time: unkno
   return converted
 }
 
-function hasTimes({ format, items, properties, anyOf }: TimesSchema): boolean {
-  if (format === 'date-time' || (items && hasTimes(items))) return true
-  return [...(anyOf ?? []), ...Object.values(properties ?? {})].some(hasTimes)
+/** Searched once for each schema: a page has thousands of values. */
+const schemasWithTimes = new WeakMap<TimesSchema, boolean>()
+
+function hasTimes(schema: TimesSchema): boolean {
+  const known = schemasWithTimes.get(schema)
+  if (known !== undefined) return known
+  const { format, items, properties, anyOf } = schema
+  const found =
+    format === 'date-time' || [items ?? [], anyOf ?? [], Object.values(properties ?? {})].flat().some(hasTimes)
+  schemasWithTimes.set(schema, found)
+  return found
 }
 
 /** The part of JSON Schema that the schemas of this module use, without descriptions and length limits. */

@@ -120,3 +120,22 @@ t.test('isBody agrees with TypeBox, except that it accepts new issue codes', asy
     }
   }
 })
+
+t.test('the schema of a list is searched for times once, not for each of its items', async (t) => {
+  let searches = 0
+  const plain = {
+    type: 'object',
+    get properties() {
+      searches++
+      return {}
+    },
+  }
+  const item = { type: 'object', properties: { plain, at: { type: 'string', format: 'date-time' } } }
+  const list = { type: 'array', items: item } as unknown as TSchema
+  const values = Array.from({ length: 1_000 }, () => ({ plain: {}, at }))
+  t.strictSame(
+    toWire(list, values as never),
+    values.map((value) => ({ ...value, at: time })),
+  )
+  t.ok(searches < 10)
+})

@@ -60,7 +60,7 @@ export interface RejectionSample {
   eventId: string | null
   /** Long paths and messages are truncated. */
   issues: Issue[]
-  /** The exact text of the event, if rejected events are kept. */
+  /** The exact text of the event, if rejected events are kept; left out beyond 524,288 bytes of texts together. */
   event?: string
 }
 

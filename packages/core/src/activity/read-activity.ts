@@ -15,13 +15,23 @@ import {
   type StepRange,
 } from './activity.ts'
 import type { ActivityCounter } from './activity-counter.ts'
-import { addServerId, mostCauses, mostNames, newestSamples, type RejectionCounts, sortedServerIds } from './counts.ts'
+import {
+  addServerId,
+  mostCauses,
+  mostNames,
+  newestSamples,
+  type RejectionCounts,
+  samplesMax,
+  sortedServerIds,
+} from './counts.ts'
 import type { OutcomesBody, RejectedBody } from './row-body.ts'
 
 /** The most groups of a response. */
 const groupsMax = 100
 /** The most groups in memory while reading. Beyond, all but the most frequent are counted together. */
 const groupsReadMax = 1_000
+/** The most bytes of texts of events in a response, which is encoded in one turn. The newest of each group come first. */
+const responseTextsBytesMax = 524_288
 /** The bytes of rows that are decoded in one turn of the event loop. */
 const turnBytes = 262_144
 
@@ -139,20 +149,23 @@ function keyOf({ at, writer }: ActivityRow): string {
   return `${at}/${writer}`
 }
 
+/** While reading, a group has the counts of its own steps only: most of many names occur in few steps. */
+type NameGroup = Omit<ActivityGroup, 'counts'> & { counts: Map<number, number> }
+
 /** The groups by name; a bounded number of them is in memory. */
 function createNameGroups(stepCount: number) {
-  let groups = new Map<string | null, ActivityGroup>()
+  let groups = new Map<string | null, NameGroup>()
 
-  function groupOf(name: string | null, at: number): ActivityGroup {
+  function groupOf(name: string | null): NameGroup {
     const found = groups.get(name)
     if (found) return found
     if (groups.size >= groupsReadMax) groups = new Map(mostGroups().map((group) => [group.name, group]))
-    const group = { name, accepted: 0, rejected: 0, firstAt: at, lastAt: at, counts: new Array(stepCount).fill(0) }
+    const group = emptyGroup(name)
     groups.set(name, group)
     return group
   }
 
-  function mostGroups(): ActivityGroup[] {
+  function mostGroups(): NameGroup[] {
     const { kept } = mostNames(groups, groupsMax)
     const most = kept.map(([, group]) => group)
     const isKept = new Set(most)
@@ -163,29 +176,36 @@ function createNameGroups(stepCount: number) {
   return {
     add(at: number, step: number, names: OutcomesBody['types']): void {
       for (const [name, accepted, rejected] of names) {
-        const group = groupOf(name, at)
-        group.accepted += accepted
-        group.rejected += rejected
-        group.firstAt = Math.min(group.firstAt, at)
-        group.lastAt = Math.max(group.lastAt, at)
-        group.counts[step] = (group.counts[step] ?? 0) + accepted
+        const counts = new Map([[step, accepted]])
+        addGroup(groupOf(name), { name, accepted, rejected, firstAt: at, lastAt: at, counts })
       }
     },
-    most: mostGroups,
+    most: (): ActivityGroup[] =>
+      mostGroups().map((group) => ({
+        ...group,
+        counts: Array.from({ length: stepCount }, (_, step) => group.counts.get(step) ?? 0),
+      })),
   }
 }
 
+function emptyGroup(name: string | null): NameGroup {
+  const [firstAt, lastAt] = [Number.POSITIVE_INFINITY, Number.NEGATIVE_INFINITY]
+  return { name, accepted: 0, rejected: 0, firstAt, lastAt, counts: new Map() }
+}
+
+function addGroup(sum: NameGroup, { accepted, rejected, firstAt, lastAt, counts }: NameGroup): void {
+  sum.accepted += accepted
+  sum.rejected += rejected
+  sum.firstAt = Math.min(sum.firstAt, firstAt)
+  sum.lastAt = Math.max(sum.lastAt, lastAt)
+  for (const [step, count] of counts) sum.counts.set(step, (sum.counts.get(step) ?? 0) + count)
+}
+
 /** Joins groups into one without a name. */
-function joinGroups(groups: readonly ActivityGroup[]): ActivityGroup {
-  const sum = (of: (group: ActivityGroup) => number) => groups.reduce((total, group) => total + of(group), 0)
-  return {
-    name: null,
-    accepted: sum(({ accepted }) => accepted),
-    rejected: sum(({ rejected }) => rejected),
-    firstAt: Math.min(...groups.map(({ firstAt }) => firstAt)),
-    lastAt: Math.max(...groups.map(({ lastAt }) => lastAt)),
-    counts: (groups[0]?.counts ?? []).map((_, step) => sum(({ counts }) => counts[step] ?? 0)),
-  }
+function joinGroups(groups: readonly NameGroup[]): NameGroup {
+  const joined = emptyGroup(null)
+  for (const group of groups) addGroup(joined, group)
+  return joined
 }
 
 type CountedGroup = Omit<RejectionGroup, 'keyName'>
@@ -217,9 +237,24 @@ function createRejectionGroups(stepCount: number) {
       for (const { serverId, count } of serverIds) addServerId(group, serverId, count)
       group.samples = newestSamples([...group.samples, ...samples])
     },
-    most: () =>
-      mostCauses(groups)
+    most(): CountedGroup[] {
+      const most = mostCauses(groups)
         .slice(0, groupsMax)
-        .map(({ cause }) => ({ ...cause, serverIds: sortedServerIds(cause) })),
+        .map(({ cause }) => ({ ...cause, serverIds: sortedServerIds(cause) }))
+      limitTexts(most)
+      return most
+    },
+  }
+}
+
+function limitTexts(groups: readonly CountedGroup[]): void {
+  let left = responseTextsBytesMax
+  for (let index = 0; index < samplesMax; index++) {
+    for (const { samples } of groups) {
+      const sample = samples[index]
+      const bytes = Buffer.byteLength(sample?.event ?? '')
+      if (bytes <= left) left -= bytes
+      else delete sample?.event
+    }
   }
 }

@@ -401,11 +401,28 @@ t.test('the causes and texts of rejected events are not read for outcomes', asyn
   await project.submitBatch(bodyOf(event({ type: 'kill' }), event({ type: 7, note: 'x'.repeat(10_000) })))
   await ingest.close()
   const scanned = { activity: 0, rejected: 0 }
+  const scan = (name: keyof typeof scanned) => (bytes: number) => {
+    scanned[name] += bytes
+  }
   const read = open().project('p')
-  await read.getActivity({ ...wide, by: 'type', onScan: (bytes) => void (scanned.activity += bytes) })
-  await read.listRejected({ ...wide, onScan: (bytes) => void (scanned.rejected += bytes) })
+  await read.getActivity({ ...wide, by: 'type', onScan: scan('activity') })
+  await read.listRejected({ ...wide, onScan: scan('rejected') })
   t.ok(scanned.activity > 0 && scanned.activity < 1_000)
   t.ok(scanned.rejected > 10_000)
+})
+
+t.test('the texts of a response are bounded, and the newest sample of each cause comes first', async (t) => {
+  const { clock, project } = setUp({ rejected: { keepEvents: true } })
+  const types = Array.from({ length: 15 }, (_, i) => `t-${i}`)
+  for (const type of [...types, ...types, ...types]) {
+    await project.submitBatch(bodyOf(event({ type, buildId: 7, note: 'x'.repeat(15_000) })))
+    clock.now += minute
+  }
+  const { groups } = await project.listRejected(wide)
+  t.ok(groups.every(({ samples }) => samples.length === 3 && samples[0]?.event !== undefined))
+  const texts = groups.flatMap(({ samples }) => samples.flatMap(({ event = '' }) => event))
+  const bytes = texts.reduce((sum, text) => sum + text.length, 0)
+  t.ok(bytes > 500_000 && bytes <= 524_288)
 })
 
 t.test('a project with other types, builds and causes in each event has bounded rows and responses', async (t) => {
