@@ -11,18 +11,28 @@ export const projectId = 'measured'
  * @param {{ url: string, key: string, view: string }} options
  */
 export async function openMeasuredPage({ url, key, view }) {
-  const browser = await launchBrowser()
-  const page = await browser.newPage()
+  const { browser, page } = await launchMeasuredPage({ projectId, key })
   const counted = { requests: 0 }
   page.on('request', () => void counted.requests++)
-  page.on('pageerror', (error) => console.error(error))
-  await page.evaluateOnNewDocument(watchFrames)
-  await page.goto(`${url}/console/#/${view}`)
-  await page.locator('input[name=project]').fill(projectId)
-  await page.locator('input[name=key]').fill(key)
-  await page.locator('::-p-aria(Open[role="button"])').click()
+  await page.goto(`${url}/console/#/p/${projectId}/${view}`)
   await page.waitForSelector('nav')
   return { browser, page, counted }
+}
+
+/**
+ * An empty page in a new browser; the console that it opens is signed in.
+ *
+ * @param {{ projectId: string, key: string }} session
+ */
+export async function launchMeasuredPage(session) {
+  const browser = await launchBrowser()
+  const page = await browser.newPage()
+  page.on('pageerror', (error) => console.error(error))
+  await page.evaluateOnNewDocument(watchFrames)
+  await page.evaluateOnNewDocument((session) => {
+    sessionStorage.setItem('ingest-sessions', JSON.stringify([session]))
+  }, session)
+  return { browser, page }
 }
 
 /** In the page: notes each long task and the time between frames. */

@@ -4,9 +4,10 @@ import { createIngest } from '@ingest/core'
 import { openLmdbStore } from '@ingest/lmdb'
 import { serve } from '@ingest/server'
 
-// Serves a store, and measures the processor time of each turn of the event loop. Started by turns.js.
+// Serves a store without rate limits, and measures the processor time of each turn of the event loop. Its arguments:
+// the directory, the administrators' token, and the module that creates the console, if it serves one.
 
-const [directory = '', adminToken = ''] = argv.slice(2)
+const [directory = '', adminToken = '', consoleModule] = argv.slice(2)
 const schedstat = openSync(`/proc/self/task/${pid}/schedstat`, 'r')
 const buffer = Buffer.alloc(64)
 const limit = { perSecond: 1_000_000_000, burst: 1_000_000_000 }
@@ -23,12 +24,20 @@ function threadMs() {
 
 let turnBeganMs = threadMs()
 let longestMs = 0
+/** Measured turns follow each other without a pause, which would slow down other work. */
+let isMeasuring = false
+/** The sum of the turns that do something. */
+let busyMs = 0
+/** An idle turn, with its own measurement, is shorter. */
+const idleMs = 0.1
 
 function endTurn() {
   const nowMs = threadMs()
-  longestMs = Math.max(longestMs, nowMs - turnBeganMs)
+  const turnMs = nowMs - turnBeganMs
+  longestMs = Math.max(longestMs, turnMs)
+  if (turnMs > idleMs) busyMs += turnMs
   turnBeganMs = nowMs
-  setImmediate(endTurn)
+  if (isMeasuring) setImmediate(endTurn)
 }
 
 const ingest = createIngest({ store: await openLmdbStore(directory), rejected: { keepEvents: true } })
@@ -38,18 +47,25 @@ const rateLimits = Object.fromEntries(
     limit,
   ]),
 )
-const served = await serve({ ingest, port: 0, rateLimits, admin: { port: 0, token: adminToken } })
+const page = consoleModule && (await import(consoleModule)).createConsole()
+const served = await serve({ ingest, port: 0, rateLimits, console: page, admin: { port: 0, token: adminToken } })
 
 process.on('message', (/** @type {string} */ message) => {
   if (message === 'begin') {
     longestMs = 0
+    busyMs = 0
+    isMeasuring = true
+    turnBeganMs = threadMs()
+    setImmediate(endTurn)
     process.send?.({ begun: true })
   }
-  if (message === 'end') process.send?.({ longestMs })
+  if (message === 'end') {
+    isMeasuring = false
+    process.send?.({ longestMs, busyMs })
+  }
 })
 process.once('disconnect', () => {
   closeSync(schedstat)
   process.exit()
 })
-setImmediate(endTurn)
 process.send?.({ url: served.url, adminUrl: served.admin?.url })
