@@ -10,7 +10,7 @@ export interface CutRules<E> {
   now: number
 }
 
-/** A period in UTC. */
+/** A period of time in UTC. */
 export type Period = keyof typeof periodsMs
 
 export const periodsMs = { hour: 3_600_000, day: 86_400_000 } as const

@@ -135,7 +135,7 @@ async function reconcile(options: CursorFileOptions, last: ExportedFile | undefi
   for (const name of found) if (name !== lastName) await rm(join(directory, name))
   await removeTemporaryCursorFile(options)
   if (last === undefined || !found.some((name) => name === lastName)) return false
-  // the cursor file first: else a power loss could leave a visible file that the cursor file does not record
+  // the cursor file first: otherwise a power loss could leave a visible file that the cursor file does not record
   await syncDirectory(dirname(cursorFile))
   const path = join(directory, last.file)
   makeDirectory(dirname(path), directoryMode)

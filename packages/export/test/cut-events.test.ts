@@ -89,7 +89,7 @@ t.test('the current hour and the next one are left out', async (t) => {
   }
 })
 
-t.test('each hour may be a part, while the current day or none is left out', async (t) => {
+t.test('events are cut at each hour, while the current day or nothing is left out', async (t) => {
   const events = [-14, -12.5, -12.2, -1, 0, 0.5, 1].map((hours) => event(noon + hours * hourMs))
   const counts = async (every?: Period) => {
     const parts = await partsOf(from(events), { bytesMax: 100, hourly: true, ...(every && { every }) })

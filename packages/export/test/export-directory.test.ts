@@ -154,7 +154,7 @@ t.test('a crash after the name: nothing to repair, also if the file was moved aw
   }
 })
 
-t.test('a file of a folder is hidden in the directory, and a crash before its name is repaired', async (t) => {
+t.test('a file for a folder is hidden in the directory, and a crash before it gets its name is repaired', async (t) => {
   const path = t.testdir()
   const folder = 'dt=2026-11-20/hour=17'
   const directory = await open(path)
@@ -285,7 +285,7 @@ t.test('a cursor file behind a symbolic link is written where the link points', 
   t.strictSame(readdirSync(join(path, 'kept')), ['cursor.json'])
 })
 
-t.test('an error of the cursor file names it, and not the directory', async (t) => {
+t.test('an error of the cursor file names that file, not the directory', async (t) => {
   const path = t.testdir({ files: {}, folder: {} })
   for (const cursorFile of [join(path, 'missing', 'cursor.json'), join(path, 'folder')]) {
     const named = { code: 'invalid-argument', message: `${cursorFile} cannot be written: E` }

@@ -19,7 +19,7 @@ const noon = Date.UTC(2026, 10, 20, 12)
 const idsOf = (name: string, count: number) => Array.from({ length: count }, (_, i) => `${name}-${i}`)
 const filesIn = (directory: string) => readdirSync(directory).filter((name) => !name.startsWith('.'))
 
-/** A project, embedded or over HTTP, whose events are received at the time that `clock` has. */
+/** A project, embedded or over HTTP, whose events are received at the time of `clock`. */
 async function openProject(t: Test, isServed: boolean, directory = join(t.testdir({}), 'files')) {
   const clock = { now: noon }
   const embedded = createIngest({ store: openMemoryStore(), now: () => clock.now })
@@ -201,7 +201,7 @@ t.test('hive partitions are folders of hours, which DuckDB prunes by path', { sk
   }
 })
 
-t.test('DuckDB reads the files of exports with other columns together, by name', { skip: noDuckDb }, async (t) => {
+t.test('DuckDB reads files of exports with different columns together, by name', { skip: noDuckDb }, async (t) => {
   const { ingest, submit, directory } = await openProject(t, false)
   let after: { after?: string } = {}
   const run = async (name: string, type: ParquetColumn['type']) => {
@@ -310,7 +310,7 @@ t.test('invalid options are refused before anything is written', async (t) => {
   t.notOk(existsSync(directory))
 })
 
-t.test('the length of a line is known without the line', async (t) => {
+t.test('lineBytes is the length of the line of an event', async (t) => {
   const { clock, ingest, submit } = await openProject(t, false)
   await submit(['ü', 'line\\nbreak'], { text: '\u2028' })
   clock.now = Date.UTC(2286, 10, 21)

@@ -15,7 +15,7 @@ const events = Array.from({ length: 3000 }, (_, i): StoredEvent => {
 })
 const textOf = (events: readonly StoredEvent[]) => Buffer.concat(events.map(eventLine)).toString()
 
-t.test('NDJSON chunks are the lines, in fewer writes; lines before an error come before it', async (t) => {
+t.test('NDJSON is yielded in chunks of many lines; lines before an error are yielded first', async (t) => {
   const chunks = await Readable.from(encode(from(events))).toArray()
   t.equal(Buffer.concat(chunks).toString(), textOf(events))
   t.ok(chunks.length > 1 && chunks.length < 10)

@@ -79,7 +79,7 @@ t.test('the columns of Parquet are the required fields, the well-known fields an
   ])
 })
 
-t.test('unusual values survive', async (t) => {
+t.test('unusual values are kept', async (t) => {
   const cases: [string, Record<string, unknown>][] = [
     ['{"projectId":"p","eventId":"bare"}', {}],
     [
@@ -220,7 +220,7 @@ t.test('members become typed columns: null where they are missing or of another 
   const columns = types.map((type): ParquetColumn => ({ name: `a ${type}`, pointer: `/a~1b/1/${type}`, type }))
   const expected: Rows = []
   const expectedMistyped = Object.fromEntries(columns.map(({ name }) => [name, 0]))
-  // drifts: each value follows each other one, in several row groups
+  // each value follows each other one, in several row groups
   const events = Array.from({ length: 500 }, (_, i) => {
     const row: Record<string, unknown> = { eventId: `e-${i}` }
     const members = types.flatMap((type, at) => {

@@ -1,10 +1,10 @@
 -- The schema, its version, the projects and the servers.
 --
 -- `project` leads every primary key, every unique index and the arguments of every function that writes. Only functions
--- write, as their owner, so that a role with EXECUTE and SELECT can neither change nor delete a stored event. The version
--- in a function's name lets old and new servers run side by side. Without pg_temp at the end of its search_path, a function
--- would find a type that its caller created there first. What decides durability and order depends on no setting of the role,
--- the database or a pooler.
+-- write, as their owner, so that a role with EXECUTE and SELECT can neither change nor delete a stored event. The
+-- version in a function's name lets old and new servers run side by side. Without pg_temp at the end of its
+-- search_path, a function would find a type that its caller created there first. Durability and order depend on no
+-- setting of the role, the database or a pooler.
 
 -- 'compatible' is the oldest version whose servers may use the schema.
 CREATE TABLE ingest.meta (name text COLLATE "C" PRIMARY KEY, value text NOT NULL);
@@ -36,8 +36,8 @@ CREATE TABLE ingest.heads (
 
 CREATE UNLOGGED TABLE ingest.servers (server uuid PRIMARY KEY, seen_at timestamptz NOT NULL);
 
--- Raises the durability of this transaction to a local flush at least, whatever the session is set to. Its settings hold
--- until the commit has waited for the standby.
+-- Raises the durability of this transaction to a local flush at least, whatever the session is set to. Its settings
+-- hold until the commit has waited for the standby.
 CREATE FUNCTION ingest.require_durability_1() RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
   -- with one snapshot for the transaction, its statements do not see what was stored while they waited for a lock
@@ -52,7 +52,7 @@ BEGIN
   IF current_setting('exit_on_error') = 'on' THEN
     PERFORM set_config('exit_on_error', 'off', true);
   END IF;
-  -- a cancelled wait for the standby is a warning and nothing else
+  -- only a warning reports a cancelled wait for the standby
   PERFORM set_config('client_min_messages', 'warning', true);
 END $$;
 
@@ -61,8 +61,9 @@ CREATE FUNCTION ingest.has_standby_1() RETURNS boolean LANGUAGE sql STABLE AS $$
   SELECT current_setting('synchronous_standby_names') <> '';
 $$;
 
--- Makes this transaction wait for the synchronous standby, if there is one, though it writes nothing. After a crash of the
--- primary its log may hold commits that no standby has and that were never acknowledged; a repeated write finds them.
+-- Makes this transaction wait for the synchronous standby, if there is one, though it writes nothing. After a crash of
+-- the primary its log may hold commits that no standby has and that were never acknowledged; a repeated write finds
+-- them.
 CREATE FUNCTION ingest.await_standby_1() RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
   IF ingest.has_standby_1() THEN
@@ -70,8 +71,8 @@ BEGIN
   END IF;
 END $$;
 
--- The same for a transaction that has locked nothing of the project: while the standby is away, one session of a project
--- waits for it, and the others for the lock.
+-- Like await_standby_1, for a transaction that has locked nothing of the project: while the standby is away, one
+-- session of a project waits for it, and the others wait for the lock.
 CREATE FUNCTION ingest.await_project_1(project int) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '5s' SET enable_seqscan = off AS $$
 #variable_conflict use_variable
@@ -96,8 +97,8 @@ BEGIN
   RETURN (SELECT p.project_id FROM ingest.projects p WHERE p.project = project);
 END $$;
 
--- Writes the state if its version is still `before`, or already `after` because this write is repeated. Returns whether
--- the state is written.
+-- Writes the state if its version is still `before`. Returns whether the state is written, also if its version is
+-- already `after` because this call is repeated.
 CREATE FUNCTION ingest.put_project_1(project int, before uuid, after uuid, state text) RETURNS boolean
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '5s' AS $$
 #variable_conflict use_variable
@@ -116,7 +117,7 @@ BEGIN
   RETURN true;
 END $$;
 
--- A heartbeat of a server, as often as it announces itself. Returns the number of live servers.
+-- Records a heartbeat of a server. Returns the number of live servers.
 CREATE FUNCTION ingest.register_server_1(id uuid, expires_after interval) RETURNS int
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '5s' AS $$
 BEGIN

@@ -1,6 +1,7 @@
 -- The log and the ids of events.
 
--- Rows are written once: an early vacuum freezes them permanently, so that one against wraparound finds nothing to do.
+-- Rows are written once: an early vacuum freezes them permanently, so that a vacuum against wraparound has nothing to
+-- do.
 
 -- The id of each event ever stored: 0x01 and 16 bytes for a UUID in lower case, else 0x02 and its UTF-8.
 CREATE TABLE ingest.event_keys (
@@ -12,8 +13,8 @@ CREATE TABLE ingest.event_keys (
   PRIMARY KEY (project, key)
 ) WITH (autovacuum_freeze_min_age = 0, autovacuum_vacuum_insert_scale_factor = 0.01) /*partitions*/;
 
--- One row for each batch: the exact bytes of its events, joined by U+001E, which JSON cannot contain unescaped. An event
--- that was known before is empty, an erased one is the JSON string of its id. `seq` grows by 1.
+-- One row for each batch: the exact bytes of its events, joined by U+001E, which JSON cannot contain unescaped. An
+-- event that was known before is empty, an erased one is the JSON string of its id. `seq` grows by 1.
 CREATE TABLE ingest.batches (
   project int NOT NULL,
   id bigint NOT NULL,
@@ -34,27 +35,27 @@ EXCEPTION WHEN feature_not_supported OR invalid_parameter_value THEN
   NULL;
 END $$;
 
--- A build with an event is frozen. A build without one was created by a publication.
+-- A build with an event is frozen: `frozen_at` is set. A publication creates a build without events.
 CREATE TABLE ingest.builds (
   project int NOT NULL,
   build_id text COLLATE "C" NOT NULL,
   frozen_at bigint,
   PRIMARY KEY (project, build_id)
 );
--- Sorts open builds, whose time is after all others, and then those that froze last.
+-- Orders builds by their freeze; open builds come after all others.
 CREATE INDEX builds_newest ON ingest.builds (project, coalesce(frozen_at, 9223372036854775806), build_id);
 
 -- Stores batches of one project, and freezes the builds of their new events.
 --
--- `first_id`, first_id + 1, … are the ids of the batches; `received`, `counts` (of events) and `bodies` have one element
--- for each batch; `keys`, `batch_nos` (from 0), `idxs` and `build_nos` (into `builds`, 0 for none) one for each event, in
--- the order of the batches. `expect_new` makes the call faster if all events are new, and slower if not. A repeated call
--- with the same ids finds the keys that it stored and returns the same result.
+-- `first_id`, first_id + 1, … are the ids of the batches; `received`, `counts` (of events) and `bodies` have one
+-- element for each batch; `keys`, `batch_nos` (from 0), `idxs` and `build_nos` (into `builds`, 0 for none) one for each
+-- event, in the order of the batches. `expect_new` makes the call faster if all events are new, and slower if not. A
+-- repeated call with the same ids finds the keys that it stored and returns the same result.
 --
 -- `fresh` holds the numbers (from 1) of the events that this call stored, or is null if it stored all of them;
 -- `conflicts`, by batch, how many events differ from the event that another call stored under their key, or is null.
--- `frozen` are the builds that it froze, or null; a repeated call does not return them again. `keys_ms` is the time that the
--- keys took, and `head_ms` the wait for the head after that.
+-- `frozen` are the builds that it froze, or null; a repeated call does not return them again. `keys_ms` is the time
+-- that the keys took, and `head_ms` the wait for the head after that.
 --
 -- Locks: keys ascending, head, builds ascending, maps of the project. All functions keep this order.
 CREATE FUNCTION ingest.append_1(
@@ -101,7 +102,7 @@ BEGIN
   END IF;
 
   IF inserted < event_count THEN
-    -- LIMIT keeps a plan from being cached that reads all keys, which is the fastest one while there are few
+    -- LIMIT keeps a plan that reads all keys, the fastest one while there are few, from being cached
     SELECT array_agg(k.batch ORDER BY e.no), array_agg(k.idx ORDER BY e.no), array_agg(k.is_fresh ORDER BY e.no),
         coalesce(array_agg(e.no::int ORDER BY e.no) FILTER (WHERE k.is_fresh), '{}')
       INTO stored_batches, stored_idxs, is_fresh, fresh
@@ -147,7 +148,7 @@ BEGIN
     WHERE h.ctid = head
     RETURNING h.seq - batch_count INTO STRICT base;
   head_ms := extract(epoch FROM clock_timestamp() - started) * 1000 - keys_ms;
-  -- the head is locked: the newest batch is the one before
+  -- the head is locked, so the newest stored batch is the one before these
   SELECT b.received_at INTO last FROM ingest.batches b WHERE b.project = project AND b.seq = base;
   -- a server with a fast clock must not shift the times of all later batches; times never decrease
   SELECT array_agg(t.at ORDER BY t.no) INTO received

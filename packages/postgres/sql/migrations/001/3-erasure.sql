@@ -3,8 +3,8 @@
 -- An event is a JSON object, so the first character tells a tombstone from an event. Keys and rows of batches stay. The
 -- former text stays on the disk until vacuum has removed the dead rows.
 
--- One row for each project with erased events. Batches up to `expired`, a `seq`, have no events but tombstones; `call` is the last call
--- of `erase_1`, and `events` and `bytes` its result. `erase_1` locks the row until it commits.
+-- One row for each project with erased events. Batches up to `expired`, a `seq`, have no events but tombstones; `call`
+-- is the last call of `erase_1`, and `events` and `bytes` its result. `erase_1` locks the row until it commits.
 CREATE TABLE ingest.erasures (
   project int PRIMARY KEY,
   expired bigint NOT NULL DEFAULT 0,
@@ -21,13 +21,13 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   END;
 $$;
 
--- Whether a body has an event that is no tombstone.
+-- Whether a body has an event that is not a tombstone.
 CREATE FUNCTION ingest.has_events_1(body text) RETURNS boolean
 LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
   SELECT $1 LIKE '{%' OR position(E'\x1e{' IN $1) > 0;
 $$;
 
--- The bytes of a body that count: without tombstones, and none if there are no others.
+-- The bytes of a body that count: those of its events, or 0 if it has only tombstones.
 CREATE FUNCTION ingest.counted_bytes_1(body text) RETURNS bigint
 LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
   SELECT CASE
@@ -42,7 +42,7 @@ $$;
 -- Erases the events with these keys. A repeated call returns the same result, unless another one came in between.
 -- `through`, unless it is null, is a batch up to which this leaves none but tombstones: readers skip them.
 --
--- Locks: the row in `erasures`, then that of the head, last, so that appends wait for the commit alone.
+-- Locks: the row in `erasures`, and last that of the head, so that appends wait for nothing but the commit.
 CREATE FUNCTION ingest.erase_1(
   project int, call uuid, keys bytea[], through bigint, OUT events int, OUT bytes bigint)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '5s' AS $$

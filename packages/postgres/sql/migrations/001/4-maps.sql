@@ -1,16 +1,16 @@
 -- Maps, their manifests and chunks.
 --
--- A manifest has up to 11,155 chunks. The statements must find them by index whatever the statistics say: they select by
--- `= ANY (array)`, and subqueries with OFFSET 0 are not turned into joins.
+-- A manifest has up to 11,155 chunks. The statements must find them by index whatever the statistics say: they select
+-- by `= ANY (array)`, and subqueries with OFFSET 0 are not turned into joins.
 
 -- The row that functions lock to change the maps of a project, after its builds.
 CREATE TABLE ingest.map_locks (
   project int PRIMARY KEY
 );
 
--- `place_id` is UTF-8, as PostgreSQL's text cannot hold U+0000. `version` is a random id of the last write; `complete` and
--- `pending` are manifests. A map without either has no row. A freeze changes nothing here: it voids the pending manifest
--- of a map that is complete.
+-- `place_id` is UTF-8, as PostgreSQL's text cannot hold U+0000. `version` is a random id of the last write; `complete`
+-- and `pending` are manifests. A map without either has no row. A freeze changes nothing here: it voids the pending
+-- manifest of a map that is complete.
 CREATE TABLE ingest.maps (
   project int NOT NULL,
   build_id text COLLATE "C" NOT NULL,
@@ -24,10 +24,10 @@ CREATE TABLE ingest.maps (
 CREATE INDEX maps_by_place ON ingest.maps (project, place_id, build_id);
 CREATE INDEX maps_pending ON ingest.maps (project, build_id, place_id) WHERE pending IS NOT NULL;
 
--- `head` is JSON without the chunks; `chunks` has 32 bytes of the digest and 4 of the size for each; `bytes` is what the
--- manifest adds to the pending bytes of its project while its build is open. `missing` is the number of distinct chunks that
--- are not stored, null once the map is complete. Chunks arriving must not change an indexed value, so that an update stays on
--- its page (HOT).
+-- `head` is JSON without the chunks; `chunks` has 32 bytes of the digest and 4 of the size for each; `bytes` is what
+-- the manifest adds to the pending bytes of its project while its build is open. `missing` is the number of distinct
+-- chunks that are not stored, null once the map is complete. Chunks arriving must not change an indexed value, so that
+-- an update stays on its page (HOT).
 CREATE TABLE ingest.manifests (
   project int NOT NULL,
   manifest uuid NOT NULL,
@@ -62,8 +62,8 @@ CREATE TABLE ingest.chunks (
 );
 ALTER TABLE ingest.chunks ALTER COLUMN body SET STORAGE EXTERNAL;
 
--- The digests and sizes in `chunks` of a manifest, in their order. Its setting keeps it from being inlined: the rows of sorts and
--- joins would each have all of `chunks`.
+-- The digests and sizes in `chunks` of a manifest, in their order. Its setting keeps it from being inlined: the rows of
+-- sorts and joins would each have all of `chunks`.
 CREATE FUNCTION ingest.chunk_digests_1(chunks bytea) RETURNS TABLE (digest bytea, size int, no int)
 LANGUAGE sql IMMUTABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp AS $$
   -- the concatenation reads the stored value once, not once for each digest
@@ -103,7 +103,8 @@ BEGIN
   END LOOP;
 END $$;
 
--- Records in pending manifests that these chunks were stored; `at`, unless it is null, becomes the time of their last touch.
+-- Records in pending manifests that these chunks were stored; `at`, unless it is null, becomes the time of their last
+-- touch.
 CREATE FUNCTION ingest.resolve_missing_1(project int, digests bytea[], at bigint) RETURNS void
 LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
   UPDATE ingest.manifests m
@@ -173,11 +174,12 @@ BEGIN
   PERFORM ingest.delete_manifests_1(project, ARRAY[map.pending]);
 END $$;
 
--- Writes a map if nothing has changed since it was read: its version is `before` (null without a row), its build froze at
--- `frozen` (null while it is open), all of the chunks `present` are stored and none of `absent`.
+-- Writes a map if nothing has changed since it was read: its version is `before` (null without a row), its build froze
+-- at `frozen` (null while it is open), all of the chunks `present` are stored and none of `absent`.
 --
--- `complete` and `pending` are the manifests that it then has, of those it had and of the new ones, which are `manifests`
--- with their `heads`, `chunk_lists` and `sizes` (declared bytes). Uploads that no manifest names are not stored.
+-- `complete` and `pending` are the manifests that it then has, of those it had and of the new ones, which are
+-- `manifests` with their `heads`, `chunk_lists` and `sizes` (declared bytes). Uploads that no manifest names are not
+-- stored.
 --
 -- Returns `written`, also for a repeated call, or `changed`.
 CREATE FUNCTION ingest.put_map_1(

@@ -1,5 +1,5 @@
--- The positions of readers: all consumers of a project in one row, as JSON, which is null before the first. `version` is
--- a random id of the last write. The free space keeps updates on their page (HOT).
+-- The positions of readers: all consumers of a project in one row, as JSON, which is null before the first. `version`
+-- is a random id of the last write. The free space keeps updates on their page (HOT).
 CREATE TABLE ingest.consumers (
   project int PRIMARY KEY,
   version uuid,

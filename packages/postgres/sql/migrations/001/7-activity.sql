@@ -1,5 +1,5 @@
--- What servers counted for each project, minute and hour. Each process writes its own rows, which have its random `writer`.
--- `body` is JSON that only servers read.
+-- What servers counted for each project, minute and hour. Each process writes its own rows, which have its random
+-- `writer`. `body` is JSON that only servers read.
 CREATE TABLE ingest.activity (
   at bigint NOT NULL,
   project int NOT NULL,
@@ -9,8 +9,8 @@ CREATE TABLE ingest.activity (
   PRIMARY KEY (project, span, at, writer)
 );
 
--- Writes rows of a project, and replaces those with the same key. Returns false, with nothing written, if a failover has
--- lost the project.
+-- Writes rows of a project, and replaces those with the same key. Returns false, with nothing written, if a failover
+-- has lost the project.
 CREATE FUNCTION ingest.put_activity_1(
   project int, spans text[], times bigint[], writers bytea[], bodies text[]) RETURNS boolean
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '5s' AS $$
@@ -25,8 +25,8 @@ BEGIN
   RETURN true;
 END $$;
 
--- Deletes some rows of a project that began before a time; returns how many. It waits for no lock: another server deletes
--- or replaces the rows that it skips.
+-- Deletes some rows of a project that began before a time; returns how many. It waits for no lock: another server
+-- deletes or replaces the rows that it skips.
 CREATE FUNCTION ingest.expire_activity_1(project int, before bigint, rows_max int) RETURNS int
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '5s' SET enable_seqscan = off AS $$
 #variable_conflict use_variable
