@@ -31,7 +31,7 @@ import { endOfNull, endOfSafeInteger, endOfValue, quoteBytes, startValues } from
 // the columns of a row, in bytes
 const startColumn: usize = 0
 const endColumn: usize = 4
-/** The high half of the hash, and the low one behind it. */
+/** The high half of the hash, followed by the low one. */
 const hashColumn: usize = 8
 const idStartColumn: usize = 16
 const idEndColumn: usize = 20
@@ -48,16 +48,16 @@ let projectIdBytes: usize = 0
 let row: usize = 0
 /** The number of distinct builds so far. */
 let builds: u32 = 0
-/** The same of types. */
+/** The same for types. */
 let types: u32 = 0
-/** The JSON string of the last build that was not that of the event before, and its number. */
+/** The JSON string of the build that was looked up last, and its number. */
 let lastBuild: usize = 0
 let lastBuildBytes: usize = 0
 let lastBuildNumber: u32 = 0
 
 /** Call it before the first event of a batch. */
-export function startEvents(ofProjectId: usize): void {
-  projectIdBytes = ofProjectId
+export function startEvents(projectIdLength: usize): void {
+  projectIdBytes = projectIdLength
   builds = 0
   types = 0
   memory.fill(slotsStart, 0, slotMask + 1)
@@ -97,7 +97,7 @@ export function endOfEvent(start: usize, index: u32): usize {
       at = end
     }
     key = nextEntry(key, keysStart)
-    // the last of two members wins: left to parseBatch
+    // of two members of a name, the last one counts: left to parseBatch
     if ((seen & field) !== 0) return 0
     seen |= field
     at = skipSpace(endOfFieldValue(at, field))
@@ -155,13 +155,13 @@ function endOfOtherBuildId(at: usize): usize {
   if (bytes - quoteBytes - buildIdBytesMin > buildIdBytesMax - buildIdBytesMin) return 0
   lastBuild = at
   lastBuildBytes = bytes
-  lastBuildNumber = numberOf(at, bytes)
+  lastBuildNumber = numberOfBuild(at, bytes)
   store<u32>(row, lastBuildNumber, buildColumn)
   return end
 }
 
 /** The number of a build: that of the same build of an earlier event, or a new one. */
-function numberOf(build: usize, bytes: usize): u32 {
+function numberOfBuild(build: usize, bytes: usize): u32 {
   let entry = buildsStart
   for (let number: u32 = 0; number < builds; number++) {
     if (isSame(build, bodyStart + load<u32>(entry), bytes)) return number
@@ -198,7 +198,7 @@ function numberOfType(at: usize, bytes: usize): u32 {
   return types++
 }
 
-/** From its first eight bytes, its last eight and its length. Types that share a slot are compared one by one. */
+/** A hash of its first eight bytes, its last eight and its length. Types that share a slot are compared one by one. */
 @inline
 function slotOfType(at: usize, bytes: usize): usize {
   const first = load<u64>(at)

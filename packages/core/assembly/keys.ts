@@ -1,6 +1,6 @@
 // Most events of a batch have the same keys in the same order. So the start of each member, such as `,"type":`, is kept
-// by its position in the event, and the next event is compared with it. That is faster than searching the end of the key,
-// as the processor predicts a match and reads on while it compares.
+// by its position in the event, and compared with the next event. That is faster than searching for the end of the key,
+// because the processor predicts a match and reads on while it compares.
 
 /** The bytes of an entry: 16 expected bytes, a bit for each that does not count, how many count, and the field. */
 const entryBytes: usize = 32
@@ -9,13 +9,13 @@ const countAt: usize = 20
 const fieldAt: usize = 24
 const entriesMax: usize = 64
 
-/** The entry behind `entry` in the table at `start`; the last one serves all further members. */
+/** The entry after `entry` in the table at `start`; the last one serves all further members. */
 @inline
 export function nextEntry(entry: usize, start: usize): usize {
   return entry === start + (entriesMax - 1) * entryBytes ? entry : entry + entryBytes
 }
 
-/** Whether the member at `at`, the brace or comma before it, begins as `entry` says. False for an unused entry. */
+/** Whether the member at `at`, which starts with its brace or comma, begins as `entry` expects. False if unused. */
 @inline
 export function isExpected(entry: usize, at: usize): bool {
   return (i8x16.bitmask(i8x16.eq(v128.load(at), v128.load(entry))) | load<i32>(entry, ignoredAt)) === 0xffff

@@ -8,7 +8,7 @@ export { bodyStart, buildsStart, countBuilds, countTypes, hashKeyStart, projectI
 
 const eventsMax: i32 = 100
 const eventsKey: u64 = 0x2273746e_65766522
-/** For a batch that is left to `parseBatch`. */
+/** The result for a batch that is left to `parseBatch`. */
 const undecided: i32 = -1
 
 /**

@@ -32,7 +32,7 @@ export function splat(byte: i32): v128 {
   return i8x16.splat(i8(byte))
 }
 
-/** The position of the next byte that is not space. */
+/** The position of the next byte that is not whitespace. */
 @inline
 export function skipSpace(at: usize): usize {
   return byteAt(at) > space ? at : skipSpaces(at)
@@ -44,7 +44,7 @@ function skipSpaces(at: usize): usize {
   return at
 }
 
-/** The end of a colon and the space around it. */
+/** The end of a colon and the whitespace around it. */
 @inline
 export function endOfColon(at: usize): usize {
   return byteAt(at) === colon && byteAt(at + 1) > space ? at + 1 : endOfSpacedColon(at)

@@ -38,10 +38,10 @@ export function endOfValue(at: usize): usize {
   return byte === openBrace || byte === openBracket ? endOfContainer(at) : endOfScalar(at)
 }
 
-/** The open containers as bits below a sentinel 1, the innermost lowest: 1 for an object, 0 for an array. */
+/** No open container. Each one adds a bit below this 1, the innermost lowest: 1 for an object, 0 for an array. */
 const noContainer: u32 = 1
 
-/** Not recursive, which is faster. */
+/** The end of an object or array. Not recursive, which is faster. */
 function endOfContainer(at: usize): usize {
   let open = noContainer
   do {
@@ -57,7 +57,7 @@ function endOfContainer(at: usize): usize {
       }
       at = first
     } else at = skipSpace(endOfScalar(at))
-    // behind a value, or at the end of an empty container
+    // after a value, or at the end of an empty container
     while (byteAt(at) === closingOf(open)) {
       open >>>= 1
       if (open === noContainer) return at + 1
@@ -75,7 +75,7 @@ function closingOf(open: u32): i32 {
   return (open & 1) !== 0 ? closeBrace : closeBracket
 }
 
-/** The end of a brace or comma, the key behind it and its colon, and the space around them. */
+/** The end of a brace or comma, the key after it and its colon, and the whitespace around them. */
 @inline
 function endOfKey(at: usize): usize {
   const entry = key
@@ -116,8 +116,8 @@ function endOfNumber(at: usize): usize {
   // a brace and a bracket differ in this bit
   const isClosing = i8x16.eq(v128.or(bytes, splat(0x20)), splat(closeBrace))
   const isComma = i8x16.eq(bytes, splat(comma))
-  const isBehind = v128.or(v128.or(isComma, isClosing), i8x16.le_u(bytes, splat(space)))
-  const count = ctz(i8x16.bitmask(isBehind) | 0x1_0000)
+  const isEnd = v128.or(v128.or(isComma, isClosing), i8x16.le_u(bytes, splat(space)))
+  const count = ctz(i8x16.bitmask(isEnd) | 0x1_0000)
   return count < 16 && isUsualNumber(at, count, i8x16.bitmask(areDigits(bytes))) ? at + count : endOfOtherNumber(at)
 }
 

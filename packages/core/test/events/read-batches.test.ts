@@ -61,7 +61,7 @@ t.test('a batch that scans for 30 seconds is yielded for its cursor', async (t) 
     [0, false],
     [2, true],
   ])
-  t.equal(new Set(reads.map(({ after }) => after)).size, 3, 'each batch continues behind the one before')
+  t.equal(new Set(reads.map(({ after }) => after)).size, 3, 'each batch continues after the one before')
   t.strictSame(await shapesOf(read({ type: 'kill', after: await lastCursor() })), [[0, true]])
 })
 
