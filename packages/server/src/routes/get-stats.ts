@@ -9,6 +9,8 @@ import type { ProjectRoute, RouteContext } from '../route.ts'
 export const buildsPageMax = 1_000
 /** The charge for each build, in bytes. */
 export const buildReadBytes = 512
+/** The charge for counting each map of a build, in bytes: a build may have any number. */
+export const mapCountReadBytes = 64
 /** The charge for a search, which looks at up to 10,000 builds, in bytes. */
 export const searchReadBytes = 262_144
 /** The charge for counting the batches of the last minute, in bytes. */
@@ -86,6 +88,7 @@ async function readBuilds({ request, ingest, limiter }: RouteContext): Promise<H
   const { limit, ...start } = parseQuery(request.query, ['search', 'cursor', 'limit'])
   if (start.search !== undefined) await limiter.charge(ingest.projectId, { readBytes: searchReadBytes })
   const page = await ingest.listBuilds({ ...start, ...parseLimit(limit, buildsPageMax) })
-  await limiter.charge(ingest.projectId, { readBytes: page.builds.length * buildReadBytes })
+  const readBytes = page.builds.reduce((bytes, { maps }) => bytes + buildReadBytes + maps * mapCountReadBytes, 0)
+  await limiter.charge(ingest.projectId, { readBytes })
   return jsonResponse(200, toWire(BuildPage, page))
 }

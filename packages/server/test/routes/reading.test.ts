@@ -1,6 +1,7 @@
 import type { MapStatus } from '@ingest/core'
+import t from 'tap'
 import { readBytesMin } from '../../src/limits/rate-limits.ts'
-import { byEachEdge } from '../edges.ts'
+import { byEachEdge, openFetch } from '../edges.ts'
 import { bytesOf, freeze, get, manifestOf } from '../map-parts.ts'
 import { headersOf, projectId } from '../test-ingest.ts'
 
@@ -180,4 +181,14 @@ byEachEdge('what a read does not take is refused', async (t, open) => {
   ] as const) {
     t.equal((await send(get(`/v1/${query}`, key))).json.code, code, query)
   }
+})
+
+t.test('a list of builds is charged for counting their maps', async (t) => {
+  const limit = { perSecond: 1, burst: 3 * readBytesMin }
+  const { ingest, key, send } = await openFetch(t, { rateLimits: { readBytes: limit, now: () => 0 } })
+  for (let i = 0; i < 100; i++) {
+    await ingest.project(projectId).publishMap({ placeId: `p-${i}`, buildId: 'b', map: i })
+  }
+  t.match(await send(get('/v1/builds', key)), { status: 200, json: { builds: [{ maps: 100 }] } })
+  t.match(await send(get('/v1/builds', key)), { status: 429, json: { code: 'rate-limited' } })
 })
