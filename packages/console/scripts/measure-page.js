@@ -69,6 +69,7 @@ async function openView(name, { address, shows, click }) {
   const { browser, page } = await launchMeasuredPage({ projectId, key })
   const traffic = watchTraffic(page, name)
   try {
+    page.setDefaultTimeout(120_000)
     let startedAt = performance.now()
     await page.goto(`${url}/console/#/p/${projectId}/${address}`)
     await page.waitForSelector(shows)

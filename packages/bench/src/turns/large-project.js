@@ -41,7 +41,7 @@ export async function fillLargeProject(directory, sizes, print) {
   const project = ingest.project(projectId)
   const { batches, lastAt } = await project.getStats()
   // a batch of one event for each of 70 builds, and one of 100 events of the build of the day
-  const stepMs = historyMs / Math.ceil(sizes.builds / 70)
+  const stepMs = Math.floor(historyMs / Math.ceil(sizes.builds / 70))
   clock.now = lastAt === null ? clock.now : lastAt + stepMs
   if (lastAt === null) {
     await putConsumers(store, await project.lastCursor())
@@ -91,7 +91,7 @@ function eventsOfRelease(batch, at) {
       projectId,
       eventId: `${batch}-p${i}`,
       type: liveTypes[i % liveTypes.length],
-      timestamp: Math.floor(at),
+      timestamp: at,
       buildId: releaseAt(at),
       placeId: placeIds[player % placeIds.length],
       sessionId: `session-${player}-${Math.floor(at / 3_600_000)}`,
