@@ -54,7 +54,7 @@ const below: Record<string, string[]> = {
 const floors: Record<string, string[][]> = {
   'packages/core/src': [
     ['error.ts'],
-    ['validation.ts', 'operations.ts', 'thread-priority.ts', 'files'],
+    ['validation.ts', 'operations.ts', 'read-steps.ts', 'thread-priority.ts', 'files'],
     ['json', 'schemas'],
     ['store-types.ts'],
     ['store.ts', 'store-metric.ts'],

@@ -1,4 +1,3 @@
-import { setImmediate as nextTurn } from 'node:timers/promises'
 import { IngestError } from './error.ts'
 
 export interface Operations {
@@ -69,14 +68,5 @@ export function createKeyedMutex(): <T>(key: string, operation: () => Promise<T>
       if (lastByKey.get(key) === settled) lastByKey.delete(key)
     })
     return result
-  }
-}
-
-/** Returns a function whose promises each resolve in a different turn of the event loop. */
-export function createTurns(): () => Promise<void> {
-  let last = Promise.resolve()
-  return () => {
-    last = last.then(() => nextTurn())
-    return last
   }
 }

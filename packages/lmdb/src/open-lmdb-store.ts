@@ -2,7 +2,7 @@ import { realpathSync } from 'node:fs'
 import { join, resolve } from 'node:path'
 import { isMainThread } from 'node:worker_threads'
 import { IngestError, type Store, type StoreCommit } from '@ingest/core'
-import { createOperations } from '@ingest/core/internal'
+import { createOperations, nextReadStep } from '@ingest/core/internal'
 import { createActivityStore } from './activity/activity-store.ts'
 import { openActivity } from './activity/activity-table.ts'
 import { checkRestoreFinished } from './backup/restore-lmdb-store.ts'
@@ -32,7 +32,6 @@ import { createEventStore } from './events/event-store.ts'
 import { createFingerprint, fingerprintBits as fingerprintBitsDefault } from './ids/fingerprint.ts'
 import { entriesPerFlush as entriesPerFlushDefault } from './ids/run.ts'
 import { createEventLog, openEventLogTables } from './log/event-log.ts'
-import { createReadSteps } from './log/read-steps.ts'
 import { createSnapshotReader } from './log/snapshot-reader.ts'
 import { createManifestCache } from './maps/manifest-cache.ts'
 import { createMapStore } from './maps/map-store.ts'
@@ -225,8 +224,6 @@ async function openStore(
   })
   const operations = createOperations()
   const { checkOpen } = operations
-  const readSteps = createReadSteps()
-  const nextReadStep = (projectId: string) => readSteps.next(projectId)
   const slicedReads = (projectId: string) => ({ readSnapshot, nextStep: () => nextReadStep(projectId) })
   const events = createEventStore({
     identity,
@@ -235,7 +232,6 @@ async function openStore(
     log,
     writer,
     reader,
-    nextReadStep,
     slicedReads,
     checkOpen,
   })
@@ -251,7 +247,7 @@ async function openStore(
     ...events,
     findClockDoubt: (since, now) => findClockDoubt(log, slicedReads(''), { since, now, upMs: performance.now() }),
     ...createMapStore({ maps, blobs, writer, reader, table: environment.table, slicedReads }),
-    ...createEntryStore({ entries, writer, reader, nextReadStep }),
+    ...createEntryStore({ entries, writer, reader }),
     putActivity,
     sweep: createSweep({ maps, blobs, writer, reader, activity: activityTable, slicedReads, checkOpen }),
     measure: createMeasure({ directory, environments: { events: environment, chunks: chunkEnvironment }, writer }),

@@ -1,7 +1,7 @@
-import { setImmediate as nextTurn } from 'node:timers/promises'
 import { IngestError } from '../error.ts'
 import type { Cursor } from '../json/cursor.ts'
 import { mapProjects } from '../projects/map-projects.ts'
+import { nextReadStep } from '../read-steps.ts'
 import type { EntryStore, EventStore } from '../store.ts'
 import type { ConsumerRecord, EntryDecision } from '../store-types.ts'
 
@@ -216,14 +216,14 @@ export async function listAllConsumers(store: Store, now: () => number): Promise
   const projectIds = await store.projects('consumers')
   const read = projectIds.slice(0, measuredConsumersMax)
   const stored = await mapProjects(read, async (projectId) => {
-    await nextTurn()
+    await nextReadStep(projectId)
     return ((await store.entry('consumers', projectId)) ?? []).map((record) => ({ projectId, record }))
   })
   const inTurn = takeInTurn(stored)
   const measured = inTurn.slice(0, measuredConsumersMax)
   const batchesMax = shareOf(measuredBatchesMax, measured)
   const consumers = await mapProjects(measured, async ({ projectId, record }) => {
-    await nextTurn()
+    await nextReadStep(projectId)
     return { projectId, ...record, lag: await readLag(store, projectId, record, { now: now(), batchesMax }) }
   })
   return { consumers, hidden: inTurn.length - measured.length + projectIds.length - read.length }

@@ -1,6 +1,7 @@
 import { createHash } from 'node:crypto'
 import type { Issue } from '../error.ts'
-import { createKeyedMutex, createTurns } from '../operations.ts'
+import { createKeyedMutex } from '../operations.ts'
+import { nextReadStep } from '../read-steps.ts'
 import type { MapStore } from '../store.ts'
 import type { Manifest, MapKey } from '../store-types.ts'
 import { type DecidedPublication, decideCompletion, isSameCut } from './decide-publication.ts'
@@ -27,8 +28,6 @@ export function createMapVerifier(store: MapStore, now: () => number): MapVerifi
   const inTurn = createKeyedMutex()
   /** The number of verifications of each project that run or wait. */
   const countByProject = new Map<string, number>()
-  /** Resolves in a turn of the event loop in which no other verification of any project hashes. */
-  const nextTurn = createTurns()
 
   async function run<T>(
     projectId: string,
@@ -48,7 +47,7 @@ export function createMapVerifier(store: MapStore, now: () => number): MapVerifi
     signal.addEventListener('abort', leave, { once: true })
     const verified = inTurn(projectId, async () => {
       signal.throwIfAborted()
-      return work({ signal, nextTurn })
+      return work({ signal, nextTurn: () => nextReadStep(projectId) })
     })
     // a caller that leaves does not wait for its verification
     return Promise.race([verified, left]).finally(() => {

@@ -1,7 +1,7 @@
-import { setImmediate as nextTurn } from 'node:timers/promises'
 import { isUint8Array } from 'node:util/types'
 import type { Issue } from '../error.ts'
 import { IngestError } from '../error.ts'
+import { nextReadStep } from '../read-steps.ts'
 import type { MapStore } from '../store.ts'
 import type { ChunkUpload, MapId, NewChunk } from '../store-types.ts'
 import { isObject } from '../validation.ts'
@@ -91,7 +91,7 @@ async function storeChunks(
       // rejections are handled below; this keeps Node from reporting them as unhandled
       put.catch(() => {})
       puts.push(put)
-      if (chunk?.bytes?.length > turnBytesMax) await nextTurn()
+      if (chunk?.bytes?.length > turnBytesMax) await nextReadStep(projectId)
     }
     for (const each of await Promise.allSettled(puts)) {
       if (each.status === 'rejected') throw each.reason

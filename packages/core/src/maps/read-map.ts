@@ -1,6 +1,6 @@
-import { setImmediate as nextTurn } from 'node:timers/promises'
 import { IngestError } from '../error.ts'
 import { decodeListCursor, encodeListCursor } from '../json/cursor.ts'
+import { nextReadStep } from '../read-steps.ts'
 import type { MapStore } from '../store.ts'
 import type { ChunkRef, Manifest, MapId, MapKey, MapSlot } from '../store-types.ts'
 import { checkLimit } from '../validation.ts'
@@ -76,7 +76,7 @@ export async function listMaps(store: MapStore, projectId: string, options: MapP
     if (entries.length === some.length) return { maps, next: null }
     chunks += some.reduce((sum, { slot }) => sum + chunkCount(slot), 0)
     last = some.at(-1)
-    await nextTurn()
+    await nextReadStep(projectId)
   }
   return { maps, next: last ? encodeListCursor('maps', projectId, [last.placeId, last.buildId]) : null }
 }

@@ -1,5 +1,5 @@
 import type { ActivityRow, ActivityStore } from '@ingest/core'
-import type { SlicedReads } from '../log/read-steps.ts'
+import type { SlicedReads } from '../log/snapshot-reader.ts'
 import type { CommandRunner } from '../threads/run-command.ts'
 import type { ActivityCommands, ActivityTable } from './activity-table.ts'
 

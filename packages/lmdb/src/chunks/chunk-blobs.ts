@@ -1,7 +1,8 @@
 import { randomBytes } from 'node:crypto'
-import { setImmediate as nextTurn } from 'node:timers/promises'
 import { type ChunkUpload, type Digest, IngestError } from '@ingest/core'
+import { nextReadStep } from '@ingest/core/internal'
 import type { Environment, Table } from '../environment/environment.ts'
+import { stepRowsMax } from '../log/snapshot-reader.ts'
 import { createCommitState } from '../threads/commit-state.ts'
 import { blobSlot, type ExitGuards } from '../threads/exit-guard.ts'
 import { type RequestClient, startRequestClient } from '../threads/request-client.ts'
@@ -55,8 +56,8 @@ export interface ChunkBlobsOptions {
   timeoutMs: number
 }
 
-/** The most keys that are read in one turn of the event loop, or deleted in one transaction. */
-const batchKeysMax = 256
+/** The most blobs that one transaction deletes. */
+const garbageMax = 256
 /** The most batches of blobs that one search for orphans checks. */
 const orphanBatchesMax = 256
 
@@ -92,7 +93,7 @@ export function openChunkBlobs(options: ChunkBlobsOptions): ChunkBlobs {
       while (collectAgain) {
         collectAgain = false
         for (;;) {
-          const blobKeys = readSnapshot(() => tables.garbage(batchKeysMax))
+          const blobKeys = readSnapshot(() => tables.garbage(garbageMax))
           if (blobKeys.length === 0) break
           await (await blobWriter()).request({ type: 'remove', blobKeys }, 0)
           await writer.run({ type: 'collectGarbage', blobKeys })
@@ -116,7 +117,7 @@ export function openChunkBlobs(options: ChunkBlobsOptions): ChunkBlobs {
   function keysFrom(start: Buffer): BlobKey[] {
     return readSnapshot(() => {
       environment.root.resetReadTxn()
-      return Array.from(blobs.getKeys({ start, limit: batchKeysMax }), (key) => Buffer.from(key))
+      return Array.from(blobs.getKeys({ start, limit: stepRowsMax }), (key) => Buffer.from(key))
     })
   }
 
@@ -156,7 +157,7 @@ export function openChunkBlobs(options: ChunkBlobsOptions): ChunkBlobs {
         if (orphans.length > 0) await writer.run({ type: 'markGarbage', blobKeys: orphans })
         const last = blobKeys.at(-1)
         next = last && Buffer.concat([last, Buffer.of(0)])
-        await nextTurn()
+        await nextReadStep('')
       }
       if (next ?? from.length > 0) await writer.run({ type: 'saveOrphansFrom', from: next })
       if (readSnapshot(() => tables.garbage(1)).length > 0) await collectGarbage()

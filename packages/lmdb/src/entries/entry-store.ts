@@ -1,6 +1,6 @@
 import type { Entries, EntryKind, EntryStore } from '@ingest/core'
-import { createKeyedMutex } from '@ingest/core/internal'
-import type { SnapshotReader } from '../log/snapshot-reader.ts'
+import { createKeyedMutex, nextReadStep } from '@ingest/core/internal'
+import { type SnapshotReader, stepRowsMax } from '../log/snapshot-reader.ts'
 import type { CommandRunner } from '../threads/run-command.ts'
 import type { EntryCommands, EntryTables } from './entry-tables.ts'
 
@@ -8,13 +8,9 @@ export interface EntryStoreOptions {
   entries: EntryTables
   writer: CommandRunner<EntryCommands>
   reader: SnapshotReader
-  nextReadStep(projectId: string): Promise<unknown>
 }
 
-/** About 2 milliseconds. */
-const idsPerStep = 500
-
-export function createEntryStore({ entries, writer, reader, nextReadStep }: EntryStoreOptions): EntryStore {
+export function createEntryStore({ entries, writer, reader }: EntryStoreOptions): EntryStore {
   const { readSnapshot } = reader
   const inTurn = createKeyedMutex()
 
@@ -38,9 +34,9 @@ export function createEntryStore({ entries, writer, reader, nextReadStep }: Entr
     async projects(kind = 'project') {
       const ids: string[] = []
       for (;;) {
-        const slice = readSnapshot(() => entries[kind].ids({ after: ids.at(-1), limit: idsPerStep }))
+        const slice = readSnapshot(() => entries[kind].ids({ after: ids.at(-1), limit: stepRowsMax }))
         ids.push(...slice)
-        if (slice.length < idsPerStep) return ids
+        if (slice.length < stepRowsMax) return ids
         await nextReadStep('')
       }
     },

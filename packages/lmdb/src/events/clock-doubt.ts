@@ -1,7 +1,7 @@
 import type { ClockDoubt } from '@ingest/core'
 import type { EventLog } from '../log/event-log.ts'
 import { readLogEnd } from '../log/log-end.ts'
-import type { SlicedReads } from '../log/read-steps.ts'
+import type { SlicedReads } from '../log/snapshot-reader.ts'
 
 /*
  * A clock that is ahead makes all events old, and its times stay in the log, as they never decrease. So the clock is

@@ -7,11 +7,8 @@ import {
   type ListedRecord,
   unlistedRecords,
 } from '../log/event-log.ts'
-import type { SlicedReads } from '../log/read-steps.ts'
 import { type Position, type RecordHeader, storedOrdinal } from '../log/record.ts'
-
-/** The most records that are read in one turn of the event loop. */
-const turnRecordsMax = 64
+import { type SlicedReads, stepLookupsMax } from '../log/snapshot-reader.ts'
 
 /**
  * When the first and the last record of a project were received.
@@ -59,7 +56,7 @@ export async function countSince(
   for (let left = batchesMax; left > 0; ) {
     const headers = readSnapshot(() => {
       next ??= { sequence: Number.MAX_SAFE_INTEGER, ordinal: log.totals(project).batches }
-      return headersFrom(next, Math.min(left, turnRecordsMax))
+      return headersFrom(next, Math.min(left, stepLookupsMax))
     })
     for (const { receivedAt, count } of headers) {
       if (receivedAt < since) return recent
@@ -99,7 +96,7 @@ export async function countAfter(
   for (;;) {
     const [records, batches] = readSnapshot(() => {
       next = Math.max(next, log.expiredBefore(project))
-      return [log.records(project, next, turnRecordsMax).map(unreadIn), log.totals(project).batches] as const
+      return [log.records(project, next, stepLookupsMax).map(unreadIn), log.totals(project).batches] as const
     })
     for (const { ordinal, receivedAt, events } of records) {
       if (events === 0) continue
@@ -108,7 +105,7 @@ export async function countAfter(
       counted.events += events
     }
     const newest = records.at(-1)
-    if (!newest || records.length < turnRecordsMax) return counted
+    if (!newest || records.length < stepLookupsMax) return counted
     next = newest.sequence + 1
     await nextStep()
   }

@@ -9,13 +9,12 @@ import {
   type ReadOptions,
   type StoredEvent,
 } from '@ingest/core'
-import { countEvents, encodeEvents, hashId } from '@ingest/core/internal'
+import { countEvents, encodeEvents, hashId, nextReadStep, type ReadStep } from '@ingest/core/internal'
 import type { LmdbIdentity } from '../environment/identity.ts'
 import { type Fingerprint, withFingerprints } from '../ids/fingerprint.ts'
 import type { EventLog, EventLogTables, ListedRecord, LoggedEvent } from '../log/event-log.ts'
-import type { ReadStep, SlicedReads } from '../log/read-steps.ts'
 import { isTombstone, type Position, parseEventId } from '../log/record.ts'
-import type { SnapshotReader } from '../log/snapshot-reader.ts'
+import { type SlicedReads, type SnapshotReader, stepLookupsMax } from '../log/snapshot-reader.ts'
 import type { Writer } from '../writer/writer-client.ts'
 import { countAfter, countSince, readTimes } from './counts.ts'
 
@@ -26,15 +25,11 @@ export interface EventStoreOptions {
   log: EventLog
   writer: Writer
   reader: SnapshotReader
-  /** Resolves with the next step in which a reader of the project may read. */
-  nextReadStep(projectId: string): Promise<ReadStep>
   slicedReads(projectId: string): SlicedReads
   /** @throws {IngestError} `store-closed` */
   checkOpen(): void
 }
 
-/** The most records whose keys a reader reads ahead. */
-const readAhead = 64
 /** The bytes of events that a reader reads in one step. */
 const stepBytes = 32_768
 /** The minimum that a record counts for in a step: records of erased events are short. */
@@ -125,7 +120,7 @@ export function createEventStore(options: EventStoreOptions): Omit<EventStore, '
     },
 
     async expire(projectId, before) {
-      await options.nextReadStep(projectId)
+      await nextReadStep(projectId)
       options.checkOpen()
       // most calls find nothing to erase; this avoids a transaction, which would be synced
       const project = readLog<number | undefined>(projectId, undefined, (project) => {
@@ -162,7 +157,7 @@ function decodeCursor({ identity, log, reader }: EventStoreOptions, projectId: s
 }
 
 function createRead(storeOptions: EventStoreOptions): EventStore['read'] {
-  const { identity, log, reader, nextReadStep, checkOpen } = storeOptions
+  const { identity, log, reader, checkOpen } = storeOptions
   const { readProject, readLog } = reader
 
   return async function* read(projectId, options: ReadOptions = {}) {
@@ -180,7 +175,7 @@ function createRead(storeOptions: EventStoreOptions): EventStore['read'] {
       checkOpen()
       const records = readLog<ListedRecord[]>(projectId, [], (project) => {
         if (!erased) next = Math.max(next, log.expiredBefore(project))
-        return log.records(project, next, readAhead)
+        return log.records(project, next, stepLookupsMax)
       })
       for (const record of records) {
         if (isStepOver()) await beginStep()

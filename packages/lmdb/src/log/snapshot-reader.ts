@@ -23,6 +23,17 @@ export interface SnapshotReader {
   numberToBe(projectId: string): number
 }
 
+/** A long read of a project in steps, each on the latest snapshot. */
+export interface SlicedReads extends Pick<SnapshotReader, 'readSnapshot'> {
+  /** Resolves when the next step may begin. */
+  nextStep(): Promise<unknown>
+}
+
+/** The most rows that one step reads in the order of their keys. */
+export const stepRowsMax = 256
+/** The most rows that one step looks up: each may be on a page of its own. */
+export const stepLookupsMax = 64
+
 /** The numbers that identify projects in tables. */
 export interface ProjectNumbers {
   /**

@@ -9,12 +9,8 @@ import {
 import type { Rows } from '../environment/environment.ts'
 import { projectKey } from '../environment/row-keys.ts'
 import type { TableName } from '../environment/schema.ts'
-import type { SlicedReads } from '../log/read-steps.ts'
+import { type SlicedReads, stepLookupsMax, stepRowsMax } from '../log/snapshot-reader.ts'
 
-/** The most keys that one step reads. */
-const keysAtOnce = 1024
-/** The most builds whose maps one step counts. */
-const countsPerStep = 128
 const nameOffset = 4
 const timeBytes = 8
 /** After every time: no positive double has these bits. */
@@ -65,7 +61,7 @@ export async function listBuilds(
   const { readSnapshot, nextStep } = reads
   const newest = table('newest-builds')
   const maps = table('maps')
-  const keysPerStep = search === '' ? Math.min(limit, keysAtOnce) : keysAtOnce
+  const keysPerStep = search === '' ? Math.min(limit, stepRowsMax) : stepRowsMax
 
   async function* following(): AsyncGenerator<BuildPosition, undefined> {
     for (let start = after ? newestKey(project, after) : projectKey(project + 1); ; ) {
@@ -87,7 +83,7 @@ export async function listBuilds(
   for await (const build of following()) {
     searched++
     if (foldBuildId(build.buildId).includes(search)) {
-      if (++counted % countsPerStep === 0) await nextStep()
+      if (++counted % stepLookupsMax === 0) await nextStep()
       const count = await countMaps(maps, reads, project, build.buildId)
       // the last map of an open build may have gone since it was listed
       if (count > 0 || build.frozenAt !== undefined) builds.push({ ...build, maps: count })
@@ -107,10 +103,10 @@ async function countMaps(
 ): Promise<number> {
   const { start, end } = mapsOf(project, buildId)
   for (let count = 0, from = start; ; ) {
-    const keys = readSnapshot(() => [...maps.getKeys({ start: from, end, limit: keysAtOnce })])
+    const keys = readSnapshot(() => [...maps.getKeys({ start: from, end, limit: stepRowsMax })])
     count += keys.length
     const last = keys.at(-1)
-    if (!last || keys.length < keysAtOnce) return count
+    if (!last || keys.length < stepRowsMax) return count
     from = Buffer.concat([last, Buffer.of(0)])
     await nextStep()
   }

@@ -15,14 +15,13 @@ import {
   readyMapsMax,
   type UpdatedSlot,
 } from '@ingest/core'
-import { createKeyedMutex, createTurns } from '@ingest/core/internal'
+import { createKeyedMutex, nextReadStep } from '@ingest/core/internal'
 import type { ChunkBlobs } from '../chunks/chunk-blobs.ts'
 import { digestBytes, encodeChunks, encodeDigests } from '../chunks/chunk-encoding.ts'
 import type { BlobKey, ChunkCommands, WrittenChunk } from '../chunks/chunk-tables.ts'
 import type { Rows } from '../environment/environment.ts'
 import type { TableName } from '../environment/schema.ts'
-import type { SlicedReads } from '../log/read-steps.ts'
-import type { SnapshotReader } from '../log/snapshot-reader.ts'
+import { type SlicedReads, type SnapshotReader, stepRowsMax } from '../log/snapshot-reader.ts'
 import type { CommandRunner } from '../threads/run-command.ts'
 import { listBuilds } from './builds.ts'
 import { type ChunkUploads, createChunkUploads } from './chunk-uploads.ts'
@@ -40,12 +39,6 @@ export interface MapStoreOptions {
   slicedReads(projectId: string): SlicedReads
 }
 
-/** The most maps that are read in one turn of the event loop. */
-const turnMapsMax = 1000
-
-/** The most chunks that are looked up in one turn of the event loop; a decision about more gets a turn of its own. */
-const turnDigestsMax = 1024
-
 const noMap: FoundMap = { row: {}, contents: {}, frozenAt: undefined, version: versionOfNone }
 const noUploads: ReadonlyMap<Digest, WrittenChunk> = new Map()
 
@@ -53,18 +46,17 @@ export function createMapStore({ maps, blobs, writer, reader, table, slicedReads
   const { readSnapshot, readProject, numberOf } = reader
   const inTurn = createKeyedMutex()
   const uploads = createChunkUploads({ maps, blobs, writer, reader })
-  const nextTurn = createTurns()
 
-  /** Looks up a bounded number of chunks per turn of the event loop, and resolves in a turn that has time for more. */
+  /** Looks up chunks in steps, and resolves in a step that has time for more. */
   async function areStored(projectId: string, encoded: Buffer): Promise<Buffer> {
     const stored = Buffer.alloc(encoded.length / digestBytes)
-    const isLarge = stored.length > turnDigestsMax
-    for (let at = 0; at < stored.length; at += turnDigestsMax) {
-      if (isLarge) await nextTurn()
-      const part = encoded.subarray(at * digestBytes, (at + turnDigestsMax) * digestBytes)
+    const isLarge = stored.length > stepRowsMax
+    for (let at = 0; at < stored.length; at += stepRowsMax) {
+      if (isLarge) await nextReadStep(projectId)
+      const part = encoded.subarray(at * digestBytes, (at + stepRowsMax) * digestBytes)
       readProject<unknown>(projectId, undefined, (project) => maps.chunks.areStored(project, part).copy(stored, at))
     }
-    if (isLarge) await nextTurn()
+    if (isLarge) await nextReadStep(projectId)
     return stored
   }
 
@@ -96,9 +88,9 @@ export function createMapStore({ maps, blobs, writer, reader, table, slicedReads
       const slot = await readSlot(projectId, id)
       if (slot.complete || slot.pending) entries.push({ ...id, slot })
       chunks += (slot.complete?.manifest.chunks.length ?? 0) + (slot.pending?.manifest.chunks.length ?? 0)
-      if (chunks < turnDigestsMax) continue
+      if (chunks < stepRowsMax) continue
       chunks = 0
-      await nextTurn()
+      await nextReadStep(projectId)
     }
     return entries
   }
@@ -106,7 +98,7 @@ export function createMapStore({ maps, blobs, writer, reader, table, slicedReads
   return {
     async map({ projectId, ...id }) {
       // decoding a large manifest and listing its missing chunks takes milliseconds
-      await nextTurn()
+      await nextReadStep(projectId)
       return readSlot(projectId, id)
     },
 
@@ -115,11 +107,11 @@ export function createMapStore({ maps, blobs, writer, reader, table, slicedReads
       for (let after = selection.after; ; ) {
         const part = { ...selection, ...(after && { after }), limit: limit - entries.length }
         const none: ReturnType<MapTables['list']> = { ids: [] }
-        const page = readProject(projectId, none, (project) => maps.list(project, part, turnMapsMax))
+        const page = readProject(projectId, none, (project) => maps.list(project, part, stepRowsMax))
         entries.push(...(await readEntries(projectId, page.ids)))
         if (!page.last || entries.length === limit) return entries
         after = page.last
-        await nextTurn()
+        await nextReadStep(projectId)
       }
     },
 

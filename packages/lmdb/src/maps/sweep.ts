@@ -1,10 +1,9 @@
-import { setImmediate as nextTurn } from 'node:timers/promises'
 import type { Store } from '@ingest/core'
+import { nextReadStep } from '@ingest/core/internal'
 import type { ActivityCommands, ActivityTable } from '../activity/activity-table.ts'
 import { sweepActivity } from '../activity/sweep-activity.ts'
 import type { ChunkBlobs } from '../chunks/chunk-blobs.ts'
-import type { SlicedReads } from '../log/read-steps.ts'
-import type { SnapshotReader } from '../log/snapshot-reader.ts'
+import { type SlicedReads, type SnapshotReader, stepRowsMax } from '../log/snapshot-reader.ts'
 import type { CommandRunner } from '../threads/run-command.ts'
 import type { MapCommands } from './map-commands.ts'
 import type { MapTables } from './map-tables.ts'
@@ -19,9 +18,6 @@ export interface SweepOptions {
   /** @throws {IngestError} `store-closed` */
   checkOpen(): void
 }
-
-/** The most rows that one turn of the event loop reads. */
-const turnRowsMax = 256
 
 export function createSweep(options: SweepOptions): Store['sweep'] {
   return async ({ mapsTouched, activity }) => {
@@ -41,14 +37,14 @@ async function sweepMaps(options: SweepOptions, touchedBefore: number): Promise<
 
   for (let from: Buffer = Buffer.alloc(0); ; ) {
     checkOpen()
-    const { maps: unneeded, next } = readSnapshot(() => maps.unneeded(touchedBefore, from, turnRowsMax))
+    const { maps: unneeded, next } = readSnapshot(() => maps.unneeded(touchedBefore, from, stepRowsMax))
     for (const { project, id } of unneeded) {
       checkOpen()
       if (await writer.run({ type: 'sweepMap', project, map: id, touchedBefore })) await releaseChunks(writer)
     }
     if (!next) break
     from = next
-    await nextTurn()
+    await nextReadStep('')
   }
 
   // left by a process that was killed

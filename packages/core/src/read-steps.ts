@@ -3,14 +3,6 @@ export interface ReadStep {
   isOver: boolean
 }
 
-/** How a long read is split into steps. */
-export interface SlicedReads {
-  /** Runs `read` on the latest snapshot. */
-  readSnapshot<T>(read: () => T): T
-  /** Resolves when the next step may begin. */
-  nextStep(): Promise<unknown>
-}
-
 /** The time given to other work after a step, as a multiple of the step's duration. */
 const otherWorkShare = 4
 /** A turn with less than this of other work was idle, in milliseconds. */
@@ -87,4 +79,14 @@ export function createReadSteps({ now = () => performance.now(), defer = setImme
       })
     },
   }
+}
+
+const readSteps = createReadSteps()
+
+/**
+ * Resolves with the next step of a long read, or of other work that takes long. All stores and services of a thread
+ * share these steps, since they share its event loop.
+ */
+export function nextReadStep(projectId: string): Promise<ReadStep> {
+  return readSteps.next(projectId)
 }

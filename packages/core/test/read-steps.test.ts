@@ -1,5 +1,5 @@
 import t from 'tap'
-import { createReadSteps } from '../../src/log/read-steps.ts'
+import { createReadSteps } from '../src/read-steps.ts'
 
 /** An event loop whose turns are run by hand, with a clock that only work advances. */
 function createLoop() {
