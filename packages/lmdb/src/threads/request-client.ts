@@ -6,6 +6,23 @@ import { createInFlightRequests, type InFlightOptions } from './in-flight-reques
 import type { ThreadMessage, WriteThreadData } from './request-loop.ts'
 import { startWorkerThread, type WorkerThreadOptions } from './worker-thread.ts'
 
+/*
+ * Threads that write. The thread that serves requests never commits: it sends requests to the writer of the log or to
+ * the writer of blobs, each a worker thread with an environment of its own.
+ *
+ * - client: the sending side (`request-client.ts`); it posts the requests of one turn of the event loop in one message
+ * - request in flight: sent and not settled (`in-flight-requests.ts`); the bytes in flight are limited
+ * - loop: the receiving side (`request-loop.ts`); while one batch commits, the next one queues up in the port
+ * - commit: one transaction for a batch (`commit.ts`); a request that fails is undone and refused alone
+ * - round: a counter in shared memory (`commit-state.ts`); a new round withdraws every request that is in no
+ *   transaction yet
+ * - watchdog: fails the store if a commit does not end, as after an I/O error it may never return
+ * - exit guard: keeps a process from exiting while a thread is inside LMDB (`exit-guard.ts`)
+ *
+ * The id of a request is free again once the thread has settled it, and the thread settles each request exactly once. A
+ * failure frees all ids, and no request is accepted after it. So a late response never settles another request.
+ */
+
 /** How long a thread whose commit may never return has to end; then it is left running. */
 const failedCloseMs = 2000
 
@@ -17,11 +34,11 @@ export interface RequestOptions {
 /** A request to which the client will add an id. */
 export type Unsent<Request> = Request extends { id: number } ? Omit<Request, 'id'> : never
 
-/** Sends requests to a thread that writes. What a request resolves with is durable. */
+/** Sends requests to a thread that writes. A request is durable when it resolves. */
 export interface RequestClient<Request> {
   /**
-   * `bytes` counts towards the limit of bytes in flight; `transfer` is detached from this thread. `onCommit` is called with
-   * the commit of the request before it resolves.
+   * `bytes` counts towards the limit of bytes in flight; `transfer` is detached from this thread. `onCommit` is called
+   * with the commit of the request before it resolves.
    *
    * @throws {IngestError} `overloaded`, `disk-full`, `store-locked`, `store-failed`, `store-closed`
    */
@@ -91,7 +108,9 @@ export async function startRequestClient<Request extends { id: number }>(
 
   function onEnd(error: IngestError): void {
     onUnready(error)
-    if (isReady && !isClosed) inFlight.fail(error)
+    // after a close, a thread ends once it has settled all requests
+    const isExpected = isClosed && inFlight.size().requests === 0
+    if (isReady && !isExpected) inFlight.fail(error)
   }
 
   function unavailable(): IngestError | undefined {

@@ -159,6 +159,17 @@ t.test('a failure found elsewhere rejects every request, and is reported once', 
   t.strictSame(fatal, ['store-failed'])
 })
 
+t.test('a thread that ends while it closes fails the requests that it has not settled', async (t) => {
+  const code = `import { parentPort } from 'node:worker_threads'
+    parentPort.on('message', () => process.exit())
+    parentPort.postMessage({ type: 'ready' })`
+  const module = new URL(`data:text/javascript,${encodeURIComponent(code)}`)
+  const { client, write, fatal } = await openClient(t, { module, timeoutMs: 2 ** 30 })
+  const inFlight = t.rejects(write('a'), { code: 'store-failed' })
+  await Promise.all([inFlight, client.close()])
+  t.strictSame(fatal, ['store-failed'])
+})
+
 t.test('a request that cannot be sent is rejected, and leaves nothing in flight', async (t) => {
   const { client, write } = await openClient(t)
   const rows = [{ blobKey: Buffer.from('a'), bytes: (() => {}) as never }]
