@@ -49,8 +49,8 @@ export interface LmdbStoreOptions {
   /**
    * Called once when the store can no longer be trusted: the disk failed, or a data file is gone. Every operation is
    * refused with `store-failed` from then on; end the process with SIGKILL and restart it. Also called with
-   * `store-locked` if `close` leaves a thread that waits for another process: an exit of this process would then take up to
-   * two seconds and end with SIGKILL.
+   * `store-locked` if `close` leaves a thread that waits for another process: an exit of this process would then take
+   * up to two seconds and end with SIGKILL.
    */
   onFatal?: (error: IngestError) => void
   /** A commit that takes longer, in milliseconds, fails the store: it may never end. Default 30,000. */

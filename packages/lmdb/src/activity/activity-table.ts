@@ -3,8 +3,8 @@ import type { Rows } from '../environment/environment.ts'
 import type { TableName } from '../environment/schema.ts'
 
 /**
- * What processes counted. A key is the project's id, a zero byte, then the span, the time and the writer. It has the id
- * instead of a number, because only a project with stored data has a number.
+ * The counts of each process, as rows. A key is the project's id, a zero byte, then the span, the time and the writer.
+ * It has the id instead of a number, because only a project with stored data has a number.
  */
 export interface ActivityTable {
   /** The first rows of a range, at most `limit`, or those after the row `after`. */

@@ -12,12 +12,12 @@ export interface BackupReport extends Omit<StoreReport, 'problems' | 'problemCou
 /**
  * Copies the store in a directory to an empty or missing one, while servers run and write: the log and the maps at one
  * point in the log, without free space and without the id index, which the next opening rebuilds. The copy has its name
- * only once it is verified and durable; before, it is in `<target>.unfinished-…` beside it, which is removed on failure.
- * While it runs, servers keep the space of replaced pages and maps; afterwards they use it again.
+ * only once it is verified and durable; before, it is in `<target>.unfinished-…` beside it, which is removed on
+ * failure. While it runs, servers keep the space of replaced pages and maps; afterwards they use it again.
  *
- * @throws {IngestError} `store-missing`, `store-incompatible`; `store-damaged` if the store cannot be copied or its copy
- *   is damaged; `invalid-argument` for a target that is not empty or inside the store; `disk-full`; `store-locked` and
- *   `overloaded`, which are temporary
+ * @throws {IngestError} `store-missing`, `store-incompatible`; `store-damaged` if the store cannot be copied or its
+ *   copy is damaged; `invalid-argument` for a target that is not empty or inside the store; `disk-full`; `store-locked`
+ *   and `overloaded`, which are temporary
  */
 export async function backUpLmdbStore(
   directory: string,

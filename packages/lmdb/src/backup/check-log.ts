@@ -51,7 +51,7 @@ export async function checkLog(options: LogCheckOptions): Promise<void> {
 interface ProjectState {
   projectId: string | undefined
   totals: Totals
-  /** The bytes of the project's totals before the check, plus those of the records that were appended since. */
+  /** The bytes in the project's totals before the check, plus the bytes of the records that were appended since. */
   expectedBytes: number
   /** Builds that are known to be frozen. */
   frozen: Set<string>

@@ -5,6 +5,21 @@ import { deserializeError, type SerializedError } from '../threads/error-transfe
 import type { StoreReport } from './store-report.ts'
 import type { VerifyProgress } from './verify-directory.ts'
 
+/*
+ * Backups, restores and verification. LMDB crashes over some damage, so a job reads the store in a process of its own,
+ * with a low priority, while servers run.
+ *
+ * - job: verifies a directory, or copies it and verifies the copy (`job-worker.ts`)
+ * - copy: the rows of one snapshot of each environment (`copy-directory.ts`), so it has no free pages and no erased
+ *   bytes
+ * - staging: the directory beside the target that is filled, verified and synced before it gets its name (`staging.ts`)
+ * - report: the counts of a verification, and the problems that it has found (`store-report.ts`)
+ * - verification: `check-log.ts` reads each record and looks up each id, `check-maps.ts` hashes each chunk and each map
+ * - epoch: a restored store begins a new one, which invalidates earlier cursors
+ *
+ * Start with `back-up-lmdb-store.ts`, then `verify-directory.ts`. `repair/` copies a store that is damaged.
+ */
+
 /** A directory to verify, or to copy; a copy is verified too. */
 export interface Job {
   directory: string

@@ -40,7 +40,7 @@ export interface ChunkTables {
   isGarbage(blobKey: BlobKey): boolean
   /** How often garbage was collected: a blob that existed at one count may be deleted at another. */
   collections(): number
-  /** Whether the blob is that of a stored chunk. */
+  /** Whether a stored chunk uses the blob. */
   isUsed(blobKey: BlobKey): boolean
   markGarbage(blobKey: BlobKey): void
   /** The blob at which the next check for unused blobs begins. */
@@ -173,7 +173,7 @@ export function openChunkTables(table: (name: TableName) => Rows, onGarbage = ()
   }
 }
 
-/** The key of a chunk; with the number of a manifest, that of their relation. */
+/** The key of a chunk; with the number of a manifest, the key of the reference from that manifest. */
 export function chunkKey(project: number, digest: Digest, number?: number): Buffer {
   const hash = Buffer.from(digest.slice('sha256:'.length), 'hex')
   return projectKey(project, number === undefined ? hash : Buffer.concat([hash, sequenceKey(number)]))

@@ -9,7 +9,9 @@ export interface EntryTable<Entry> {
   json(projectId: string): string
   /** Only inside a write transaction. */
   put(projectId: string, json: string): void
-  /** The projects that the store lists for the kind, in the order of their bytes: those after `after`, at most `limit`. */
+  /**
+   * The projects that the store lists for the kind, in the order of their bytes: those after `after`, at most `limit`.
+   */
   ids(range?: { after?: string | undefined; limit?: number }): string[]
 }
 

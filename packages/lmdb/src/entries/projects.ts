@@ -7,8 +7,8 @@ import type { ProjectNumbers } from '../log/snapshot-reader.ts'
 import { type EntryTable, projectIdsIn } from './entry-tables.ts'
 
 /**
- * Projects by id, and the number that identifies each in the other tables. The number is in two tables, which must agree:
- * a damaged one is that of another project.
+ * Projects by id, and the number that identifies each in the other tables. The number is in two tables, which must
+ * agree: a damaged number would be that of another project.
  */
 export interface Projects extends EntryTable<Project>, ProjectNumbers {
   /**

@@ -25,27 +25,28 @@ const transactionOffset = 152
 const magic = 0xbeefc0de
 const dataVersion = 2
 /**
- * LMDB does not write pages that a transaction took at the end of the file and gave back, so a whole file may be shorter
- * than its header says: by a few pages, as measured. Up to a quarter is accepted, and at most 64 MiB.
+ * LMDB does not write pages that a transaction took at the end of the file and gave back, so a whole file may be
+ * shorter than its header says: by a few pages, as measured. Up to a quarter is accepted, and at most 64 MiB.
  */
 const unwrittenShareMax = 1 / 4
 const unwrittenBytesMax = 64 * 2 ** 20
 
 /**
- * Checks the header of an LMDB data file before LMDB opens it, which would crash the process over a foreign or truncated
- * one (SIGSEGV, SIGBUS). Does not detect that the last pages of a file are missing. Returns whether the file exists and is
- * neither empty nor {@link isUnfinished}.
+ * Checks the header of an LMDB data file before LMDB opens it, which would crash the process over a foreign or
+ * truncated one (SIGSEGV, SIGBUS). Does not detect that the last pages of a file are missing. Returns whether the file
+ * exists and is neither empty nor {@link isUnfinished}.
  *
- * @throws {IngestError} `permission-denied`; `store-incompatible` for a file that was not written by LMDB as used here, or
- *   is truncated
+ * @throws {IngestError} `permission-denied`; `store-incompatible` for a file that was not written by LMDB as used here,
+ *   or is truncated
  */
 export function checkDataFile(path: string): boolean {
   return withDataFile(path, (file) => !hasUnfinishedHeaders(file) && checkContent(path, file)) ?? false
 }
 
 /**
- * Whether the creation of a data file was cut by a power loss: it has at most the two headers of a new file, and lacks one
- * of them. LMDB would crash over it. {@link syncDataFile} comes before the first commit, which makes the file longer.
+ * Whether the creation of a data file was cut by a power loss: it has at most the two headers of a new file, and lacks
+ * one of them. LMDB would crash over it. {@link syncDataFile} comes before the first commit, which makes the file
+ * longer.
  */
 export function isUnfinished(path: string): boolean {
   return withDataFile(path, hasUnfinishedHeaders) ?? false
@@ -77,7 +78,7 @@ export function syncDataFile(path: string): void {
 }
 
 /**
- * What {@link checkDataFile} finds; an empty file is a missing one.
+ * The state that {@link checkDataFile} checks; an empty file is a missing one.
  *
  * @throws {IngestError} `permission-denied`; `store-incompatible` if it is not a file, or cannot be opened
  */

@@ -14,9 +14,9 @@ import { IngestError } from '@ingest/core'
 import { makeDirectory } from '@ingest/core/internal'
 
 /*
- * What is created in a store belongs to the owner of its `events/`: a command of root would lock out the server, which
- * runs as another user. What is created for a new store belongs to the owner of the directory around it. Only what this
- * process has created is given away, by its descriptor: the owner of a directory can put a link to any file in its place.
+ * New files in a store get the owner of its `events/`: else a command of root would lock out a server that runs as
+ * another user. Files of a new store get the owner of the directory around it. This process changes the owner only of
+ * files that it has created, and by descriptor: the owner of a directory can put a link to any file in its place.
  */
 
 /** A user and a group, such as those of a file. */

@@ -11,6 +11,22 @@ import { closeRoot, openRoot, openTable, openTables, type Root, readersOf, relea
 import type { TableName } from './schema.ts'
 import { findProcessMapping, type LockHolder, lockedError, lockTimeoutMs } from './write-lock.ts'
 
+/*
+ * All access to LMDB. An environment is a directory with one data file; a store has three: `events`, `ids` and
+ * `chunks`. LMDB gives snapshots and atomic, durable transactions, with one writer at a time over all processes. It has
+ * no checksums, and crashes the process over some damage. This folder checks files before LMDB opens them.
+ *
+ * - root: LMDB's handle of an environment; `root.ts` says why each setting has its value
+ * - gate: a lock around every opening, commit and closing, over all processes (`gate.ts`); without it, LMDB may undo a
+ *   commit
+ * - lock holder: the process inside the gate; a stopped one lets others fail with `store-locked` (`write-lock.ts`)
+ * - header: the first pages of a data file, checked before LMDB maps the file (`data-file.ts`)
+ * - table: a name with keys and values of bytes; `schema.ts` lists all
+ * - identity: the id, epoch and secret of a store, which its three environments share (`identity.ts`)
+ *
+ * Start with `Environment` below, then read `write`: its transaction is the commit that makes a batch durable.
+ */
+
 export type { Table }
 
 export interface KeyRange {
@@ -193,7 +209,7 @@ function createEnvironment(directory: string, opened: Opened): Environment {
       return table
     },
     write(work) {
-      // also before, because the pages of this transaction may be those of another writer
+      // also before the transaction: if a file was replaced, another writer may write to the same pages
       checkFiles()
       // a reader that was killed keeps all pages that were freed since its snapshot
       root.readerCheck()
@@ -304,8 +320,8 @@ function fileId(path: string): string {
 }
 
 /**
- * Refuses a data file that another process has open if its lock file is missing: the two processes would not exclude each
- * other.
+ * Refuses a data file that another process has open if its lock file is missing: the two processes would not exclude
+ * each other.
  */
 function checkNotInUse(path: string, lockPath: string): void {
   if (checkLockFile(lockPath)) return

@@ -32,9 +32,9 @@ export interface Gate {
    */
   enter<T>(work: () => T): Promise<T>
   /**
-   * Resolves when those that waited for the gate after the last {@link run} have been inside, as a thread that goes in
-   * over and over would find it free each time, and they would not. Does not wait for those that do not go in. Waits with
-   * `pause`, which takes milliseconds.
+   * Resolves when the threads that waited for the gate after the last {@link run} have been inside: a thread that
+   * enters again and again would starve them. Does not wait for threads that do not enter. Waits with `pause`, which
+   * takes milliseconds.
    */
   untilTurn(pause: Pause): Promise<void>
   /** The other process that is inside; undefined if no other process is, or it is not known. */
@@ -49,11 +49,15 @@ export const gateDirectory = 'gate'
 
 const gateBytes = 2 ** 20
 const pollMs = 1
-/** How long a thread goes in over and over before it lets others in: with less, a fast disk would wait for wake-ups. */
+/**
+ * How long a thread enters again and again before it lets others in: with less, a fast disk would wait for wake-ups.
+ */
 const turnMs = 10
 /** How long a blocked thread may take to wake up. */
 const wakeUpMs = 20
-/** How long the gate is left free for a thread that polls it, and after which time again, as a stopped one never goes in. */
+/**
+ * How long the gate is left free for a thread that polls it, and after which time again: a stopped one never enters.
+ */
 const offerMs = 100
 const offerAgainMs = 2000
 
@@ -96,7 +100,9 @@ export function openGate(directory: string, isFirst: boolean): Gate {
     return (result as { value: T }).value
   }
 
-  /** Polls until no thread is inside. Holds a snapshot meanwhile, by which {@link letPollersIn} finds those that poll. */
+  /**
+   * Polls until no thread is inside. Holds a snapshot meanwhile, by which {@link letPollersIn} finds those that poll.
+   */
   async function untilFree(): Promise<void> {
     const snapshot = root.useReadTransaction()
     try {
@@ -111,7 +117,7 @@ export function openGate(directory: string, isFirst: boolean): Gate {
     }
   }
 
-  /** Returns false when some of them have not been inside, although it was free. */
+  /** Returns false when some pollers have not entered, although the gate was free. */
   async function letPollersIn(pause: Pause): Promise<boolean> {
     let pollers = pollersOf(root)
     for (const watch = watchHolder(thread); pollers.length > 0; await pause(pollMs)) {
@@ -146,7 +152,7 @@ function pollersOf(root: Root): string[] {
   return root.readerList().match(/^ *\d+ +[0-9a-f]+ +\d+$/gm) ?? []
 }
 
-/** Returns who is inside each time, and for how long it has been the same. */
+/** Returns a function that returns the thread inside the gate, and for how long it has been the same. */
 function watchHolder(thread: () => number): () => { id: number; sameForMs: number } {
   let last = thread()
   let since = performance.now()
@@ -158,7 +164,10 @@ function watchHolder(thread: () => number): () => { id: number; sameForMs: numbe
   }
 }
 
-/** The content that LMDB writes into a new gate's data file. Uses a directory below `path`, which is known to be writable. */
+/**
+ * The content that LMDB writes into a new gate's data file. Uses a directory below `path`, which is known to be
+ * writable.
+ */
 function newContent(path: string): Buffer {
   const directory = mkdtempSync(join(path, 'new-'))
   try {
@@ -171,8 +180,8 @@ function newContent(path: string): Buffer {
 
 /**
  * Writes the content of a gate in place: a process that has the file open keeps it and reads the former content, and
- * another opening writes the same content. To LMDB, a new file in its place would be another environment, and a thread that
- * opened it would release the locks of its process on the lock file of both.
+ * another opening writes the same content. To LMDB, a new file in its place would be another environment, and a thread
+ * that opened it would release the locks of its process on the lock file of both.
  */
 function writeAndSync(dataPath: string, content: Buffer): void {
   const file = openSync(dataPath, 'r+')

@@ -55,8 +55,8 @@ export function checkEventsPresent(eventsDirectory: string, siblings: readonly s
 /**
  * The identity in `events/`; created if there is none and no other directory holds data.
  *
- * @throws {IngestError} `store-incompatible`; `store-damaged`, as with another key every event would be new; and the codes
- *   of {@link Environment.write}
+ * @throws {IngestError} `store-incompatible`; `store-damaged`, as with another key every event would be new; and the
+ *   codes of {@link Environment.write}
  */
 export function openIdentity(events: Environment, eventsDirectory: string, siblings: readonly string[]): LmdbIdentity {
   if (!listTables(events.root).includes(metaTable)) checkEventsPresent(eventsDirectory, siblings)
@@ -149,8 +149,8 @@ export async function openChunks(
 }
 
 /**
- * Opens an existing `chunks/` to read it, and checks that it belongs to the store of `events/`. Returns undefined for one
- * that a process was killed over while it created it: it holds nothing.
+ * Opens an existing `chunks/` to read it, and checks that it belongs to the store of `events/`. Returns undefined for
+ * one that a process was killed over while it created it: it holds nothing.
  *
  * @throws {IngestError} `store-incompatible`, and the codes of {@link openEnvironment}
  */

@@ -11,11 +11,11 @@ export const binary = { encoding: 'binary', keyEncoding: 'binary' } as const
 
 const tablesMax = 32
 /**
- * The slots for readers in a lock file, 64 bytes each: a process takes a few, and LMDB looks at no more of them than were
- * ever in use at once. A process that has the files to itself enlarges the lock file of an older version.
+ * The slots for readers in a lock file, 64 bytes each: a process takes a few, and LMDB searches only as many as were
+ * ever in use at once.
  */
 const readersMax = 1000
-/** Openings that met mutexes which a closing process had just destroyed, before the environment counts as unusable. */
+/** How often an opening is tried that fails because a closing process has just destroyed the mutexes. */
 const attemptsMax = 100
 const EINVAL = 22
 
@@ -67,9 +67,9 @@ export function closeRoot(root: Root): void {
 }
 
 /**
- * Releases the snapshots of a killed process that had the id of this one: LMDB attributes them to this process as long as
- * it runs. Closing releases all readers with the id of this process, unless other threads of it have the environment open,
- * whose readers are alive.
+ * Releases the snapshots of a killed process that had the id of this one: LMDB attributes them to this process as long
+ * as it runs. Closing releases all readers with the id of this process, unless other threads of it have the environment
+ * open, whose readers are alive.
  */
 export function releaseReused(root: Root, reopen: () => Root): Root {
   // this opening has given back its own slot
@@ -86,8 +86,8 @@ export function readersOf(root: Omit<Root, 'close'>): { pid: number; transaction
 }
 
 /**
- * Opens all tables that exist, by name. Threads of a process number their tables together, and lmdb guards that with the
- * write lock only: call it inside the gate, like {@link openTable}.
+ * Opens all tables that exist, by name. Threads of a process number their tables together, and lmdb guards that with
+ * the write lock only: call it inside the gate, like {@link openTable}.
  */
 export function openTables(root: Root): Map<string, Table> {
   const tables = new Map<string, Table>()

@@ -1,6 +1,6 @@
 /**
- * The tables of the store. Keys and values are bytes, numbers in them big-endian: a project is 4 bytes, a sequence 8. The
- * files in parentheses have the layouts.
+ * The tables of the store. Keys and values are bytes, numbers in them big-endian: a project is 4 bytes, a sequence 8.
+ * The files in parentheses have the layouts.
  */
 export const schema = {
   /** The truth. */

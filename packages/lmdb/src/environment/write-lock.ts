@@ -29,7 +29,9 @@ export function lockedError(holder?: LockHolder): IngestError {
 export interface LockProbe {
   /** The other process that holds it; undefined if no other process does, and always on systems other than Linux. */
   holder(): LockHolder | undefined
-  /** The id of the thread that holds it, also one of this process; always 0, as for none, on systems other than Linux. */
+  /**
+   * The id of the thread that holds it, also one of this process; always 0, as for none, on systems other than Linux.
+   */
   thread(): number
   /** Whether a thread may be blocked until it is free; always false on systems other than Linux. */
   hasWaiter(): boolean

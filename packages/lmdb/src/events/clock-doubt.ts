@@ -5,8 +5,8 @@ import type { SlicedReads } from '../log/snapshot-reader.ts'
 
 /*
  * A clock that is ahead makes all events old, and its times stay in the log, as they never decrease. So the clock is
- * compared with the log: time has passed if records were stored throughout it, or if this process has run throughout it,
- * by the monotonic clock.
+ * compared with the log: time has passed if records were stored throughout it, or if this process has run throughout
+ * it, by the monotonic clock.
  */
 
 /**

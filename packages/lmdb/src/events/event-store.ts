@@ -32,7 +32,7 @@ export interface EventStoreOptions {
 
 /** The bytes of events that a reader reads in one step. */
 const stepBytes = 32_768
-/** The minimum that a record counts for in a step: records of erased events are short. */
+/** The least bytes that a record counts in a step: records of erased events are short. */
 const recordBytesMin = 256
 /** The most ids that one transaction erases: each may be in a different record. */
 const erasuresPerStep = 64

@@ -1,8 +1,9 @@
 import { column, wordsPerEvent } from '@ingest/core/internal'
 
 /**
- * Writes the fingerprint of an event, 64 bits, to two words of `into` from `at` on: the hash of its id combined with its
- * project, so that one id has different fingerprints in different projects. A collision only costs a read of the log.
+ * Writes the fingerprint of an event, 64 bits, to two words of `into` from `at` on: the hash of its id combined with
+ * its project, so that one id has different fingerprints in different projects. A collision only costs a read of the
+ * log.
  */
 export function fingerprint(project: number, hashHigh: number, hashLow: number, into: Uint32Array, at: number): void {
   const salt = mix(project)
@@ -14,7 +15,7 @@ export type Fingerprint = typeof fingerprint
 
 export const fingerprintBits = 64
 
-/** Fingerprints of so many bits. Tests use fewer, at most 31, for collisions. */
+/** Returns the function that makes fingerprints of `bits` bits. Tests use at most 31 bits, for collisions. */
 export function createFingerprint(bits: number): Fingerprint {
   if (bits === fingerprintBits) return fingerprint
   return (project, hashHigh, hashLow, into, at) => {

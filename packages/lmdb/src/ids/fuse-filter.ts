@@ -14,7 +14,8 @@ import { DamagedRun, defaultBlockBits, getPart, putPart, type Run } from './run.
 const partitionBlockBits = defaultBlockBits(0)
 
 /**
- * The bits of a check by the level of the run: 16, 12 or 10. Small runs are as numerous as large ones, but hold few ids.
+ * The bits of a check by the level of the run: 16, 12 or 10. Small runs are as numerous as large ones, but hold few
+ * ids.
  */
 const checkBits = [16, 12]
 const checkBitsOfLarge = 10
@@ -39,7 +40,7 @@ interface Shape {
   slots: number
 }
 
-/** The shape of the filters of a run. The constants are those of the authors. */
+/** The shape of the filters of a run. The constants are from the paper. */
 function shapeOf(run: Run): Shape {
   const average = run.count / 2 ** partitionBits(run)
   // most partitions have fewer; one that has more takes some attempts
@@ -113,8 +114,8 @@ function makeFilter(shape: Shape, entries: readonly Uint32Array[]): Uint32Array 
 }
 
 /**
- * The check of each slot, such that the slots of each id combine to the check of the id. Undefined if there is no order of
- * the ids in which each has a slot that no earlier one has.
+ * The check of each slot, such that the slots of each id combine to the check of the id. Undefined if there is no order
+ * of the ids in which each has a slot that no earlier one has.
  */
 function assignChecks(shape: Shape, arrays: readonly Uint32Array[], attempt: number): Uint16Array | undefined {
   const count = arrays.reduce((sum, { length }) => sum + length / wordsPerEntry, 0)
@@ -128,7 +129,7 @@ function assignChecks(shape: Shape, arrays: readonly Uint32Array[], attempt: num
     const first = hashes[i * 2] as number
     const second = hashes[i * 2 + 1] as number
     const position = firstPosition(shape, first)
-    // that of its own slot is still 0
+    // the check of its own slot is still 0
     checks[order.slots[taken] as number] =
       (checks[position] as number) ^
       (checks[secondPosition(shape, position, first)] as number) ^

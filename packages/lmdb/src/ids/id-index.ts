@@ -19,6 +19,23 @@ import {
   writeRunList,
 } from './run-list.ts'
 
+/*
+ * Finds events by id at a cost that does not grow with the log: a log-structured merge index of fingerprints.
+ *
+ * - entry: a fingerprint of 64 bits and the position of an event (`entry.ts`)
+ * - memory table: the entries of the newest records (`memory-table.ts`); a full one is flushed to a run
+ * - run: an immutable set of entries on disk, in blocks that are found by the first bits of a fingerprint (`run.ts`)
+ * - level: eight runs of a level are merged into one of the next; a thread flushes and merges (`indexer.ts`,
+ *   `index-worker.ts`)
+ * - filter: says which fingerprints a run may have, so that most look-ups read no block (`fuse-filter.ts`)
+ * - run list: the published runs and the watermark, replaced in one transaction (`run-list.ts`)
+ * - watermark: the record up to which all ids are in runs; later ids are read from the log
+ * - claim: the right of one process to flush and merge, renewed while it works
+ *
+ * The index is derived: if it is lost or damaged, it is rebuilt from the log. Start with `search` in `id-lookup.ts`.
+ * The decision is described in docs/decisions/id-index.md.
+ */
+
 /**
  * Finds where events may be stored, by the fingerprints of their ids, at a cost that does not grow with their number.
  * Returns candidates: the caller compares the id that is stored there, so a collision of fingerprints is never taken
@@ -115,12 +132,12 @@ async function openIndexIn(environment: Environment, { log, onProgress = () => {
 
   return {
     /**
-     * Returns whether appends may be made now: flushing and merging have kept up, and the filters of all runs are read, as
-     * a search without them is slow. Reads some, for about 20 milliseconds. Otherwise call it again after `wait`: appends
-     * wait for 20 seconds at most.
+     * Returns whether appends may be made now: flushing and merging have kept up, and the filters of all runs are read,
+     * as a search without them is slow. Reads some, for about 20 milliseconds. Otherwise call it again after `wait`:
+     * appends wait for 20 seconds at most.
      *
-     * @throws {IngestError} `overloaded` after 20 seconds without capacity; `store-failed` for an index that is damaged or
-     *   deleted
+     * @throws {IngestError} `overloaded` after 20 seconds without capacity; `store-failed` for an index that is damaged
+     *   or deleted
      */
     prepareAppends(): boolean {
       const since = waitingSince ?? Date.now()
@@ -137,8 +154,8 @@ async function openIndexIn(environment: Environment, { log, onProgress = () => {
     wait: () => (lookup.isFull() ? thread.changed(pollMs) : nextTurn()),
 
     /**
-     * Lets later reads see what any process has committed: the runs, then the log. A snapshot of the log from before the
-     * list of runs may lack records of the runs. Call it before each `catchUp`.
+     * Lets later reads see what any process has committed: the runs, then the log. A snapshot of the log from before
+     * the list of runs may lack records of the runs. Call it before each `catchUp`.
      */
     refresh(): void {
       damage.detect(lookup.refreshRunList)

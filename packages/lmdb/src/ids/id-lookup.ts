@@ -8,9 +8,11 @@ import { emptyRunList, type IdTables, readRevision, readRunList } from './run-li
 
 /** Full tables that are not flushed yet; with more of them, appends wait. */
 const fullTablesMax = 4
-/** Runs of level 0 that are not merged yet; with more of them, appends wait, as each run slows every look-up a little. */
+/**
+ * Runs of level 0 that are not merged yet; with more of them, appends wait, as each run slows every look-up a little.
+ */
 const unmergedRunsMax = mergeWidth * 4
-/** The thread reads filters for so long without a pause. */
+/** How long the thread reads filters without a pause. */
 const filterReadsMs = 20
 
 /** The current size of the index. */
@@ -56,7 +58,9 @@ export function createIdLookup({ tables, log, seed, entriesPerFlush, onTableFull
     /** Reads the list of runs if any process has changed it. */
     refreshRunList,
 
-    /** Reads some filters of the runs in the list; returns whether all are read. Without, a search is correct but slow. */
+    /**
+     * Reads some filters of the runs in the list; returns whether all are read. Without, a search is correct but slow.
+     */
     readFilters: () => published.readFilters(performance.now() + filterReadsMs),
 
     /** Indexes the log up to the record `last`, or until the tables are full. */

@@ -9,7 +9,8 @@ import { createLogReader } from './log-reader.ts'
 import { isDamage } from './run.ts'
 import { idsOptions, openIdTables } from './run-list.ts'
 
-// The thread that flushes and merges. It has environments of its own: of the log, which it only reads, and of the index.
+// The thread that flushes and merges. It has environments of its own: of the log, which it only reads, and of the
+// index.
 
 export interface IndexWorkerData {
   directory: string
@@ -37,7 +38,8 @@ export type IndexWorkerMessage =
 /** Time between attempts while another process works on the runs, or after a step failed. */
 const retryMs = 500
 
-// threads that serve requests come first; much lower, other processes of a busy machine would keep appends waiting for it
+// threads that serve requests come first; much lower, other processes of a busy machine would keep appends waiting for
+// it
 lowerThreadPriority(4)
 
 const data = workerData as IndexWorkerData

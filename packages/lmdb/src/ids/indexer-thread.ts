@@ -50,7 +50,10 @@ export function createIndexerThread(data: IndexWorkerData, onDamage: (message: s
         })
       })
     },
-    /** Why a step has failed, which may be temporary, or the thread has ended, in parentheses; nothing without a problem. */
+    /**
+     * Why a step has failed, which may be temporary, or the thread has ended, in parentheses; nothing without a
+     * problem.
+     */
     lastProblem: () => lastProblem,
     /** Ends the thread after its current step. */
     async close(): Promise<void> {

@@ -95,7 +95,7 @@ export function createIndexer({ tables, log, seed, entriesPerFlush, now = Date.n
       }
       try {
         return claim.write((claimed) => {
-          // another worker may have left an unfinished run, and may have removed that of this one
+          // another worker may have left an unfinished run, and may have removed the one of this worker
           if (claimed === 'acquired') discardUnfinished()
           work(readRunList(tables) ?? emptyRunList(seed))
         })

@@ -82,7 +82,7 @@ export function writeRunList({ meta }: IdTables, list: RunList): void {
   meta.put(listKey, Buffer.from(JSON.stringify({ ...list, checksum: checksumOf(list) })))
 }
 
-/** How long a claim lasts unless it is renewed; after its holder was killed, nobody flushes for so long. */
+/** How long a claim lasts unless it is renewed. After its holder is killed, no worker flushes for this long. */
 const claimMs = 5_000
 
 /** The right to flush and merge, which one worker at a time has, over all processes. */
@@ -111,8 +111,8 @@ export function createClaim({ meta, environment }: IdTables, now: () => number =
 
   return {
     /**
-     * Acquires or renews the claim and runs `work`, in one transaction, unless another worker has it. `renewed`: no other
-     * worker has had it since this one acquired it, so an unfinished merge is still valid.
+     * Acquires or renews the claim and runs `work`, in one transaction, unless another worker has it. `renewed`: no
+     * other worker has had it since this one acquired it, so an unfinished merge is still valid.
      */
     write(work: (claimed: 'renewed' | 'acquired') => void): 'worked' | 'busy' {
       return environment.write(() => {

@@ -12,9 +12,9 @@ export interface Run {
   id: number
   /** Random: before the index was rebuilt, a run may have had the same id and other content. */
   nonce: number
-  /** 0 for a run that was flushed; one more than that of the runs it was merged from. */
+  /** 0 for a flushed run; a merged run is one level above its inputs. */
   level: number
-  /** It has 2 to the power of this blocks. */
+  /** The number of blocks is 2 to the power of this. */
   blockBits: number
   /** Number of entries. */
   count: number
@@ -35,10 +35,12 @@ export const mergeWidth = 1 << mergeWidthBits
  */
 const entriesPerBlock = 224
 
-/** The default number of entries in a run of level 0, besides those of the record that made it full. */
+/** The default number of entries in a run of level 0; the record that makes it full may add some more. */
 export const entriesPerFlush = entriesPerBlock << 10
 
-/** The block bits of a run of level 0 with this number of entries: at least 1, as {@link blockOf} cannot shift by 32. */
+/**
+ * The block bits of a run of level 0 with this number of entries: at least 1, as {@link blockOf} cannot shift by 32.
+ */
 export function flushBlockBits(entriesPerFlush: number): number {
   return Math.max(1, Math.round(Math.log2(entriesPerFlush / entriesPerBlock)))
 }

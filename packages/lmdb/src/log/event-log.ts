@@ -5,6 +5,20 @@ import { projectKey, readSequence, sequenceKey } from '../environment/row-keys.t
 import type { TableName } from '../environment/schema.ts'
 import { decodeRecord, type Position, type RecordHeader, readHeader, storedOrdinal } from './record.ts'
 
+/*
+ * The log is the truth of a store: one record for each batch that stored anything, in the order of commits.
+ *
+ * - record: a header with checksums, a fingerprint for each event, and the exact bytes of the events (`record.ts`)
+ * - sequence: the number of a record in the log, from 1 and without gaps
+ * - ordinal: the number of a record among those of its project, by which a reader notices a missing one
+ * - project list: the sequences of the records of a project, in the table `project-log`
+ * - tombstone: the id of an erased event in place of its bytes; positions do not change
+ * - log end: the last record that this process has seen; if it disappears, commits were lost (`log-end.ts`)
+ * - snapshot reader: reads on the newest snapshot, in steps that share the event loop (`snapshot-reader.ts`)
+ *
+ * Start with `createEventLog` below. `writer/append-batch.ts` writes records, `events/event-store.ts` serves them.
+ */
+
 export interface EventLogTables {
   log: Table
   projectLog: Table

@@ -7,7 +7,7 @@ export interface CachedManifest {
   missing?: { count: number; digests: readonly Digest[] }
 }
 
-/** The manifests that were read last, by number. A number is that of one manifest for good once it is committed. */
+/** The manifests that were read last, by number. A committed number never gets another manifest. */
 export interface ManifestCache {
   get(number: number, read: () => Manifest): CachedManifest
 }

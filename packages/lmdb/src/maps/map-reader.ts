@@ -44,8 +44,8 @@ export interface MapReader {
   readyMaps(project: number, digest: Digest, limit: number): MapId[]
   pendingTotals(project: number): PendingTotals
   /**
-   * Those of the next `limit` pending maps of all projects that are expired or void, and where to go on; undefined at the
-   * end.
+   * The expired and void ones of the next `limit` pending maps of all projects, and the key at which the next call
+   * starts; undefined at the end.
    */
   unneeded(
     touchedBefore: number,

@@ -21,6 +21,23 @@ import { encodeMapName } from './map-encoding.ts'
 import { createMapReader, type FoundMap, type MapReader, type MapRow } from './map-reader.ts'
 import { openPendingTables, type PendingTables } from './pending-manifests.ts'
 
+/*
+ * Maps and their manifests. The bytes of chunks are in `chunks/`, which never delays a commit of events.
+ *
+ * - slot: the complete and the pending map of a place and a build, one row of the table `maps`
+ * - manifest: the list of chunks of a map, under a number of its own; a slot names it by this number
+ * - pending manifest: one that misses chunks, or is not verified yet (`pending-manifests.ts`)
+ * - void: a pending manifest whose build froze; readers leave it out, a sweep deletes it
+ * - detached manifest: one that no slot names; its chunks are released in bounded transactions
+ * - reference: the row by which a manifest names a chunk; a chunk without references becomes garbage
+ * - version of a slot: a text that differs between any two states; a decision on a snapshot is written only if it is
+ *   the same
+ *
+ * `map-store.ts` serves the contract: it reads a snapshot, decides, and sends a command (`map-commands.ts`) to the
+ * writer, which checks the version and writes through `put` below. A chunk takes two commits: its blob, then its row
+ * (`chunk-uploads.ts`).
+ */
+
 export interface PutOptions {
   /** Chunks whose blobs are durable; those that are not needed become garbage. */
   uploads?: ReadonlyMap<Digest, WrittenChunk>
@@ -31,7 +48,9 @@ export interface MapTables extends MapReader {
   chunks: ChunkTables
   pending: PendingTables
   // only inside a write transaction
-  /** Replaces the contents of a map. A manifest that it no longer has is only detached: {@link releaseChunks} follows. */
+  /**
+   * Replaces the contents of a map. A manifest that it no longer has is only detached: {@link releaseChunks} follows.
+   */
   put(project: number, id: MapId, found: FoundMap, contents: MapContents, options?: PutOptions): void
   /** Stores a chunk that a manifest names, with at least its size; otherwise its blob becomes garbage. */
   putChunk(

@@ -10,7 +10,10 @@ export interface PendingTables {
   get(project: number, number: number): PendingRow
   /** The pending manifests of a project. */
   all(project: number): Iterable<PendingEntry>
-  /** The next `limit` pending manifests of all projects, and where to go on; undefined at the end. */
+  /**
+   * The next `limit` pending manifests of all projects, and the key at which the next call starts; undefined at the
+   * end.
+   */
   page(from: Buffer, limit: number): { entries: PendingEntry[]; next?: Buffer }
   /** The map of a pending manifest; undefined for another manifest. */
   idOf(project: number, number: number): MapId | undefined

@@ -31,6 +31,19 @@ import { openLmdbStore } from '../open-lmdb-store.ts'
 import { type DamagedStore, openDamagedStore, type Row } from './damaged-store.ts'
 import type { RepairReport } from './repair-report.ts'
 
+/*
+ * Copies the readable rows of a damaged store to a new store.
+ *
+ * - read worker: a process that reads rows of the damaged store (`read-worker.ts`); if LMDB crashes it, another one is
+ *   started
+ * - damaged store: asks the worker for rows, and searches for the next key that can be read after damage
+ *   (`damaged-store.ts`)
+ * - record: copied only if its checksums are right; the lists of projects, the totals and the id index are rebuilt
+ * - report: the copied and the lost content, by ranges of records, events of projects, and maps (`repair-report.ts`)
+ *
+ * Start with `copyAll` below.
+ */
+
 /** The most ranges of lost records that a report lists. */
 const lostRangesMax = 1000
 /** The bytes that one append stores. */
@@ -47,8 +60,8 @@ const recordBytesMin = 32
  * cursors are rejected.
  *
  * @throws {IngestError} `store-missing`; `store-locked` while a process has the store open; `store-incompatible` for a
- *   damaged header; `store-damaged` if the list of its tables cannot be read; `permission-denied`; `invalid-argument` for
- *   a target that is not empty or inside the store; `disk-full`
+ *   damaged header; `store-damaged` if the list of its tables cannot be read; `permission-denied`; `invalid-argument`
+ *   for a target that is not empty or inside the store; `disk-full`
  */
 export async function repairLmdbStore(
   directory: string,

@@ -1,4 +1,4 @@
-// a separate file: the types of users must not lead to those of lmdb, which do not compile everywhere
+// a separate file: public types must not import those of lmdb, which do not compile everywhere
 
 /** The data that a repair has copied, and the data that is lost. */
 export interface RepairReport {

@@ -1,6 +1,6 @@
 /**
- * What a client and the thread that commits its requests agree on, in memory that they share: the phase of the thread,
- * and the round of requests that it may commit. A client that begins a new round has withdrawn all earlier requests.
+ * Memory that a client shares with the thread that commits its requests: the phase of the thread, and the round of
+ * requests that it may commit. A client that begins a new round has withdrawn all earlier requests.
  */
 export type CommitState = Int32Array
 

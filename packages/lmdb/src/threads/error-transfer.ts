@@ -10,8 +10,9 @@ export interface SerializedError {
 }
 
 /**
- * Classifies an error of a write: `disk-full`, which is temporary, or else `store-failed`, after which the store, or the
- * memory of this process, cannot be trusted. An {@link IngestError} keeps its code. `lacksSpace` is called for an I/O error only.
+ * Classifies an error of a write: `disk-full`, which is temporary, or else `store-failed`, after which the store, or
+ * the memory of this process, cannot be trusted. An {@link IngestError} keeps its code. `lacksSpace` is called for an
+ * I/O error only.
  */
 export function serializeError(error: unknown, lacksSpace: () => boolean = () => false): SerializedError {
   if (error instanceof IngestError) {
@@ -59,12 +60,12 @@ export function toRequestError(error: unknown): unknown {
   return new IngestError('internal-error', 'The store failed unexpectedly, which is a bug.', { cause: error })
 }
 
-/** Errors of lmdb have a number as their code, and so have those of messages that cannot be cloned. */
+/** Errors of lmdb have a number as their code, like errors of messages that cannot be cloned. */
 function isOfLmdb(error: unknown): boolean {
   return typeof (error as { code?: unknown } | undefined)?.code === 'number' && !(error instanceof DOMException)
 }
 
-/** The stack of an error, or what another thread sent of it. */
+/** The stack of an error; other threads send it as a text. */
 function textOf(cause: unknown): string | undefined {
   if (typeof cause === 'string') return cause
   return cause instanceof Error ? cause.stack : undefined
@@ -110,7 +111,7 @@ function isFullDiskError(error: unknown, lacksSpace: () => boolean): boolean {
 
 /**
  * Whether a description of a failed write was too long for the 100 bytes that lmdb 3.5.6 has for it (`last_error` in
- * `mdb_page_flush`). What is behind them in memory is overwritten.
+ * `mdb_page_flush`). The rest overwrites the memory behind them.
  */
 function hasOverrun(text: string): boolean {
   const [description = ''] = /Attempting to write page at .*/.exec(text) ?? []

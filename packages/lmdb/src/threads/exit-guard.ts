@@ -1,8 +1,8 @@
 /**
  * Ending a thread inside LMDB's native code ends the process or leaves a lock behind that is never released, and a
  * process that exits ends its threads. So each thread passes its guard before it calls LMDB, and an exiting process
- * first blocks the guards, then waits for the threads that are inside. If they stay, it kills itself, so that the kernel
- * releases their locks.
+ * first blocks the guards, then waits for the threads that are inside. If they stay, it kills itself, so that the
+ * kernel releases their locks.
  */
 export interface ExitGuard {
   /** From here on the thread must not be ended. Never returns once the process exits. */

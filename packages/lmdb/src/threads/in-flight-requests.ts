@@ -11,7 +11,7 @@ const readTimeoutMs = 20
 /** When the thread is first checked after progress, and how often from then on. */
 const firstCheckMs = 100
 const checkMs = 1000
-/** A check that is later than this starts over: the process was stopped, or its main thread busy. */
+/** A check this late restarts the time-out: the process was stopped, or its main thread was busy. */
 const lateMs = 1000
 
 interface InFlightRequest {
@@ -33,7 +33,9 @@ export interface InFlightRequests {
   reject(id: number, error: unknown): void
   /** The thread is not stuck: what it waits for is not a commit. */
   keepAlive(): void
-  /** Rejects all requests permanently: those that are in no transaction are never committed. Later calls have no effect. */
+  /**
+   * Rejects all requests permanently: those that are in no transaction are never committed. Later calls have no effect.
+   */
   fail(error: IngestError): void
   failure(): IngestError | undefined
   /** `store-locked` while the thread has waited for the write lock for too long. */
@@ -50,9 +52,13 @@ export interface InFlightOptions {
   state: CommitState
   /** The other process that holds the write lock, to name it. */
   lockHolder: () => LockHolder | undefined
-  /** The number of the last commit of any process: while it grows, each thread that waits for the lock gets its turn. */
+  /**
+   * The number of the last commit of any process: while it grows, each thread that waits for the lock gets its turn.
+   */
   newestTransaction: () => number
-  /** A commit that takes longer, in milliseconds, has failed; the time that it waits for the write lock does not count. */
+  /**
+   * A commit that takes longer, in milliseconds, has failed; the time that it waits for the write lock does not count.
+   */
   timeoutMs: number
   /** Called when the first request is in flight, and when none is any more. */
   onBusy: () => void
@@ -61,7 +67,8 @@ export interface InFlightOptions {
 
 export function createInFlightRequests(options: InFlightOptions): InFlightRequests {
   const { onFatal, state, timeoutMs, onBusy, onIdle } = options
-  // by id. In a Map whose entries come and go, the dead tables in V8's old space would keep each later table alive, with
+  // by id. In a Map whose entries come and go, the dead tables in V8's old space would keep each later table alive,
+  // with
   // all that its requests refer to, until a full garbage collection
   const requests: (InFlightRequest | undefined)[] = []
   const freeIds: number[] = []
@@ -190,8 +197,8 @@ interface CommitWatchdog {
 }
 
 /**
- * @param onLocked called for each check that finds the thread waiting for the write lock: no request that was sent will be
- *   committed
+ * @param onLocked called for each check that finds the thread waiting for the write lock: no request that was sent will
+ *   be committed
  * @param onTimeout called once when a commit takes too long
  */
 function createCommitWatchdog(

@@ -9,7 +9,7 @@ import type { CloseMessage } from './worker-thread.ts'
 /** The result of one request. */
 export type Outcome<Value = unknown> = { id: number } & ({ value: Value } | { error: SerializedError })
 
-/** What became of some requests. */
+/** The outcomes of some requests. */
 export interface Handled<Value = unknown> {
   outcomes: Outcome<Value>[]
   /** The commit of a transaction, if there was one. */
@@ -27,7 +27,7 @@ export type ThreadMessage<Value = unknown> =
 
 /** Handles the requests of a thread. */
 export interface RequestHandler<Request> {
-  /** What a request counts towards the size of a batch, in bytes. */
+  /** How many bytes a request counts towards the size of a batch. */
   requestBytes(request: Request): number
   /** Whether a request writes nothing: behind writes of several batches, it would wait for several commits. */
   isRead(request: Request): boolean
@@ -77,8 +77,8 @@ export const batchBytesMax = 16 * 2 ** 20
 
 /**
  * Handles the requests that arrive at `port`, one or more in each message, in batches: while one is handled, the next
- * one queues up in the port. The handler may block its thread. Resolves after a close message, or after a failure of the
- * handler, which it posts.
+ * one queues up in the port. The handler may block its thread. Resolves after a close message, or after a failure of
+ * the handler, which it posts.
  */
 export async function runRequestLoop<Request extends { type: string }>(
   port: MessagePort,

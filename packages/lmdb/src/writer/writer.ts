@@ -22,6 +22,20 @@ import { type Appended, type BatchToAppend, createAppender, type FirstBatch } fr
 import { type Command, type CommandResult, openCommandTables, rowCount, runCommand } from './commands.ts'
 import { createErasures, type ErasureResult, type ErasureStep } from './erasures.ts'
 
+/*
+ * The writer thread: the only one in its process that writes to `events`, and the owner of the id index.
+ *
+ * - append: a batch of events (`append-batch.ts`); its ids are looked up (`find-duplicates.ts`), new events become a
+ *   record
+ * - command: any other write, such as an entry or a map; each subject declares its own (`commands.ts`)
+ * - erasure: replaces events by tombstones (`erasures.ts`)
+ * - first batch: the batch of a project that has no number yet; the transaction assigns one
+ * - seen: the last record that this process knows, in memory that it shares with the thread of readers
+ *
+ * `writer-client.ts` is the side that sends. `threads/` explains how requests share a commit, and why one that fails
+ * does not undo others. Start with `openWriter` below, then read `append-batch.ts`.
+ */
+
 export interface WriterData extends WriteThreadData {
   idsDirectory: string
   seed: string
