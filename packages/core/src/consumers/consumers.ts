@@ -222,10 +222,11 @@ export async function listAllConsumers(store: Store, now: () => number): Promise
   const inTurn = takeInTurn(stored)
   const measured = inTurn.slice(0, measuredConsumersMax)
   const batchesMax = shareOf(measuredBatchesMax, measured)
-  const consumers = await mapProjects(measured, async ({ projectId, record }) => {
-    await nextReadStep(projectId)
-    return { projectId, ...record, lag: await readLag(store, projectId, record, { now: now(), batchesMax }) }
-  })
+  const consumers = await mapProjects(measured, async ({ projectId, record }) => ({
+    projectId,
+    ...record,
+    lag: await readLag(store, projectId, record, { now: now(), batchesMax }),
+  }))
   return { consumers, hidden: inTurn.length - measured.length + projectIds.length - read.length }
 }
 

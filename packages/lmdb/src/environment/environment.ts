@@ -88,7 +88,10 @@ export interface Environment {
   lacksSpace(): boolean
   /** @throws {IngestError} `disk-full` when {@link lacksSpace} */
   checkSpace(): void
-  /** Closes it; when another process stays inside the gate for {@link lockTimeoutMs}, the end of this process does. */
+  /**
+   * Closes it, or leaves that to the end of the process if another process stays inside the gate for
+   * {@link lockTimeoutMs}.
+   */
   close(): Promise<void>
 }
 
@@ -271,7 +274,7 @@ function filesOf(directory: string): [data: string, lock: string, gate: string] 
   return [path('data.mdb'), path('lock.mdb'), path(gateDirectory, 'lock.mdb')]
 }
 
-/** Checks what LMDB would crash over, and creates the directory. */
+/** Checks for causes of a crash of LMDB, and creates the directory. */
 function checkBeforeOpening(
   directory: string,
   files: ReturnType<typeof filesOf>,

@@ -150,7 +150,7 @@ export async function openChunks(
 
 /**
  * Opens an existing `chunks/` to read it, and checks that it belongs to the store of `events/`. Returns undefined for
- * one that a process was killed over while it created it: it holds nothing.
+ * an empty one, whose process was killed while it created it.
  *
  * @throws {IngestError} `store-incompatible`, and the codes of {@link openEnvironment}
  */

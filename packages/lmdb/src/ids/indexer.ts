@@ -170,7 +170,7 @@ function createGatherer(log: LogReader, entriesPerFlush: number) {
   let to = 0
   let count = 0
   return {
-    /** Reads on in the log; returns whether there are enough entries for a run. */
+    /** Reads further records of the log; returns whether there are enough entries for a run. */
     gather(watermark: number): boolean {
       log.refresh()
       if (from !== watermark) {

@@ -1,6 +1,6 @@
 import { type Candidate, isEmptyAt, positionAt, putEntry, wordsPerEntry } from './entry.ts'
 
-/** Entries in memory, found by their fingerprint: those that are in no run yet. */
+/** The entries that are in no run yet, in memory, by fingerprint. */
 export type MemoryTable = ReturnType<typeof createMemoryTable>
 
 /**

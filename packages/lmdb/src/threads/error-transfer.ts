@@ -40,9 +40,9 @@ export function serializeError(error: unknown, lacksSpace: () => boolean = () =>
 }
 
 /**
- * The error of a request, or of an opening, that has thrown. An error of LMDB or of the system is the store's, and is
- * returned as it is; one of a process that has too many files open is `overloaded`, that of a file of another user
- * `permission-denied`; any other one that is not expected becomes an `internal-error`.
+ * The error of a request or of an opening. Returns errors of LMDB and of the system unchanged, except that too many open
+ * files become `overloaded`, and a file of another user `permission-denied`. Any other unexpected error becomes an
+ * `internal-error`.
  */
 export function toRequestError(error: unknown): unknown {
   const { code, syscall, message } = (error ?? {}) as Partial<NodeJS.ErrnoException>
