@@ -14,6 +14,14 @@ export function formatCountOf(count: number, singular: string, plural = `${singu
   return `${formatCount(count)} ${count === 1 ? singular : plural}`
 }
 
+/** `4.6 %`, or `< 0.1 %`, so that a share above 0 is never shown as 0. */
+export function formatShare(part: number, whole: number): string {
+  if (part === 0 || whole === 0) return '0 %'
+  const percent = (100 * part) / whole
+  if (percent < 0.1) return '< 0.1 %'
+  return `${percent.toFixed(percent < 10 ? 1 : 0)} %`
+}
+
 /** `0.25`, `12.3`, `1,234`: at most three significant digits below 1,000. */
 export function formatRate(perSecond: number): string {
   return perSecond < 1000 ? decimal.format(perSecond) : integer.format(perSecond)

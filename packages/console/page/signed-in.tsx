@@ -137,7 +137,7 @@ function LoadedView({ load, address }: { load: () => Promise<View>; address: Add
   if (!isFailed) return <Notice kind="loading">Loading…</Notice>
   return (
     <Notice kind={lostAt === undefined ? 'failed' : 'empty'}>
-      This view could not be loaded: the server does not respond, or is of another version than this page.{' '}
+      This view could not be loaded: the server does not respond, or its version is not that of this page.{' '}
       <button type="button" onClick={() => location.reload()}>
         Reload the page
       </button>

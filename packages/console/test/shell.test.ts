@@ -133,7 +133,7 @@ browserTest('while the server is gone, the page says since when and goes on when
   await waitForText(page, 'Last event')
   await server.close()
   await waitForText(page, 'The server has not responded since')
-  await waitForText(page, 'Whether the server is ready is not known.')
+  await waitForText(page, 'It is not known whether the server is ready.')
   t.match(await page.$eval('.banner time', (time) => time.title), /^\d{4}-.*Z$/)
   await checkAccessibility(page, 'offline')
 
@@ -274,7 +274,7 @@ browserTest(
     await page.waitForFunction(() => document.activeElement?.className === 'project')
     await page.locator('button.project').click()
     await page.locator(`#projects a[href="#/p/${projectId}/find"]`).click()
-    await waitForText(page, 'Type the id')
+    await waitForText(page, 'Enter the id')
     await page.goBack()
     await waitForText(page, 'Stored')
     t.match(await storage(page), { session: `${otherKey},${key}`, others: '' })
@@ -352,7 +352,7 @@ browserTest(
   async (t, openPage) => {
     const { url, key } = await startConsole(t)
     const { page, requests } = await openPage({ url: `${url}#/find`, key, allow: [/status of 404/] })
-    await waitForText(page, 'Type the id')
+    await waitForText(page, 'Enter the id')
     const modules = () =>
       requests.map((each) => /(\w+)-\w+\.js$/.exec(each.url())?.[1]).filter((name) => name !== 'chunk')
     t.strictSame(modules().filter(Boolean), ['find'])

@@ -40,7 +40,7 @@ export function Failure({ error, what = 'support this' }: { error: RequestError;
 function explain({ kind, message, problem }: RequestError, what: string): string {
   switch (kind) {
     case 'unsupported':
-      return `This server does not ${what}: it is of another version, or does not serve this path.`
+      return `This server does not ${what}: it has another version, or does not serve this path.`
     case 'offline':
       return 'The server does not respond.'
     case 'unavailable':

@@ -16,7 +16,7 @@ export function FindView({ address }: { address: Address }) {
     <>
       <IdField key={id} id={id} />
       {id === '' ? (
-        <Notice kind="empty">Type the id of an event to see whether it is stored.</Notice>
+        <Notice kind="empty">Enter the id of an event to see whether it is stored.</Notice>
       ) : (
         <Found id={id} />
       )}
@@ -87,8 +87,8 @@ function NotStored({ id, at = Date.now() }: { id: string; at: number | undefined
           <Value text={id} />
         </code>
         . Ids are compared byte for byte.
-        {id !== id.trim() && ' This one begins or ends with a space.'} One that was rejected is in{' '}
-        <a href={formatAddress(['rejected'])}>Rejected</a>, if it is a sample there.
+        {id !== id.trim() && ' This one begins or ends with a space.'} If it was rejected, it may be among the samples
+        in <a href={formatAddress(['rejected'])}>Rejected</a>.
       </p>
     </>
   )

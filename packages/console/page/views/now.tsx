@@ -61,7 +61,7 @@ export function NowView({ address: { query } }: { address: Address }) {
               {...{ rate, range, query }}
             />
           )}
-          {builds.data && <BuildVolumes activity={builds.data} before={before} query={query} />}
+          {builds.data && <BuildVolumes activity={builds.data} newest={newest.data} {...{ before, query }} />}
           {types.data && <TypeVolumes activity={types.data} before={before} />}
         </>
       )}

@@ -1,6 +1,6 @@
 import { Fragment } from 'preact'
 import { useEffect, useMemo, useState } from 'preact/hooks'
-import { type Address, replaceQuery } from '../address.ts'
+import { type Address, formatAddress, replaceQuery } from '../address.ts'
 import { useLoaded } from '../api/use-api.ts'
 import { type EventFilter, parseEventFilter } from '../event-filter.ts'
 import { formatCount, formatCountOf } from '../format.ts'
@@ -59,7 +59,15 @@ function LastActivityOf({ filter }: { filter: EventFilter }) {
   }
   return (
     <Notice kind="empty">
-      No matching event{isComplete || searchedFrom === undefined ? '.' : <> since {<Time at={searchedFrom} />}. </>}
+      No matching event
+      {isComplete || searchedFrom === undefined ? (
+        ': check the value of the filter.'
+      ) : (
+        <>
+          {' '}
+          since <Time at={searchedFrom} />.{' '}
+        </>
+      )}
       {!isComplete && (
         <button type="button" onClick={searchFurther}>
           Search further back
@@ -100,6 +108,12 @@ function Played({ filter, range, query }: PlayedProps) {
     <>
       {error && error.kind !== 'limited' && <Failure error={error} what="return events" />}
       <Progress play={play} />
+      {events.length === 0 && !play.isReading && !error && (
+        <Notice kind="empty">
+          No matching event was received in this time: choose another one, or{' '}
+          <a href={formatAddress(['playback'], filter)}>find the last event</a>.
+        </Notice>
+      )}
       {events.length > 0 && <PlayOver play={play} filter={filter} opened={opened?.cursor} />}
       {id !== null && <OpenedEvent key={id} {...{ id, filter, event: opened }} onClose={close} />}
     </>

@@ -91,7 +91,7 @@ function RejectedIn({ body, range, query }: { body: Rejections; range: Range; qu
     <>
       <div class="outcome rejected">
         <h2>
-          {formatCount(total)} {isFiltered && `of ${formatCount(body.total)}`} rejected, shown per{' '}
+          {formatCount(total)} {isFiltered && `of ${formatCount(body.total)}`} rejected, per{' '}
           {nameOfStep(body.stepSeconds)}
         </h2>
         <BarChart what="Rejected" steps={body} counts={counts} marks={releases} range={range} />

@@ -34,6 +34,8 @@ export interface SampleProgress extends EventSummary {
   windows: number
   /** The end of the range that was read; later than that of the query if it is live. */
   until: number
+  /** Whether it has only some of the events of its build. */
+  isFiltered: boolean
   /** The share of the range that was read, and so each event's chance to be in the sample; 1 for all. */
   share: number
 }
@@ -117,6 +119,7 @@ export function createSamples(): Samples {
       types: typesOf(kept.values(), sample, summary),
       windows,
       until: sample.until,
+      isFiltered: Object.entries(sample.ask.filter).some(([name, value]) => name !== 'buildId' && value !== undefined),
       share: shareOf(sample),
     }
   }

@@ -84,7 +84,7 @@ browserTest('what was received by minute, type and build, and whether the server
     await page.$eval('[aria-labelledby=by-type] a', (link) => link.getAttribute('href')),
     /live\?type=round\.start$/,
   )
-  t.match(await rowsOf(page, '#by-build'), [/^2026\.11\.20 *60 *3 4\.8 %/, /^b-2 *1 *0/])
+  t.match((await rowsOf(page, '#by-build')).toSorted(), [/^2026\.11\.20 *60 *3 4\.8 %/, /^b-2 *1 *0/])
   await page.locator('::-p-aria(Compare 2026.11.20[role="checkbox"])').click()
   await page.locator('::-p-aria(Compare b-2[role="checkbox"])').click()
   await page.waitForFunction(() => document.querySelectorAll('.comparison li').length === 1)

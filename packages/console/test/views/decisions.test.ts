@@ -4,10 +4,11 @@ import { createIngest, openMemoryStore } from '@ingest/core'
 import t from 'tap'
 import type { RejectionGroup } from '../../page/api/bodies.ts'
 import { curlCommand, sampleBatch } from '../../page/api/sample-batch.ts'
+import { formatShare } from '../../page/format.ts'
 import { rowAfterKey, scrollToRow, visibleRows } from '../../page/parts/visible-rows.ts'
 import { fileNameOf, isJsonType } from '../../page/views/maps/file-name.ts'
 import { type AttentionInputs, findAttention } from '../../page/views/now/find-attention.ts'
-import { busyCountsOf, formatShare, trendOf } from '../../page/views/now/trend.ts'
+import { busyCountsOf, trendOf } from '../../page/views/now/trend.ts'
 import { countSenders, filterGroups, mergeCauses, samplesOf, toNdjson } from '../../page/views/rejected/causes.ts'
 
 t.test('what arrived steadily and no longer does has stopped, what began has a silent start', async (t) => {

@@ -9,7 +9,7 @@ browserTest('an event is found by its id, and its address can be shared', async 
   const event = `{"projectId":"${projectId}","eventId":"a/b?c=d&é","n":1.50,"position":{"x":12.5,"z":-3}}`
   await project.submitBatch(Buffer.from(`{"events":[${event}]}`))
   const { page } = await openPage({ url: `${url}#/find`, key, colorScheme: 'dark' })
-  await waitForText(page, 'Type the id of an event')
+  await waitForText(page, 'Enter the id of an event')
   await checkAccessibility(page)
   await page.locator('input[name=id]').fill('a/b?c=d&é')
   await page.keyboard.press('Enter')

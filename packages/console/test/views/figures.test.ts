@@ -46,7 +46,7 @@ async function startHistory(t: Parameters<typeof startConsole>[0]) {
   }
   const shotOfNewest = { ...shot, ...farAway, buildId: 'b-2' }
   const again = listOf(30, shotOfNewest)
-  await send(end - 20 * minute, ...again, ...listOf(25, { ...shotOfNewest, playerId: {} }))
+  await send(end - 20 * minute, ...again, ...listOf(25, { ...shotOfNewest, playerId: {}, serverId: 'jfk-1' }))
   await send(end - 20 * minute, ...again.slice(0, 7))
   await send(end - 10 * minute, event(shot))
   clock.at = end
@@ -129,6 +129,11 @@ browserTest('all figures of a known history agree with each other and with the s
     t.match(await texts(page, '.outcome.rejected h2'), [/^25\b/])
     t.equal(sum(await numbers(page, '.causes summary .number')), 25)
   }
+  // in this time, b-1 begins after b-2
+  await page.goto(`${url}#/now?from=${new Date(Date.now() - 22 * minute).toISOString()}&to=${new Date().toISOString()}`)
+  await page.waitForFunction(() => document.querySelectorAll('[aria-labelledby=by-build] tbody tr').length === 2)
+  await page.waitForFunction(() => document.querySelector('.outcome.accepted strong')?.textContent === '31')
+  t.match(await texts(page, '[aria-labelledby=by-build] td.name'), [/^b-2/, /^b-1/])
   await page.goto(`${url}#/live?type=chat`)
   await waitForText(page, '60 matching events since the first stored event.')
   await page.goto(`${url}#/maps`)
@@ -217,6 +222,47 @@ browserTest('playback: its events, their span and their pauses are those that we
   await page.goto(`${url}#/playback?session=s-7`)
   await waitForText(page, '7 events, played by timestamp.')
   t.strictSame((await times()).at(-1), '1:00:01.500 +10:00.250', 'the hour before the last event')
+})
+
+browserTest('the six questions of a studio are answered from Now with two clicks at most', async (t, openPage) => {
+  const { url, key } = await startHistory(t)
+  const { page } = await openPage({ url: `${url}#/now`, key })
+  let clicks = 0
+  const click = async (selector: string) => {
+    clicks++
+    await page.locator(selector).click()
+  }
+  async function answer(question: string, clicksMax: number, find: () => Promise<void>): Promise<void> {
+    await page.goto(`${url}#/now`)
+    await page.waitForFunction(() => location.hash.endsWith('/now') && document.querySelector('.attention li'))
+    clicks = 0
+    const start = performance.now()
+    await find()
+    t.equal(clicks, clicksMax, question)
+    t.comment(`${question} ${clicks} clicks, ${((performance.now() - start) / 1000).toFixed(1)} s`)
+  }
+  await answer('Is the newest build broken?', 0, () => waitForText(page, '45 % of its events rejected'))
+  await answer('Who sends rubbish, since when?', 1, async () => {
+    await click('.attention a[href*=rejected]')
+    await page.waitForSelector('.causes summary')
+    const from = await page.$eval('.causes time', (time) => Date.parse(time.dateTime))
+    t.ok(Math.abs(Date.now() - 20 * minute - from) < 5 * minute, 'twenty minutes ago')
+    t.match(await texts(page, '.causes summary'), [/^25.*Buildb-2 100 %.*Typeshot 100 %.*Game serverjfk-1 100 %since/])
+  })
+  await answer('What does this player do?', 2, async () => {
+    await click('nav ::-p-text(Playback)')
+    await page.locator('.live-filters input').fill('p-7')
+    await click('.live-filters button')
+    await waitForText(page, 'Path of player p-7, place arena, build b-1: 7 of 7 events.')
+  })
+  await answer('Where does it happen?', 2, async () => {
+    await click('nav ::-p-text(Where it happens)')
+    await click('.types button ::-p-text(shot)')
+    await waitForCounted(page, '112 of 112 events')
+    t.match(await texts(page, '.densest tbody td'), ['72', '2 to 3', '2 to 3', 'Show', '40', '98 to 99', '58 to 59'])
+  })
+  await answer('Which builds have no map?', 0, () => waitForText(page, 'sends events and has no map'))
+  await answer('Has anything stopped?', 0, () => waitForText(page, 'has stopped arriving: none since'))
 })
 
 for (const [view, outcome, range, title] of [

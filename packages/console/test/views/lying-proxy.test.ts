@@ -66,7 +66,7 @@ for (const what of ['everything', 'events and maps'] as const) {
     let lie: Lie | undefined
     const proxy = await startProxy(_t, url, (path) => (lied[what].test(path) ? lie : undefined))
     const { page } = await openPage({ url: `${proxy}#/find`, key })
-    await waitForText(page, 'Type the id of an event')
+    await waitForText(page, 'Enter the id of an event')
     lie = unlike['JSON with a line feed']
     for (const view of views[what]) {
       await page.goto(`${proxy}?${encodeURIComponent(view)}#/${view}`)

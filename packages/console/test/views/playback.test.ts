@@ -215,7 +215,11 @@ browserTest('without a range, the hour before the last event is played', async (
   await waitForText(page, 'These events have no coordinates')
   await checkAccessibility(page)
   await page.goto(`${url}#/playback?player=9`)
-  await waitForText(page, 'No matching event.')
+  await waitForText(page, 'No matching event: check the value of the filter.')
+  await page.goto(`${url}#/playback?player=7&from=2026-01-01T00:00:00Z&to=2026-01-02T00:00:00Z`)
+  await waitForText(page, 'No matching event was received in this time')
+  await page.locator('::-p-text(find the last event)').click()
+  await waitForText(page, '1 event, played by time of receipt')
 })
 
 browserTest('it names whose path it shows, and counts the events without a usable timestamp', async (t, openPage) => {

@@ -164,7 +164,7 @@ browserTest('two builds are shown beside each other with equally many events', a
   await waitForText(page, 'Both pictures show 200 events, in the same area and colours.')
   const labels = await page.$$eval('canvas', (canvases) => canvases.map(({ ariaLabel }) => ariaLabel))
   t.match(labels, [
-    /^2026\.11\.20: 400 of 400 events .* Shown is a sample of 200 events: 50 %\. All of them are in view/,
+    /^2026\.11\.20: 400 of 400 events .* A sample of 200 events is shown: 50 %\. All of them are in view/,
     /^b-2: 200 of 200 events have both \/position\/x and \/position\/z\. All of them are in view/,
   ])
   const rows = await page.$$eval('.densest tbody tr', (rows) =>
@@ -238,7 +238,7 @@ browserTest('what there is not is said', async (t, openPage) => {
   await waitForText(page, 'The start is not before the end.')
   await fill('from', '2019-01-01T12:00')
   await click(page, 'Apply')
-  await waitForText(page, 'This range has no such events')
+  await waitForText(page, 'No matching events in this time')
   t.match(await page.evaluate('location.hash'), /from=2019-01-0.*&to=20(19|20)-/)
   await checkAccessibility(page, 'where-range')
   t.equal(await page.evaluate('document.documentElement.scrollWidth'), 380)
@@ -316,7 +316,7 @@ browserTest('a sample of three days is drawn, grows on demand, and is kept', asy
   const eventRequests = () => requests.filter((request) => request.url().includes('/v1/events')).length
   const before = eventRequests()
   await page.locator('::-p-aria(Find[role="link"])').click()
-  await waitForText(page, 'Type the id of an event')
+  await waitForText(page, 'Enter the id of an event')
   await page.goBack()
   await waitForLabel(page, 'of 20,000 events have both')
   t.equal(eventRequests(), before, 'nothing is read again')

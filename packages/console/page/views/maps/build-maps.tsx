@@ -20,7 +20,7 @@ export function BuildMaps({ buildId }: { buildId: string }) {
         <a href={formatAddress(['where'], { build: buildId })}>Where it happens</a>
       </p>
       <PagedTable
-        caption="Maps in the byte order of their places"
+        caption="Maps by place"
         columns={['Place', 'State', { title: 'Size', isNumber: true }, 'Content type', 'Published', 'Frozen']}
         load={async (cursor, api, signal) => {
           const query = { buildId, limit: 100, cursor }

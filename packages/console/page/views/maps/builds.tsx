@@ -3,7 +3,7 @@ import { formatAddress, replaceQuery } from '../../address.ts'
 import type { Api } from '../../api/api.ts'
 import type { Activity, Build, BuildPage } from '../../api/bodies.ts'
 import { useLoaded } from '../../api/use-api.ts'
-import { formatCount } from '../../format.ts'
+import { formatCount, formatHour } from '../../format.ts'
 import { Time } from '../../parts/time.tsx'
 import { Value } from '../../parts/value.tsx'
 import { PagedTable } from './paged-table.tsx'
@@ -22,11 +22,11 @@ export function Builds({ search }: { search: string }) {
     <>
       <Search search={search} />
       <PagedTable
-        caption="The newest first: builds without events, then by their first event. Counts: of the last 14 days"
+        caption="Newest first: builds without events, then the others by their first event. Counts cover the last 14 days."
         columns={[
           'Build',
           'First event',
-          'Last event (hour)',
+          'Last event',
           { title: 'Accepted', isNumber: true },
           { title: 'Rejected', isNumber: true },
           { title: 'Maps', isNumber: true },
@@ -36,7 +36,7 @@ export function Builds({ search }: { search: string }) {
         empty={
           search ? (
             <p>
-              No build has <Value text={search} /> in its id.
+              No build id contains <Value text={search} />: search for another part of it.
             </p>
           ) : (
             <>
@@ -48,7 +48,7 @@ export function Builds({ search }: { search: string }) {
       >
         {(build) => <BuildRow key={build.buildId} build={build} activity={activity.data?.get(build.buildId)} />}
       </PagedTable>
-      <p class="hint">–: not known, as the 20 most frequent builds of an hour are counted.</p>
+      <p class="hint">– means not known: only the 20 most frequent builds of each hour are counted.</p>
     </>
   )
 }
@@ -109,7 +109,7 @@ function BuildRow({ build, activity }: { build: Build; activity: BuildActivity |
       <td data-label="First event">
         {frozenAt === null ? <span class="badge open">open</span> : <Time at={frozenAt} />}
       </td>
-      <td data-label="Last event (hour)">{activity ? <Time at={activity.lastAt} /> : '–'}</td>
+      <td data-label="Last event">{activity ? <Time at={activity.lastAt} format={formatHour} /> : '–'}</td>
       <td data-label="Accepted" class="number">
         {activity ? formatCount(activity.accepted) : '–'}
       </td>

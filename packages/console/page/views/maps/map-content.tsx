@@ -40,10 +40,10 @@ function JsonContent({ map, callWorker }: { map: MapStatus; callWorker: CallWork
     <Content loaded={opened}>
       {(result) =>
         'preview' in result ? (
-          <>
+          <div class="map-content">
             <MapPicture map={map} callWorker={callWorker} />
             <JsonPreview preview={result.preview} />
-          </>
+          </div>
         ) : (
           <Notice kind="failed">
             The map is not valid JSON, although its content type is: <Value text={result.problem} />
@@ -80,13 +80,13 @@ function MapPicture({ map, callWorker }: { map: MapStatus; callWorker: CallWorke
 function JsonPreview({ preview: { text, length } }: { preview: Preview }) {
   const indented = useMemo(() => indentJson(text), [text])
   return (
-    <>
+    <div>
       <Preformatted text={indented} />
       {text.length < length && (
         <p class="hint">
           The first {formatCount(text.length)} of {formatCount(length)} characters: download the map to see all.
         </p>
       )}
-    </>
+    </div>
   )
 }

@@ -1,7 +1,7 @@
 import { formatAddress, replaceQuery } from '../../address.ts'
-import type { Activity, Rejections } from '../../api/bodies.ts'
+import type { Activity, Build, Rejections } from '../../api/bodies.ts'
 import { useLoaded } from '../../api/use-api.ts'
-import { formatCount } from '../../format.ts'
+import { formatCount, formatShare } from '../../format.ts'
 import { IssueName } from '../../parts/issue-name.tsx'
 import { Sparkline } from '../../parts/sparkline.tsx'
 import { describeCounts } from '../../parts/steps.ts'
@@ -10,7 +10,7 @@ import { keepRange } from '../../range.ts'
 import { visibleText } from '../../visible-text.ts'
 import { mergeCauses } from '../rejected/causes.ts'
 import { type Before, rangeNow } from './load-activity.ts'
-import { formatShare } from './trend.ts'
+import { beginningsOf } from './trend.ts'
 import { type Volume, VolumeTable } from './volumes.tsx'
 
 const causesMax = 3
@@ -18,14 +18,15 @@ const causesMax = 3
 interface BuildVolumesProps {
   activity: Activity
   before: Before | undefined
+  newest: readonly Build[] | undefined
   query: URLSearchParams
 }
 
 /** Events by build; two chosen builds are shown side by side: `compare=1.42.0&compare=1.42.1`. */
-export function BuildVolumes({ activity, before, query }: BuildVolumesProps) {
+export function BuildVolumes({ activity, before, newest = [], query }: BuildVolumesProps) {
   const chosen = query.getAll('compare').slice(-2)
   const compared = chosen.flatMap((name) => activity.groups?.find((volume) => volume.name === name) ?? [])
-  const newestFirst = (activity.groups ?? []).toSorted(compareNewest)
+  const newestFirst = sortNewestFirst(activity.groups ?? [], newest)
   function toggle(name: string): void {
     const others = chosen.filter((each) => each !== name)
     replaceQuery({ compare: others.length < chosen.length ? others : [...chosen.slice(-1), name] })
@@ -64,10 +65,13 @@ export function BuildVolumes({ activity, before, query }: BuildVolumesProps) {
   )
 }
 
-/** Sorts newest first, with the rest at the end. */
-function compareNewest(a: Volume, b: Volume): number {
-  if (a.name === null || b.name === null) return a.name === null ? 1 : -1
-  return Date.parse(b.firstAt) - Date.parse(a.firstAt) || b.accepted - a.accepted
+/** The rest is at the end. */
+function sortNewestFirst(volumes: readonly Volume[], newest: readonly Build[]): Volume[] {
+  const beginningOf = beginningsOf(newest)
+  return volumes.toSorted((a, b) => {
+    if (a.name === null || b.name === null) return a.name === null ? 1 : -1
+    return beginningOf(b) - beginningOf(a) || b.accepted - a.accepted
+  })
 }
 
 function Comparison({

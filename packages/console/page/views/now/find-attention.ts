@@ -1,7 +1,7 @@
 import { formatAddress } from '../../address.ts'
 import type { Activity, Build, ConsumerList } from '../../api/bodies.ts'
-import { formatCount, formatMinute, formatSpan } from '../../format.ts'
-import { busyCountsOf, formatShare, trendOf } from './trend.ts'
+import { formatCount, formatMinute, formatShare, formatSpan } from '../../format.ts'
+import { beginningsOf, busyCountsOf, trendOf } from './trend.ts'
 
 /** Something that a user should look at. */
 export interface Finding {
@@ -58,10 +58,8 @@ function findStopped(types: Activity, now: number): Finding[] {
 
 /** Builds with more rejected events than the build before them. */
 function findRejectedBuilds(builds: Activity, newest: readonly Build[]): Finding[] {
-  const frozenAt = new Map(newest.map((build) => [build.buildId, build.frozenAt]))
-  // a build that sends only what is rejected is not listed
-  const since = ({ name, firstAt }: NamedVolume) => Date.parse(frozenAt.get(name) ?? firstAt)
-  const inOrder = named(builds).sort((a, b) => since(a) - since(b))
+  const beginningOf = beginningsOf(newest)
+  const inOrder = named(builds).sort((a, b) => beginningOf(a) - beginningOf(b))
   return inOrder.flatMap((build, index) => {
     const before = inOrder[index - 1]
     const share = shareOf(build)

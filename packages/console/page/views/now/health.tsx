@@ -37,7 +37,7 @@ export function HealthNotice({ health, others }: { health: Loaded<Health>; other
   const problem = health.error ? undefined : health.data?.problem
   // the page's banner reports a lost connection
   if (lostAt !== undefined || error?.kind === 'offline' || !(health.data || error))
-    return <p class="health muted">Whether the server is ready is not known.</p>
+    return <p class="health muted">It is not known whether the server is ready.</p>
   if (problem) return <NotReady problem={problem} />
   if (error) return <Failure error={error} what={health.error ? 'report whether it is ready' : 'return statistics'} />
   return (

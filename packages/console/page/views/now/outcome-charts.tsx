@@ -1,12 +1,11 @@
 import { formatAddress } from '../../address.ts'
 import type { Activity } from '../../api/bodies.ts'
-import { formatCount } from '../../format.ts'
+import { formatCount, formatShare } from '../../format.ts'
 import { BarChart, type Mark } from '../../parts/bar-chart.tsx'
 import { type Release, ReleaseList, releasesWithin } from '../../parts/releases.tsx'
 import { nameOfStep } from '../../parts/steps.ts'
 import { keepRange, type Range } from '../../range.ts'
 import type { Before } from './load-activity.ts'
-import { formatShare } from './trend.ts'
 
 export const outcomes = ['accepted', 'duplicates', 'rejected'] as const
 type Outcome = (typeof outcomes)[number]

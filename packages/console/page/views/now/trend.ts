@@ -1,4 +1,4 @@
-import type { Activity } from '../../api/bodies.ts'
+import type { Activity, Build } from '../../api/bodies.ts'
 
 /** Whether something started or stopped within a range. */
 export type Trend = 'new' | 'stopped'
@@ -30,10 +30,9 @@ export function busyCountsOf({ steps }: Activity, counts: readonly number[]): re
   return counts.slice(Math.max(0, steps.findIndex(isBusy)), steps.findLastIndex(isBusy) + 1)
 }
 
-/** `4.6 %`, or `< 0.1 %`, so that a share above 0 is never shown as 0. */
-export function formatShare(part: number, whole: number): string {
-  if (part === 0 || whole === 0) return '0 %'
-  const percent = (100 * part) / whole
-  if (percent < 0.1) return '< 0.1 %'
-  return `${percent.toFixed(percent < 10 ? 1 : 0)} %`
+/** Returns a function for when a build began: when it froze, if that is known, or else its first event of a range. */
+export function beginningsOf(newest: readonly Build[]): (volume: { name: string | null; firstAt: string }) => number {
+  const frozenAt = new Map<string | null, string | null>(newest.map((build) => [build.buildId, build.frozenAt]))
+  // a build that sends only what is rejected does not freeze
+  return ({ name, firstAt }) => Date.parse(frozenAt.get(name) ?? firstAt)
 }

@@ -1,13 +1,13 @@
 import type { ComponentChildren } from 'preact'
 import { useState } from 'preact/hooks'
 import type { Activity } from '../../api/bodies.ts'
-import { formatCount, formatHour, formatMinute } from '../../format.ts'
+import { formatCount, formatHour, formatMinute, formatShare } from '../../format.ts'
 import { Sparkline } from '../../parts/sparkline.tsx'
 import { describeCounts } from '../../parts/steps.ts'
 import { Time } from '../../parts/time.tsx'
 import { Value } from '../../parts/value.tsx'
 import { acceptedOf } from './load-activity.ts'
-import { busyCountsOf, formatShare, type Trend, trendOf } from './trend.ts'
+import { busyCountsOf, type Trend, trendOf } from './trend.ts'
 
 export type Volume = NonNullable<Activity['groups']>[number]
 

@@ -1,14 +1,13 @@
 import { useState } from 'preact/hooks'
 import { formatAddress } from '../../address.ts'
 import type { RejectionGroup } from '../../api/bodies.ts'
-import { formatCount, formatCountOf } from '../../format.ts'
+import { formatCount, formatCountOf, formatShare } from '../../format.ts'
 import { EventText } from '../../parts/event-detail.tsx'
 import { IssueName } from '../../parts/issue-name.tsx'
 import { Sparkline } from '../../parts/sparkline.tsx'
 import { describeCounts, type Steps } from '../../parts/steps.ts'
 import { Time } from '../../parts/time.tsx'
 import { Value } from '../../parts/value.tsx'
-import { formatShare } from '../now/trend.ts'
 import {
   type Cause,
   countSenders,

@@ -64,7 +64,7 @@ export function BuildEvents(props: BuildEventsProps) {
       <ReadingLine reading={reading} name={versus && build.buildId} counted={countedOf(ask)} />
       {versus && <ReadingLine reading={readingB} name={versus.buildId} counted={countedOf(askB)} />}
       {progress?.events === 0 && reading.status === 'end' && (
-        <Notice kind="empty">This range has no such events: choose another time, build or filter.</Notice>
+        <Notice kind="empty">No matching events in this time: choose another time, build or filter.</Notice>
       )}
       {progress && progress.events > 0 && !pair && (
         <>

@@ -1,10 +1,10 @@
-import { formatCount, formatCountOf } from '../../format.ts'
+import { formatCount, formatCountOf, formatShare } from '../../format.ts'
 import { type Cell, cellAt, densestCells } from '../../heat/grid.ts'
 import type { CountedEvents, Selection } from '../../heat/heat-events.ts'
 import type { Box } from '../../heat/viewport.ts'
 import { Value } from '../../parts/value.tsx'
 import { visibleText } from '../../visible-text.ts'
-import { formatBounds, formatShare, formatUnits } from './format-units.ts'
+import { formatBounds, formatUnits } from './format-units.ts'
 
 const listed = 10
 
@@ -25,7 +25,7 @@ export function describePicture({ counts, selection: { across, down }, name, nou
   const both = `${of}${formatCount(located)} of ${formatCountOf(selected, noun)} have both ${visibleText(across)} and ${visibleText(down)}.`
   if (located === 0) return both
   const sample =
-    shown === located ? '' : ` Shown is a sample of ${formatCountOf(shown, 'event')}: ${formatShare(shown, located)}.`
+    shown === located ? '' : ` A sample of ${formatCountOf(shown, 'event')} is shown: ${formatShare(shown, located)}.`
   const filled = cells.reduce((sum, count) => sum + (count > 0 ? 1 : 0), 0)
   const where = inside === shown ? 'All of them are' : `${formatCount(inside)} of them are`
   const sides = `${formatUnits(cell)} × ${formatUnits(cell)} units`

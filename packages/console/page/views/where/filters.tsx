@@ -25,7 +25,7 @@ export function TypeFilter({
   const listed = [...types, ...chosen.filter((name) => !types.some((type) => type.name === name)).map(unseen)]
   return (
     <fieldset class="types">
-      <legend class="muted">Types, with the number of {noun}s</legend>
+      <legend class="muted capitalized">{noun}s by type</legend>
       <button type="button" aria-pressed={chosen.length === 0} onClick={() => onChoose([])}>
         All types
       </button>

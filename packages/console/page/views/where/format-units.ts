@@ -17,15 +17,3 @@ export function nameOf(pointer: string): string {
   // an array index is not a name
   return /^\d+$/.test(name) ? pointer : name
 }
-
-const percent = new Intl.NumberFormat('en-US', { style: 'percent', maximumSignificantDigits: 2 })
-
-/** `1.2 %`: a count as a share of all. */
-export function formatShare(count: number, all: number): string {
-  return formatPercent(all === 0 ? 0 : count / all)
-}
-
-/** `6 %` for 0.06. */
-export function formatPercent(share: number): string {
-  return percent.format(share).replace('%', ' %')
-}

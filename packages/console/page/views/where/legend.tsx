@@ -19,8 +19,8 @@ export function Legend({ counts, noun }: { counts: readonly CountedEvents[]; nou
   const stops = Array.from({ length: 21 }, (_, i) => `rgb(${colorAt(i / 20, isDark).join(' ')})`)
   return (
     <div class="heat-legend">
-      <p>
-        Colours: {noun}s in a cell of {side} × {side} units
+      <p class="capitalized">
+        {noun}s in a cell of {side} × {side} units
       </p>
       <div class="heat-scale" style={{ background: `linear-gradient(to right, ${stops.join(', ')})` }} />
       <ol class="heat-ticks" aria-label="Counts of the colours">

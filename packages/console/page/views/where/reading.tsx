@@ -1,13 +1,12 @@
 import { useContext, useEffect, useState } from 'preact/hooks'
 import type { RequestError } from '../../api/request-error.ts'
 import { ConnectionContext, repeat } from '../../api/use-api.ts'
-import { formatCount, formatCountOf, formatSpan } from '../../format.ts'
+import { formatCount, formatCountOf, formatShare, formatSpan } from '../../format.ts'
 import { Failure } from '../../parts/notice.tsx'
 import { Time } from '../../parts/time.tsx'
 import { Value } from '../../parts/value.tsx'
 import type { CallWorker } from '../../worker/call-worker.ts'
 import type { ReadingGoal, SampleAsk, SampleProgress } from '../../worker/samples.ts'
-import { formatPercent } from './format-units.ts'
 
 /** `bounded`: more can be read on request; `full`: more does not fit in memory; `end`: everything was read. */
 type ReadingStatus = 'reading' | 'stopped' | 'bounded' | 'full' | 'end' | 'failed'
@@ -130,7 +129,7 @@ export function ReadingLine({ reading, name, counted }: ReadingLineProps) {
             </>
           )}
           {status === 'stopped' && ' Stopped.'}
-          {status === 'full' && ` ${formatCount(eventsMax)} events are the most that fit.`}
+          {status === 'full' && ` A sample has at most ${formatCount(eventsMax)} events.`}
         </p>
         {status === 'reading' && (
           <button type="button" onClick={stop}>
@@ -150,12 +149,13 @@ export function ReadingLine({ reading, name, counted }: ReadingLineProps) {
 /**
  * Describes a sample. The total is the server's count, or else an estimate from the share of windows that were read.
  */
-function describeSample({ events, share }: SampleProgress, counted = 0): string {
-  if (share === 1) return `All ${formatCountOf(events, 'event')} of the range.`
-  if (events === 0) return `No events in ${formatPercent(share)} of the range.`
+function describeSample({ events, share, isFiltered }: SampleProgress, counted = 0): string {
+  const found = formatCountOf(events, isFiltered ? 'matching event' : 'event')
+  if (share === 1) return `All ${found} of the range.`
+  if (events === 0) return `No ${isFiltered ? 'matching events' : 'events'} in ${formatShare(share, 1)} of the range.`
   // counts cover whole minutes or hours
   const isCounted = counted > events
   const total = isCounted ? counted : Number((events / share).toPrecision(2))
-  const of = `${formatPercent(events / total)} of ${isCounted ? 'about' : 'an estimated'} ${formatCount(total)}`
-  return `A sample of ${formatCountOf(events, 'event')}: ${of}, spread evenly over the range.`
+  const of = `${formatShare(events, total)} of ${isCounted ? 'about' : 'an estimated'} ${formatCount(total)}`
+  return `A sample of ${found}: ${of}, spread evenly over the range.`
 }
