@@ -293,7 +293,6 @@ export function createIngest<const Schemas extends EventSchemas = EventSchemas>(
     hasProject: (projectId) => hasProject(store, projectId),
     checkReady: createReadyCheck(store),
     registerServer() {
-      counter.start()
       serverCount ??= store.registerServer?.() ?? (() => 1)
       return serverCount
     },

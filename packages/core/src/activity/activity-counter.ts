@@ -5,18 +5,16 @@ import type { BatchCounter } from '../events/submit-batch.ts'
 import type { ActivityStore } from '../store.ts'
 import { type ActivityRow, type ActivitySpan, type ActivityToPut, activityRowsMax } from '../store-types.ts'
 import { hourMs, minuteMs } from './activity.ts'
-import { addCounts, type Counts, countBatch, createCounts, sampleTextBytesMax } from './counts.ts'
+import { addCounts, bytesOfCounts, type Counts, countDetails, countTotals, createCounts } from './counts.ts'
 import { encodeOutcomes, encodeRejected } from './row-body.ts'
 
 /**
- * Counts the outcomes of batches by minute and hour, and puts them into the store when a minute has ended. Its memory
- * is bounded: when it runs short, projects are counted without names, causes and samples, and then not at all.
+ * Counts the outcomes of batches by minute and hour. When a minute has ended, it puts a row of the minute and one of the
+ * hour so far. Its memory is bounded: when it runs short, totals alone are counted, and then nothing.
  */
 export interface ActivityCounter extends BatchCounter {
   /** The rows that the store may not have yet, or only with fewer events. */
   unputRows(projectId: string, span: ActivitySpan): ActivityRow[]
-  /** Puts rows periodically from now on, even if nothing is counted. */
-  start(): void
   /** Puts all rows; resolves once the store has them, or one put has failed. */
   close(): Promise<void>
 }
@@ -31,21 +29,12 @@ export interface ActivityCounterOptions {
   keepEvents: boolean
   /** Called when putting fails for the first time since it worked, and when counts are first lost. */
   onError: (error: unknown) => void
-  bounds?: ActivityBounds
-}
-
-/** The limits of memory for all projects together. */
-export interface ActivityBounds {
   /**
-   * The most bytes of open counts. Beyond, only totals are counted; beyond twice as much, projects that are new in a
-   * minute are not counted.
+   * The most bytes of counts and of rows to put, of all projects together. Beyond, only totals are counted; beyond twice
+   * as much, no project begins another minute.
    */
-  countsBytesMax: number
-  /** The most bytes of rows to put. Beyond, the oldest rows are dropped. */
-  rowsBytesMax: number
+  bytesMax?: number
 }
-
-const defaultBounds: ActivityBounds = { countsBytesMax: 33_554_432, rowsBytesMax: 33_554_432 }
 
 /** The most bytes of one put. */
 const putBytesMax = 1_048_576
@@ -56,254 +45,213 @@ const lateMs = minuteMs
 /** A timer may fire a millisecond early. */
 const timerSlackMs = 100
 
-/** The open counts of a project. */
-interface OpenSpans {
-  /**
-   * The writer of its rows. A project that was forgotten gets a new writer, so that it does not replace its earlier
-   * rows.
-   */
+/** A minute or an hour of a project. */
+interface Span {
+  at: number
+  /** Of this span alone: if the clock comes back to the same time, its row replaces no other. */
   writer: string
-  minuteAt: number
+  counts: Counts
+}
+
+interface ProjectSpans {
   /** Undefined once its row is to be put. */
-  minute: Counts | undefined
-  hourAt: number
-  /** The counts of the hour before the current minute. */
-  hour: Counts
+  minute: Span | undefined
+  /** The hour before the current minute. */
+  hour: Span
 }
 
 export function createActivityCounter(options: ActivityCounterOptions): ActivityCounter {
-  const { store, now, server, keepEvents, onError, bounds = defaultBounds } = options
-  const rows = createRowQueue(bounds.rowsBytesMax, () => reportLoss('the store is too slow'))
-  const projects = new Map<string, OpenSpans>()
+  const { store, now, server, keepEvents, onError, bytesMax = 33_554_432 } = options
+  const projects = new Map<string, ProjectSpans>()
+  /** The rows to put, oldest first. A row stays until the store has it, or a newer one of its hour. */
+  const unput = new Map<string, ActivityToPut>()
   let countsBytes = 0
+  let rowsBytes = 0
   /** When the current minute began. */
   let minuteAt = Number.NEGATIVE_INFINITY
   let putting: Promise<void> | undefined
   let hasFailed = false
   let hasLost = false
-  let isClosed = false
   let timer: NodeJS.Timeout | undefined
 
-  function reportLoss(reason: string): void {
-    if (!hasLost) onError(new IngestError('overloaded', `Activity is lost: ${reason}.`))
-    hasLost = true
+  function isMemoryShort(): boolean {
+    return countsBytes + rowsBytes >= bytesMax
   }
 
   /** Updates the current minute; returns whether a new one has begun. */
   function advance(time: number): boolean {
-    const at = Math.floor(time / minuteMs) * minuteMs
+    const at = startOf(time, minuteMs)
     if (at === minuteAt || (at < minuteAt && time >= minuteAt - lateMs)) return false
     minuteAt = at
     return true
   }
 
-  /** The counts of the current minute; undefined if there is no room for another project. */
-  function minuteOf(projectId: string): Counts | undefined {
+  /** The counts of the current minute; undefined if there is no room for them. */
+  function currentMinute(projectId: string): Counts | undefined {
     const found = projects.get(projectId)
-    if (found?.minute && found.minuteAt === minuteAt) return found.minute
+    if (found?.minute?.at === minuteAt) return found.minute.counts
     if (found) endMinute(projectId, found)
-    if (countsBytes >= 2 * bounds.countsBytesMax) {
-      reportLoss('too many projects are counted')
+    if (countsBytes + rowsBytes >= 2 * bytesMax) {
+      if (!hasLost) onError(new IngestError('overloaded', 'Activity is lost: its counts take too much memory.'))
+      hasLost = true
       return undefined
     }
-    const open = projects.get(projectId) ?? openSpans()
-    projects.set(projectId, open)
-    open.minuteAt = minuteAt
-    open.minute = createCounts()
-    countsBytes += open.minute.bytes
-    return open.minute
+    const hourAt = startOf(minuteAt, hourMs)
+    const known = projects.get(projectId)
+    const spans = { minute: createSpan(minuteAt), hour: known?.hour.at === hourAt ? known.hour : createSpan(hourAt) }
+    countsBytes += bytesOfSpans(spans) - (known ? bytesOfSpans(known) : 0)
+    projects.set(projectId, spans)
+    return spans.minute.counts
   }
 
-  function openSpans(): OpenSpans {
-    const hour = createCounts()
-    countsBytes += hour.bytes
-    const writer = randomBytes(8).toString('hex')
-    return { writer, minuteAt, minute: undefined, hourAt: Math.floor(minuteAt / hourMs) * hourMs, hour }
-  }
-
-  /**
-   * Queues the rows of a minute and of its hour. Forgets the project at the end of its hour, or when memory is short.
-   */
-  function endMinute(projectId: string, open: OpenSpans): void {
-    const { writer, minuteAt: at, minute, hourAt, hour } = open
-    const hasClockGoneBack = minuteAt <= at
-    const hasHourEnded = minuteAt >= hourAt + hourMs
-    countsBytes -= bytesOf(open)
+  /** Queues the rows of a minute and of its hour. Forgets the project after its hour, or when memory is short. */
+  function endMinute(projectId: string, spans: ProjectSpans): void {
+    const { minute, hour } = spans
+    countsBytes -= bytesOfSpans(spans)
     if (minute) {
-      addCounts(hour, minute)
-      open.minute = undefined
-      queueRows({ projectId, span: 'minute', at, writer }, minute)
-      queueRows({ projectId, span: 'hour', at: hourAt, writer }, hour)
+      addCounts(hour.counts, minute.counts)
+      spans.minute = undefined
+      queueRows(projectId, 'minute', minute)
+      queueRows(projectId, 'hour', hour)
     }
-    if (hasClockGoneBack || hasHourEnded || isClosed || countsBytes >= bounds.countsBytesMax) projects.delete(projectId)
-    else countsBytes += bytesOf(open)
+    if (hour.at !== startOf(minuteAt, hourMs) || isMemoryShort()) projects.delete(projectId)
+    else countsBytes += bytesOfSpans(spans)
   }
 
-  function queueRows(key: Omit<ActivityToPut, 'body'> & { span: 'minute' | 'hour' }, counts: Counts): void {
-    rows.add({ ...key, body: encodeOutcomes(server, counts) })
-    if (counts.rejected > 0) rows.add({ ...key, span: `rejected-${key.span}`, body: encodeRejected(counts) })
+  function queueRows(projectId: string, span: 'minute' | 'hour', from: Span): void {
+    queue({ projectId, span, ...toRow(span, from) })
+    const rejected = `rejected-${span}` as const
+    if (from.counts.rejected > 0) queue({ projectId, span: rejected, ...toRow(rejected, from) })
   }
 
-  /** Queues the rows of all projects whose minute has ended. */
+  function toRow(span: ActivitySpan, { at, writer, counts }: Span): ActivityRow {
+    const isOutcomes = span === 'minute' || span === 'hour'
+    return { at, writer, body: isOutcomes ? encodeOutcomes(server, counts) : encodeRejected(counts) }
+  }
+
+  function queue(row: ActivityToPut): void {
+    unqueue(row)
+    unput.set(keyOf(row), row)
+    rowsBytes += row.body.length
+  }
+
+  function unqueue(row: ActivityToPut): void {
+    rowsBytes -= unput.get(keyOf(row))?.body.length ?? 0
+    unput.delete(keyOf(row))
+  }
+
+  /** Runs one put at a time. */
+  function put(): Promise<void> {
+    putting ??= putEnded()
+    return putting
+  }
+
+  /** Puts the rows of all minutes that have ended. What fails is put with the next minute. */
+  async function putEnded(): Promise<void> {
+    await nextTurn()
+    try {
+      let at: number
+      do {
+        at = minuteAt
+        await endMinutes()
+        while (unput.size > 0) await putSome()
+        // a minute that has ended meanwhile is put too
+      } while (at !== minuteAt)
+      hasFailed = false
+    } catch (error) {
+      if (!hasFailed) onError(error)
+      hasFailed = true
+    } finally {
+      putting = undefined
+    }
+  }
+
   async function endMinutes(): Promise<void> {
     let ended = 0
-    for (const [projectId, open] of projects) {
-      if (open.minuteAt === minuteAt && !isClosed) continue
-      endMinute(projectId, open)
-      if (rows.isFull()) await rows.put(store)
+    for (const [projectId, spans] of projects) {
+      if (spans.minute?.at === minuteAt) continue
+      endMinute(projectId, spans)
+      if (unput.size >= activityRowsMax || rowsBytes >= putBytesMax) await putSome()
       else if (++ended % projectsPerTurn === 0) await nextTurn()
     }
   }
 
-  async function putRows(): Promise<void> {
-    await endMinutes()
-    // rows queued meanwhile wait for the next put
-    for (let left = rows.size(); left > 0 && rows.size() > 0; ) left -= await rows.put(store)
+  async function putSome(): Promise<void> {
+    const rows: ActivityToPut[] = []
+    let putBytes = 0
+    for (const row of unput.values()) {
+      if (rows.length === activityRowsMax || putBytes > putBytesMax) break
+      rows.push(row)
+      putBytes += row.body.length
+    }
+    await store.putActivity(rows)
+    // a row of an hour may have been replaced meanwhile
+    for (const row of rows) if (unput.get(keyOf(row)) === row) unqueue(row)
   }
 
-  /** Runs one put at a time; a failed put is tried again with the next minute. */
-  function put(): Promise<void> {
-    const at = minuteAt
-    putting ??= putRows()
-      .then(
-        () => {
-          hasFailed = false
-        },
-        (error) => {
-          if (!hasFailed) onError(error)
-          hasFailed = true
-        },
-      )
-      .finally(() => {
-        putting = undefined
-        if (minuteAt !== at && !hasFailed && !isClosed) put()
-      })
-    return putting
-  }
-
-  function start(time: number): void {
-    if (timer || isClosed) return
-    timer = setTimeout(onTimer, minuteMs - (time % minuteMs) + timerSlackMs)
-    timer.unref()
+  /** Begins the minute of a time, and the next ones even if nothing is counted in them. */
+  function tick(time: number): void {
+    if (advance(time)) put()
+    timer ??= setTimeout(onTimer, minuteMs - (time % minuteMs) + timerSlackMs).unref()
   }
 
   function onTimer(): void {
-    let time = Math.max(0, minuteAt)
     timer = undefined
     try {
-      time = now()
-      advance(time)
-      put()
+      tick(now())
     } catch (error) {
+      // the clock is that of the embedder; the next batch starts the timer again
       onError(error)
     }
-    start(time)
   }
 
   return {
-    copyTexts(body, slices) {
-      if (!keepEvents) return []
-      // copied, as a small part of a shared memory pool would retain the whole pool
-      return slices.map(({ start, end }) =>
-        end - start <= sampleTextBytesMax ? new Uint8Array(body.subarray(start, end)) : undefined,
-      )
-    },
+    keepEvents,
 
     count(projectId, batch) {
       if (batch.accepted + batch.duplicates + batch.rejections.length === 0) return
-      if (advance(batch.receivedAt)) {
-        start(batch.receivedAt)
-        put()
-      }
-      const counts = minuteOf(projectId)
+      tick(batch.receivedAt)
+      const counts = currentMinute(projectId)
       if (!counts) return
-      const bytesBefore = counts.bytes
-      countBatch(counts, batch, { inDetail: countsBytes < bounds.countsBytesMax })
-      countsBytes += counts.bytes - bytesBefore
+      const bytesBefore = bytesOfCounts(counts)
+      countTotals(counts, batch)
+      if (!isMemoryShort()) countDetails(counts, batch)
+      countsBytes += bytesOfCounts(counts) - bytesBefore
     },
 
     unputRows(projectId, span) {
-      const queued = rows.of(projectId, span)
-      const open = projects.get(projectId)
-      if (!open?.minute) return queued
-      const { writer, minute, hour } = open
-      const isMinute = span === 'minute' || span === 'rejected-minute'
-      const at = isMinute ? open.minuteAt : open.hourAt
-      const counts = isMinute ? minute : sumOf(hour, minute)
-      const body = span === 'minute' || span === 'hour' ? encodeOutcomes(server, counts) : encodeRejected(counts)
-      return [...queued.filter((row) => row.at !== at || row.writer !== writer), { at, writer, body }]
+      const queued = [...unput.values()].filter((row) => row.projectId === projectId && row.span === span)
+      const { minute, hour } = projects.get(projectId) ?? {}
+      if (!minute || !hour) return queued
+      if (span === 'minute' || span === 'rejected-minute') return [...queued, toRow(span, minute)]
+      // its row in the store may soon have the current minute too
+      const others = queued.filter(({ writer }) => writer !== hour.writer)
+      return [...others, toRow(span, hour), { ...toRow(span, minute), at: hour.at }]
     },
 
-    start: () => start(now()),
-
     async close() {
-      isClosed = true
       clearTimeout(timer)
+      // ends all minutes
+      minuteAt = Number.NEGATIVE_INFINITY
       await putting
       await put()
     },
   }
 }
 
-function bytesOf({ minute, hour }: OpenSpans): number {
-  return hour.bytes + (minute?.bytes ?? 0)
+/** When the minute or hour of a time begins. */
+function startOf(time: number, spanMs: number): number {
+  return Math.floor(time / spanMs) * spanMs
 }
 
-function sumOf(hour: Counts, minute: Counts): Counts {
-  const sum = createCounts()
-  addCounts(sum, hour)
-  addCounts(sum, minute)
-  return sum
+function keyOf({ span, writer }: ActivityToPut): string {
+  return `${span}/${writer}`
 }
 
-/** The rows to put, oldest first. A new row replaces one with the same key. */
-function createRowQueue(bytesMax: number, onDrop: () => void) {
-  const queue = new Map<string, ActivityToPut>()
-  let bytes = 0
+function createSpan(at: number): Span {
+  return { at, writer: randomBytes(8).toString('hex'), counts: createCounts() }
+}
 
-  const keyOf = ({ projectId, span, at, writer }: ActivityToPut) => `${projectId}/${span}/${at}/${writer}`
-
-  function remove(key: string): void {
-    bytes -= queue.get(key)?.body.length ?? 0
-    queue.delete(key)
-  }
-
-  return {
-    size: () => queue.size,
-    /** Whether the rows fill one put. */
-    isFull: () => queue.size >= activityRowsMax || bytes >= putBytesMax,
-
-    add(row: ActivityToPut): void {
-      const key = keyOf(row)
-      remove(key)
-      queue.set(key, row)
-      bytes += row.body.length
-      for (const oldest of queue.keys()) {
-        if (bytes <= bytesMax) return
-        remove(oldest)
-        onDrop()
-      }
-    },
-
-    of: (projectId: string, span: ActivitySpan): ActivityRow[] =>
-      Array.from(queue.values()).filter((row) => row.projectId === projectId && row.span === span),
-
-    /** Puts the first rows; resolves with their number. They stay in the queue until the store has them. */
-    async put(store: Pick<ActivityStore, 'putActivity'>): Promise<number> {
-      const slice: ActivityToPut[] = []
-      let sliceBytes = 0
-      for (const row of queue.values()) {
-        if (slice.length === activityRowsMax || sliceBytes > putBytesMax) break
-        slice.push(row)
-        sliceBytes += row.body.length
-      }
-      await store.putActivity(slice)
-      for (const row of slice) {
-        const key = keyOf(row)
-        // the row may have been replaced meanwhile
-        if (queue.get(key) === row) remove(key)
-      }
-      return slice.length
-    },
-  }
+function bytesOfSpans({ minute, hour }: ProjectSpans): number {
+  return bytesOfCounts(hour.counts) + (minute ? bytesOfCounts(minute.counts) : 0)
 }

@@ -3,6 +3,7 @@ import { batchEventsMax } from '../events/batch.ts'
 import { column, wordsPerEvent } from '../events/batch-events.ts'
 import type { Rejection } from '../events/classify-events.ts'
 import type { CountedBatch } from '../events/submit-batch.ts'
+import { activityBodyBytesMax } from '../store-types.ts'
 import type { RejectionGroup, RejectionSample } from './activity.ts'
 
 /** The events of one type or build. */
@@ -12,25 +13,25 @@ export interface NameCounts {
 }
 
 /** Rejected events of one cause. */
-export type RejectionCounts = Omit<RejectionGroup, 'counts' | 'keyName'>
+export type CauseCounts = Omit<RejectionGroup, 'counts' | 'keyName'>
 
-/** The counts of a project in one span of time. Bounded, whatever clients send. */
+/** The counts of a project in one minute or hour. Bounded, whatever clients send. */
 export interface Counts {
   accepted: number
   duplicates: number
   rejected: number
-  types: Map<string | null, NameCounts>
-  builds: Map<string | null, NameCounts>
+  /** Events that are in none of the names or causes are in the totals alone. */
+  types: Map<string, NameCounts>
+  builds: Map<string, NameCounts>
   /** By the members that the events have in common. */
-  rejections: Map<string, RejectionCounts>
-  /** An estimate of the memory they take. */
-  bytes: number
+  causes: Map<string, CauseCounts>
+  /** An estimate of the memory that samples have taken. */
+  samplesBytes: number
 }
 
-/** The most names and causes of one span in memory. Beyond, all but the most frequent are counted together. */
+/** The most names and causes in memory. Beyond, only the most frequent are kept: as many as a row has. */
 const namesMax = 256
 const causesMax = 64
-/** The number of names that a row keeps. */
 export const namesKept = { types: 50, builds: 20 } as const
 export const causesKept = 20
 /** The most game servers of one cause. Beyond, the half with the fewest events is forgotten. */
@@ -39,50 +40,65 @@ export const samplesMax = 3
 /** The longest path or message of an issue, in UTF-16 code units. */
 const issueTextMax = 300
 /** The largest text of a rejected event that is kept. */
-export const sampleTextBytesMax = 16_384
-/** Beyond this size, a span gets no further samples. Its names take at most two thirds of it. */
-const countsBytesMax = 393_216
+const sampleTextBytesMax = 16_384
+/** Beyond this size, counts get no further samples: more would not fit into a row. */
+const samplesBytesMax = 2 * activityBodyBytesMax
 
-/** Estimates of the bytes that an empty span, a name, a cause, a sample and an issue take, without their texts. */
+/** Estimates of the bytes in memory; those of a sample and an issue are without their texts. */
 const countsBytes = 1_000
-const nameBytes = 100
-const causeBytes = 400
+const nameBytes = 300
+const causeBytes = 2_000
 const sampleBytes = 300
 const issueBytes = 100
 
 export function createCounts(): Counts {
   return {
-    accepted: 0,
-    duplicates: 0,
-    rejected: 0,
-    types: new Map(),
-    builds: new Map(),
-    rejections: new Map(),
-    bytes: countsBytes,
+    ...{ accepted: 0, duplicates: 0, rejected: 0 },
+    ...{ types: new Map(), builds: new Map(), causes: new Map(), samplesBytes: 0 },
   }
 }
 
-/** Adds a batch: with `inDetail` by name and cause, otherwise only to the totals, like events without a name. */
-export function countBatch(counts: Counts, batch: CountedBatch, { inDetail }: { inDetail: boolean }): void {
-  const { accepted, duplicates, events, rejections, texts } = batch
+/** An estimate of the memory that counts take. */
+export function bytesOfCounts({ types, builds, causes, samplesBytes }: Counts): number {
+  return countsBytes + nameBytes * (types.size + builds.size) + causeBytes * causes.size + samplesBytes
+}
+
+/** Adds the counts of another span. */
+export function addCounts(counts: Counts, other: Counts): void {
+  counts.accepted += other.accepted
+  counts.duplicates += other.duplicates
+  counts.rejected += other.rejected
+  for (const named of ['types', 'builds'] as const) {
+    for (const [name, added] of other[named]) addName(counts, named, name, added)
+  }
+  for (const [key, added] of other.causes) addToCause(counts.causes.get(key) ?? addCause(counts, key, added), added)
+  counts.samplesBytes = 0
+  for (const cause of counts.causes.values()) {
+    const bytes = cause.samples.reduce((sum, sample) => sum + bytesOfSample(sample), 0)
+    if (counts.samplesBytes + bytes > samplesBytesMax) cause.samples = []
+    else counts.samplesBytes += bytes
+  }
+}
+
+/** Adds the outcomes of a batch. */
+export function countTotals(counts: Counts, { accepted, duplicates, rejections }: CountedBatch): void {
   counts.accepted += accepted
   counts.duplicates += duplicates
   counts.rejected += rejections.length
-  if (!inDetail) {
-    for (const named of ['types', 'builds'] as const) addName(counts, named, null, accepted, rejections.length)
-    return
-  }
-  if (accepted > 0) {
-    countStored(counts, 'types', batch, events.types)
-    countStored(counts, 'builds', batch, events.builds)
+}
+
+/** Adds the events of a batch to their types, builds and causes. */
+export function countDetails(counts: Counts, batch: CountedBatch): void {
+  if (batch.accepted > 0) {
+    countStored(counts, 'types', batch)
+    countStored(counts, 'builds', batch)
   }
   let newCauses = 0
-  for (let i = 0; i < rejections.length; i++) {
-    const rejection = rejections[i] as Rejection
-    addName(counts, 'types', rejection.type, 0, 1)
-    addName(counts, 'builds', rejection.buildId, 0, 1)
+  for (const rejection of batch.rejections) {
+    countRejectedName(counts, 'types', rejection.type)
+    countRejectedName(counts, 'builds', rejection.buildId)
     // a row keeps no more causes: a batch of hundred would only push out those of others
-    if (countRejection(counts, batch, rejection, texts[i], newCauses < causesKept)) newCauses++
+    if (countRejection(counts, batch, rejection, newCauses < causesKept)) newCauses++
   }
 }
 
@@ -92,128 +108,137 @@ const columns: Readonly<Record<Named, number>> = { types: column.type, builds: c
 /** The stored events by the number of their name plus one; index 0 counts those without a name. */
 const countByNumber = new Uint32Array(batchEventsMax + 1)
 
-function countStored(counts: Counts, named: Named, { events, stored }: CountedBatch, names: readonly string[]): void {
-  const { rows } = events
+function countStored(counts: Counts, named: Named, { events, stored }: CountedBatch): void {
+  const names = events[named]
   let at = columns[named]
   for (let i = 0; i < stored.length; i++, at += wordsPerEvent) {
     // noName, the largest number, becomes 0
-    if (stored[i]) (countByNumber[((rows[at] as number) + 1) >>> 0] as number)++
+    if (stored[i]) (countByNumber[((events.rows[at] as number) + 1) >>> 0] as number)++
   }
-  for (let number = 0; number <= names.length; number++) {
-    const count = countByNumber[number] as number
-    if (count > 0) addName(counts, named, names[number - 1] ?? null, count, 0)
-    countByNumber[number] = 0
+  for (let i = 0; i < names.length; i++) {
+    const accepted = countByNumber[i + 1] as number
+    if (accepted > 0) addName(counts, named, names[i] as string, { accepted, rejected: 0 })
   }
+  countByNumber.fill(0, 0, names.length + 1)
 }
 
-function addName(counts: Counts, named: Named, name: string | null, accepted: number, rejected: number): void {
+function countRejectedName(counts: Counts, named: Named, name: string | null): void {
+  if (name !== null) addName(counts, named, name, { accepted: 0, rejected: 1 })
+}
+
+function addName(counts: Counts, named: Named, name: string, { accepted, rejected }: NameCounts): void {
   const found = counts[named].get(name)
   if (found) {
     found.accepted += accepted
     found.rejected += rejected
     return
   }
-  if (counts[named].size >= namesMax) keepMostNames(counts, named)
+  if (counts[named].size >= namesMax) counts[named] = new Map(mostNames(counts[named]).slice(0, namesKept[named]))
   counts[named].set(name, { accepted, rejected })
-  counts.bytes += bytesOfName(name)
 }
 
-function keepMostNames(counts: Counts, named: Named): void {
-  const { kept, rest } = mostNames(counts[named], namesKept[named])
-  for (const name of counts[named].keys()) counts.bytes -= bytesOfName(name)
-  counts[named] = new Map<string | null, NameCounts>(kept).set(null, rest)
-  for (const name of counts[named].keys()) counts.bytes += bytesOfName(name)
+/** The names, those with the most events first. */
+export function mostNames<T extends NameCounts>(names: ReadonlyMap<string, T>): [string, T][] {
+  return [...names].sort(([, a], [, b]) => b.accepted + b.rejected - a.accepted - a.rejected)
 }
 
-function bytesOfName(name: string | null): number {
-  return nameBytes + 2 * (name?.length ?? 0)
-}
-
-/** The names with the most events, in descending order, and the sum of the others. */
-export function mostNames<T extends NameCounts>(
-  names: ReadonlyMap<string | null, T>,
-  most: number,
-): { kept: [string, T][]; rest: NameCounts } {
-  const rest = { accepted: 0, rejected: 0 }
-  const named: [string, T][] = []
-  for (const [name, counts] of names) {
-    if (name === null) addNames(rest, counts)
-    else named.push([name, counts])
-  }
-  named.sort(([, a], [, b]) => b.accepted + b.rejected - a.accepted - a.rejected)
-  for (const [, counts] of named.slice(most)) addNames(rest, counts)
-  return { kept: named.slice(0, most), rest }
-}
-
-function addNames(sum: NameCounts, { accepted, rejected }: NameCounts): void {
-  sum.accepted += accepted
-  sum.rejected += rejected
+/** The causes, those with the most events first. */
+export function mostCauses<T extends { count: number }>(causes: ReadonlyMap<string, T>): [string, T][] {
+  return [...causes].sort(([, a], [, b]) => b.count - a.count)
 }
 
 /** Returns whether it has added a cause, which it does only if it `mayAdd`. */
 function countRejection(
   counts: Counts,
-  { receivedAt, keyId }: CountedBatch,
-  { rejection: { eventId, issues }, type, buildId, serverId }: Rejection,
-  text: Uint8Array | undefined,
+  { receivedAt, keyId, body }: CountedBatch,
+  { rejection: { eventId, issues }, type, buildId, serverId, start, end }: Rejection,
   mayAdd: boolean,
 ): boolean {
   const [issue = unknownIssue] = issues
   const { code } = issue
   const path = cut(issue.path).replaceAll(arrayIndex, '/*')
-  const message = cut(issue.message)
-  // the lengths keep apart what any text may contain, and null from the text null
-  const cause = `${code} ${path.length} ${buildId?.length} ${type?.length} ${keyId?.length} ${path}${buildId}${type}${keyId}`
-  const known = counts.rejections.get(cause)
-  if (!known && !mayAdd) return false
-  const event = { count: 1, firstAt: receivedAt, lastAt: receivedAt, message }
-  if (known && known.samples.length >= samplesMax) {
-    addEvents(known, event)
-    counts.bytes += addServerId(known, serverId, 1)
-    return false
+  const event = {
+    code,
+    path,
+    message: cut(issue.message),
+    buildId,
+    type,
+    keyId,
+    firstAt: receivedAt,
+    lastAt: receivedAt,
   }
-  const serverIds = [{ serverId, count: 1 }]
-  const samples = [toSample(receivedAt, eventId, issues, text)]
-  addRejections(counts, cause, { code, path, buildId, type, keyId, ...event, serverIds, samples })
+  const key = keyOfCause(event)
+  const known = counts.causes.get(key)
+  if (!known && !mayAdd) return false
+  const cause = known ?? addCause(counts, key, event)
+  addEvents(cause, event, 1)
+  addServerId(cause, serverId, 1)
+  if (cause.samples.length < samplesMax && counts.samplesBytes < samplesBytesMax) {
+    const sample: RejectionSample = { receivedAt, eventId, issues: issues.map(cutIssue) }
+    if (body && end - start <= sampleTextBytesMax) sample.event = body.toString('utf8', start, end)
+    cause.samples.push(sample)
+    counts.samplesBytes += bytesOfSample(sample)
+  }
   return known === undefined
 }
 
-function addEvents(
-  known: RejectionCounts,
-  { count, firstAt, lastAt, message }: Pick<RejectionCounts, 'count' | 'firstAt' | 'lastAt' | 'message'>,
-): void {
-  if (lastAt >= known.lastAt) known.message = message
-  known.count += count
-  known.firstAt = Math.min(known.firstAt, firstAt)
-  known.lastAt = Math.max(known.lastAt, lastAt)
+/** What rejected events of one cause have in common, and when they were received. */
+type Cause = Omit<CauseCounts, 'count' | 'serverIds' | 'samples'>
+
+/** Equal for rejections of the same cause. */
+export function keyOfCause({ code, path, buildId, type, keyId }: Cause): string {
+  // the lengths keep apart what any text may contain, and null from the text null
+  return `${code} ${path.length} ${buildId?.length} ${type?.length} ${keyId?.length} ${path}${buildId}${type}${keyId}`
 }
 
-type ServersOfCause = Pick<RejectionGroup, 'serverIds'>
+function addCause(counts: Counts, key: string, cause: Cause): CauseCounts {
+  if (counts.causes.size >= causesMax) counts.causes = new Map(mostCauses(counts.causes).slice(0, causesKept))
+  const added = withoutEvents(cause)
+  counts.causes.set(key, added)
+  return added
+}
 
-/** Adds events of a game server; returns how many bytes more the cause takes. */
-export function addServerId(cause: ServersOfCause, serverId: string | null, count: number): number {
+/** The cause, with none of its events yet. */
+export function withoutEvents({ code, path, message, buildId, type, keyId, firstAt, lastAt }: Cause): CauseCounts {
+  return { code, path, message, buildId, type, keyId, count: 0, serverIds: [], firstAt, lastAt, samples: [] }
+}
+
+/** Adds the events of the same cause in another span. */
+export function addToCause(cause: CauseCounts, added: CauseCounts): void {
+  addEvents(cause, added, added.count)
+  for (const { serverId, count } of added.serverIds) addServerId(cause, serverId, count)
+  const samples = [...cause.samples, ...added.samples].sort((a, b) => b.receivedAt - a.receivedAt)
+  cause.samples = samples.slice(0, samplesMax)
+}
+
+function addEvents(cause: CauseCounts, { firstAt, lastAt, message }: Cause, count: number): void {
+  if (lastAt >= cause.lastAt) cause.message = message
+  cause.count += count
+  cause.firstAt = Math.min(cause.firstAt, firstAt)
+  cause.lastAt = Math.max(cause.lastAt, lastAt)
+}
+
+function addServerId(cause: CauseCounts, serverId: string | null, count: number): void {
   const known = cause.serverIds.find((each) => each.serverId === serverId)
   if (known) {
     known.count += count
-    return 0
+    return
   }
-  const bytesBefore = bytesOfServerIds(cause)
   if (cause.serverIds.length >= serverIdsMax) cause.serverIds = sortedServerIds(cause).slice(0, serverIdsMax / 2)
   cause.serverIds.push({ serverId, count })
-  return bytesOfServerIds(cause) - bytesBefore
 }
 
 /** Those with the most events first. */
-export function sortedServerIds({ serverIds }: ServersOfCause): RejectionGroup['serverIds'] {
+export function sortedServerIds({ serverIds }: Pick<CauseCounts, 'serverIds'>): CauseCounts['serverIds'] {
   return serverIds.toSorted((a, b) => b.count - a.count)
-}
-
-function bytesOfServerIds({ serverIds }: ServersOfCause): number {
-  return serverIds.reduce((bytes, { serverId }) => bytes + bytesOfName(serverId), 0)
 }
 
 const unknownIssue: Issue = { code: 'not_allowed', path: '', message: '' }
 const arrayIndex = /\/(?:0|[1-9]\d*)(?=\/|$)/g
+
+function cutIssue({ code, path, message }: Issue): Issue {
+  return { code, path: cut(path), message: cut(message) }
+}
 
 /** Copies what it cuts off, as V8 would keep the whole text for the slice. */
 function cut(text: string): string {
@@ -222,67 +247,7 @@ function cut(text: string): string {
     : text
 }
 
-function toSample(
-  receivedAt: number,
-  eventId: string | null,
-  issues: readonly Issue[],
-  text: Uint8Array | undefined,
-): RejectionSample {
-  const own = issues.map(({ code, path, message }) => ({ code, path: cut(path), message: cut(message) }))
-  const sample = { receivedAt, eventId, issues: own }
-  return text ? { ...sample, event: Buffer.from(text.buffer, text.byteOffset, text.length).toString() } : sample
-}
-
-function addRejections(counts: Counts, cause: string, added: RejectionCounts): void {
-  let found = counts.rejections.get(cause)
-  if (found) addEvents(found, added)
-  else {
-    if (counts.rejections.size >= causesMax) keepMostCauses(counts)
-    found = { ...added, serverIds: [], samples: [] }
-    counts.rejections.set(cause, found)
-    counts.bytes += bytesOfCause(found)
-  }
-  for (const { serverId, count } of added.serverIds) counts.bytes += addServerId(found, serverId, count)
-  if (added.samples.length === 0) return
-  counts.bytes -= bytesOfCause(found)
-  found.samples = newestSamples([...found.samples, ...added.samples])
-  if (counts.bytes + bytesOfCause(found) > countsBytesMax) found.samples = []
-  counts.bytes += bytesOfCause(found)
-}
-
-export function newestSamples(samples: readonly RejectionSample[]): RejectionSample[] {
-  return samples.toSorted((a, b) => b.receivedAt - a.receivedAt).slice(0, samplesMax)
-}
-
-function keepMostCauses(counts: Counts): void {
-  for (const { key, cause } of mostCauses(counts.rejections).slice(causesKept)) {
-    counts.rejections.delete(key)
-    counts.bytes -= bytesOfCause(cause)
-  }
-}
-
-/** The causes, those with the most events first. */
-export function mostCauses<T extends { count: number }>(causes: ReadonlyMap<string, T>): { key: string; cause: T }[] {
-  return [...causes].map(([key, cause]) => ({ key, cause })).sort((a, b) => b.cause.count - a.cause.count)
-}
-
-function bytesOfCause({ path, message, type, serverIds, samples }: RejectionCounts): number {
-  let bytes =
-    causeBytes + 4 * (path.length + (type?.length ?? 0)) + 2 * message.length + bytesOfServerIds({ serverIds })
-  for (const { eventId, issues, event } of samples) {
-    bytes += sampleBytes + 2 * ((eventId?.length ?? 0) + (event?.length ?? 0))
-    for (const each of issues) bytes += issueBytes + 2 * (each.path.length + each.message.length)
-  }
-  return bytes
-}
-
-/** Adds the counts of another span. */
-export function addCounts(counts: Counts, other: Counts): void {
-  counts.accepted += other.accepted
-  counts.duplicates += other.duplicates
-  counts.rejected += other.rejected
-  for (const named of ['types', 'builds'] as const) {
-    for (const [name, { accepted, rejected }] of other[named]) addName(counts, named, name, accepted, rejected)
-  }
-  for (const [cause, added] of other.rejections) addRejections(counts, cause, added)
+function bytesOfSample({ eventId, issues, event }: RejectionSample): number {
+  const texts = issues.reduce((sum, { path, message }) => sum + issueBytes + 2 * (path.length + message.length), 0)
+  return sampleBytes + texts + 2 * ((eventId?.length ?? 0) + (event?.length ?? 0))
 }

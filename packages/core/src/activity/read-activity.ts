@@ -16,13 +16,14 @@ import {
 } from './activity.ts'
 import type { ActivityCounter } from './activity-counter.ts'
 import {
-  addServerId,
+  addToCause,
+  type CauseCounts,
+  keyOfCause,
   mostCauses,
   mostNames,
-  newestSamples,
-  type RejectionCounts,
   samplesMax,
   sortedServerIds,
+  withoutEvents,
 } from './counts.ts'
 import type { OutcomesBody, RejectedBody } from './row-body.ts'
 
@@ -126,27 +127,24 @@ async function* readRows<Body>(
   { from, to, stepMs, span }: StepRange & { span: ActivitySpan },
   { onScan = () => {} }: ActivityRangeOptions,
 ): AsyncGenerator<ReadRow<Body>, void> {
-  const unput = counter.unputRows(projectId, span).filter(({ at }) => at >= from && at < to)
-  const replaced = new Set(unput.map(keyOf))
   let bytes = 0
-  for await (const row of store.activity(projectId, { span, from, to })) {
-    onScan(row.body.length)
-    bytes += row.body.length
+  for await (const { at, body } of mergeRows()) {
+    onScan(body.length)
+    bytes += body.length
     if (bytes >= turnBytes) {
       bytes = 0
       await nextTurn()
     }
-    if (!replaced.has(keyOf(row))) yield toReadRow(row)
+    yield { at, step: Math.floor((at - from) / stepMs), body: JSON.parse(body) }
   }
-  yield* unput.map(toReadRow)
 
-  function toReadRow({ at, body }: ActivityRow): ReadRow<Body> {
-    return { at, step: Math.floor((at - from) / stepMs), body: JSON.parse(body) }
+  async function* mergeRows(): AsyncGenerator<ActivityRow, void> {
+    // before the store is read, so that no row is put in between
+    const unput = counter.unputRows(projectId, span).filter(({ at }) => at >= from && at < to)
+    const replaced = new Set(unput.map(({ writer }) => writer))
+    for await (const row of store.activity(projectId, { span, from, to })) if (!replaced.has(row.writer)) yield row
+    yield* unput
   }
-}
-
-function keyOf({ at, writer }: ActivityRow): string {
-  return `${at}/${writer}`
 }
 
 /** While reading, a group has the counts of its own steps only: most of many names occur in few steps. */
@@ -154,23 +152,27 @@ type NameGroup = Omit<ActivityGroup, 'counts'> & { counts: Map<number, number> }
 
 /** The groups by name; a bounded number of them is in memory. */
 function createNameGroups(stepCount: number) {
-  let groups = new Map<string | null, NameGroup>()
+  const groups = new Map<string, NameGroup>()
+  const others = emptyGroup(null)
 
   function groupOf(name: string | null): NameGroup {
+    if (name === null) return others
     const found = groups.get(name)
     if (found) return found
-    if (groups.size >= groupsReadMax) groups = new Map(mostGroups().map((group) => [group.name, group]))
+    if (groups.size >= groupsReadMax) keepMost()
     const group = emptyGroup(name)
     groups.set(name, group)
     return group
   }
 
-  function mostGroups(): NameGroup[] {
-    const { kept } = mostNames(groups, groupsMax)
-    const most = kept.map(([, group]) => group)
-    const isKept = new Set(most)
-    const others = [...groups.values()].filter((group) => !isKept.has(group))
-    return others.length === 0 ? most : [...most, joinGroups(others)]
+  /** Returns the most frequent groups, and counts the events of all others without a name. */
+  function keepMost(): NameGroup[] {
+    const sorted = mostNames(groups)
+    for (const [name, group] of sorted.slice(groupsMax)) {
+      groups.delete(name)
+      addGroup(others, group)
+    }
+    return sorted.slice(0, groupsMax).map(([, group]) => group)
   }
 
   return {
@@ -180,11 +182,14 @@ function createNameGroups(stepCount: number) {
         addGroup(groupOf(name), { name, accepted, rejected, firstAt: at, lastAt: at, counts })
       }
     },
-    most: (): ActivityGroup[] =>
-      mostGroups().map((group) => ({
+    most(): ActivityGroup[] {
+      const most = keepMost()
+      if (others.accepted + others.rejected > 0) most.push(others)
+      return most.map((group) => ({
         ...group,
         counts: Array.from({ length: stepCount }, (_, step) => group.counts.get(step) ?? 0),
-      })),
+      }))
+    },
   }
 }
 
@@ -201,46 +206,32 @@ function addGroup(sum: NameGroup, { accepted, rejected, firstAt, lastAt, counts 
   for (const [step, count] of counts) sum.counts.set(step, (sum.counts.get(step) ?? 0) + count)
 }
 
-/** Joins groups into one without a name. */
-function joinGroups(groups: readonly NameGroup[]): NameGroup {
-  const joined = emptyGroup(null)
-  for (const group of groups) addGroup(joined, group)
-  return joined
-}
-
 type CountedGroup = Omit<RejectionGroup, 'keyName'>
 
 /** The groups by cause; a bounded number of them is in memory. */
 function createRejectionGroups(stepCount: number) {
   const groups = new Map<string, CountedGroup>()
 
-  function groupOf(rejection: RejectionCounts): CountedGroup {
-    const { code, path, buildId, type, keyId } = rejection
-    const cause = JSON.stringify([code, path, buildId, type, keyId])
-    const found = groups.get(cause)
+  function groupOf(cause: CauseCounts): CountedGroup {
+    const key = keyOfCause(cause)
+    const found = groups.get(key)
     if (found) return found
-    if (groups.size >= groupsReadMax) for (const { key } of mostCauses(groups).slice(groupsMax)) groups.delete(key)
-    const group = { ...rejection, count: 0, serverIds: [], counts: new Array(stepCount).fill(0), samples: [] }
-    groups.set(cause, group)
+    if (groups.size >= groupsReadMax) for (const [key] of mostCauses(groups).slice(groupsMax)) groups.delete(key)
+    const group = { ...withoutEvents(cause), counts: new Array<number>(stepCount).fill(0) }
+    groups.set(key, group)
     return group
   }
 
   return {
-    add(step: number, rejection: RejectionCounts): void {
-      const { count, serverIds, firstAt, lastAt, message, samples } = rejection
-      const group = groupOf(rejection)
-      if (lastAt >= group.lastAt) group.message = message
-      group.count += count
-      group.firstAt = Math.min(group.firstAt, firstAt)
-      group.lastAt = Math.max(group.lastAt, lastAt)
-      group.counts[step] = (group.counts[step] ?? 0) + count
-      for (const { serverId, count } of serverIds) addServerId(group, serverId, count)
-      group.samples = newestSamples([...group.samples, ...samples])
+    add(step: number, cause: CauseCounts): void {
+      const group = groupOf(cause)
+      addToCause(group, cause)
+      group.counts[step] = (group.counts[step] ?? 0) + cause.count
     },
     most(): CountedGroup[] {
       const most = mostCauses(groups)
         .slice(0, groupsMax)
-        .map(({ cause }) => ({ ...cause, serverIds: sortedServerIds(cause) }))
+        .map(([, group]) => ({ ...group, serverIds: sortedServerIds(group) }))
       limitTexts(most)
       return most
     },

@@ -1,14 +1,5 @@
 import { activityBodyBytesMax } from '../store-types.ts'
-import {
-  type Counts,
-  causesKept,
-  mostCauses,
-  mostNames,
-  type NameCounts,
-  namesKept,
-  type RejectionCounts,
-  samplesMax,
-} from './counts.ts'
+import { type CauseCounts, type Counts, causesKept, mostCauses, mostNames, namesKept, samplesMax } from './counts.ts'
 
 /** The content of a row of outcomes. */
 export interface OutcomesBody {
@@ -26,7 +17,7 @@ export interface OutcomesBody {
 export interface RejectedBody {
   rejected: number
   /** The most frequent causes. */
-  rejections: RejectionCounts[]
+  rejections: CauseCounts[]
 }
 
 type NameRow = [name: string | null, accepted: number, rejected: number]
@@ -42,25 +33,30 @@ export function encodeOutcomes(server: string, counts: Counts): string {
 }
 
 export function encodeRejected(counts: Counts): string {
-  const causes = mostCauses(counts.rejections)
+  const causes = mostCauses(counts.causes)
     .slice(0, causesKept)
-    .map(({ cause }) => ({ ...cause, samples: [] }))
-  const body: RejectedBody = { rejected: counts.rejected, rejections: fitting(causes, listBytesMax.rejections) }
-  addSamples(body, counts)
+    .map(([, cause]) => cause)
+  const withoutSamples = causes.map((cause) => ({ ...cause, samples: [] }))
+  const body: RejectedBody = {
+    rejected: counts.rejected,
+    rejections: fitting(withoutSamples, listBytesMax.rejections),
+  }
+  addSamples(body, causes)
   return JSON.stringify(body)
 }
 
 function nameRows(counts: Counts, named: keyof typeof namesKept): NameRow[] {
-  const { kept, rest } = mostNames(counts[named], namesKept[named])
-  const rows = kept.map(([name, { accepted, rejected }]): NameRow => [name, accepted, rejected])
-  const fit = fitting(rows, listBytesMax[named])
-  const others = rows
-    .slice(fit.length)
-    .reduce<NameCounts>(
-      (sum, [, accepted, rejected]) => ({ accepted: sum.accepted + accepted, rejected: sum.rejected + rejected }),
-      rest,
-    )
-  return others.accepted + others.rejected > 0 ? [...fit, [null, others.accepted, others.rejected]] : fit
+  const kept = mostNames(counts[named]).slice(0, namesKept[named])
+  const rows = fitting(
+    kept.map(([name, { accepted, rejected }]): NameRow => [name, accepted, rejected]),
+    listBytesMax[named],
+  )
+  let { accepted, rejected } = counts
+  for (const row of rows) {
+    accepted -= row[1]
+    rejected -= row[2]
+  }
+  return accepted + rejected > 0 ? [...rows, [null, accepted, rejected]] : rows
 }
 
 /** As many of the first items as fit. */
@@ -82,12 +78,11 @@ function bytesOf(value: unknown): number {
  * Adds the first sample of each cause, then the second of each. A sample that is too large loses its text, or is left
  * out.
  */
-function addSamples(body: RejectedBody, counts: Counts): void {
+function addSamples(body: RejectedBody, causes: readonly CauseCounts[]): void {
   let left = activityBodyBytesMax - bytesOf(body)
-  const causes = mostCauses(counts.rejections)
   for (let index = 0; index < samplesMax; index++) {
     for (const [i, cause] of body.rejections.entries()) {
-      const sample = causes[i]?.cause.samples[index]
+      const sample = causes[i]?.samples[index]
       if (!sample) continue
       const { event: _, ...withoutText } = sample
       const fit = [sample, withoutText].find((each) => bytesOf(each) <= left)

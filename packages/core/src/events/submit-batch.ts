@@ -1,6 +1,5 @@
 import { isUint8Array } from 'node:util/types'
 import { IngestError } from '../error.ts'
-import type { Slice } from '../json/json-scanner.ts'
 import type { EventStore } from '../store.ts'
 import type { BatchEvents, StoreCommit } from '../store-types.ts'
 import type { JsonObject } from '../validation.ts'
@@ -37,14 +36,14 @@ export interface CountedBatch {
   events: BatchEvents
   stored: readonly boolean[]
   rejections: readonly Rejection[]
-  /** The text of each rejected event that is kept; empty if none are kept. */
-  texts: readonly (Uint8Array | undefined)[]
+  /** With the text of rejected events; undefined if none are kept. */
+  body: Buffer | undefined
   keyId: string | null
 }
 
 export interface BatchCounter {
-  /** Copies the bytes of rejected events that are kept, because the body may be transferred to another thread. */
-  copyTexts(body: Uint8Array, slices: readonly Slice[]): readonly (Uint8Array | undefined)[]
+  /** Whether the text of rejected events is kept. */
+  readonly keepEvents: boolean
   count(projectId: string, batch: CountedBatch): void
 }
 
@@ -100,7 +99,8 @@ export async function submitBatch(
       : []
   const rejections = [...unidentified, ...invalid.filter((_, i) => !isKnown[i])]
   rejections.sort((a, b) => a.rejection.index - b.rejection.index)
-  const texts = counter.copyTexts(body, rejections)
+  // a copy, as the append may transfer the body to another thread
+  const bodyKept = counter.keepEvents && rejections.length > 0 ? Buffer.from(body) : undefined
   const receivedAt = now()
   const appendedAt = performance.now()
   let commit: StoreCommit | undefined
@@ -121,7 +121,8 @@ export async function submitBatch(
   for (const isStored of stored) if (isStored) accepted++
   const rejected = rejections.map(({ rejection }) => rejection)
   const duplicates = count - accepted - rejected.length
-  counter.count(projectId, { receivedAt, accepted, duplicates, events: valid, stored, rejections, texts, keyId })
+  const counted = { receivedAt, accepted, duplicates, events: valid, stored, rejections, body: bodyKept, keyId }
+  counter.count(projectId, counted)
   const result = { accepted, duplicates, rejected }
   return { result, conflicts, storedBytes: bytesOfEvents(valid, stored), frozen, appendMs, commit }
 }

@@ -42,6 +42,7 @@ function setUp(options: Partial<IngestOptions> = {}) {
   return { clock, store, recorded, open, ingest, project: ingest.project('p') }
 }
 
+const range = (length: number) => Array.from({ length }, (_, i) => i)
 let count = 0
 const event = (members: object = {}) => ({ projectId: 'p', eventId: `e-${count++}`, ...members })
 const bodyOf = (...events: unknown[]) => Buffer.from(JSON.stringify({ events }))
@@ -461,16 +462,24 @@ t.test('a project with other types, builds and causes in each event has bounded 
 
 const noTexts = { store: openMemoryStore(), server: 's', keepEvents: true }
 const nothing = { accepted: 0, duplicates: 0, events: encodeEvents([], Buffer.alloc(16)), stored: [], keyId: null }
+const largeText = Buffer.alloc(10_000, 'x')
 const rejection = (eventId: string, issue: Partial<Issue> = {}) => {
   const issues: Issue[] = [{ code: 'required', path: '/a', message: 'Required.', ...issue }]
-  return { start: 0, end: 0, type: null, buildId: null, serverId: null, rejection: { index: 0, eventId, issues } }
+  return {
+    start: 0,
+    end: largeText.length,
+    type: null,
+    buildId: null,
+    serverId: null,
+    rejection: { index: 0, eventId, issues },
+  }
 }
 
 t.test('a batch of many causes does not push out those of others', async (t) => {
   const counter = createActivityCounter({ ...noTexts, now: () => start, onError() {} })
   const count = (...names: string[]) => {
     const rejections = names.map((name) => rejection('e', { path: `/${name}` }))
-    counter.count('p', { ...nothing, receivedAt: start, rejections, texts: [] })
+    counter.count('p', { ...nothing, receivedAt: start, rejections, body: undefined })
   }
   const others = Array.from({ length: 30 }, (_, i) => `other${i}`)
   for (const name of others) count(name)
@@ -487,11 +496,9 @@ t.test('a batch of many causes does not push out those of others', async (t) => 
 })
 
 t.test('the hours of earlier minutes take memory too', async (t) => {
-  const bounds = { countsBytesMax: 100_000, rowsBytesMax: 10_000_000 }
-  const counter = createActivityCounter({ ...noTexts, now: () => start, onError() {}, bounds })
-  const texts = [Buffer.alloc(10_000, 'x')]
+  const counter = createActivityCounter({ ...noTexts, now: () => start, onError() {}, bytesMax: 100_000 })
   const count = (projectId: string, receivedAt: number) =>
-    counter.count(projectId, { ...nothing, receivedAt, rejections: [rejection('e')], texts })
+    counter.count(projectId, { ...nothing, receivedAt, rejections: [rejection('e')], body: largeText })
   for (const projectId of ['p', 'q']) for (let batch = 0; batch < 3; batch++) count(projectId, start)
   // the first count has put and expired
   await new Promise(setImmediate)
@@ -505,14 +512,12 @@ t.test('the hours of earlier minutes take memory too', async (t) => {
 
 t.test('beyond the limit of memory, only totals of projects are counted, then nothing', async (t) => {
   const { store, recorded } = openRecordedStore()
-  const bounds = { countsBytesMax: 105_000, rowsBytesMax: 10_000_000 }
   const errors: unknown[] = []
   let now = start
   const onError = (error: unknown) => errors.push(error)
-  const counter = createActivityCounter({ ...noTexts, store, now: () => now, onError, bounds })
-  const text = Buffer.alloc(10_000, 'x')
+  const counter = createActivityCounter({ ...noTexts, store, now: () => now, onError, bytesMax: 105_000 })
   const count = (projectId: string) =>
-    counter.count(projectId, { ...nothing, receivedAt: now, rejections: [rejection('e')], texts: [text] })
+    counter.count(projectId, { ...nothing, receivedAt: now, rejections: [rejection('e')], body: largeText })
   const parsed = (projectId: string, span: ActivitySpan) =>
     counter.unputRows(projectId, span).map(({ body }) => JSON.parse(body))
   const counted = (projectId: string) => {
@@ -554,33 +559,86 @@ t.test('beyond the limit of memory, only totals of projects are counted, then no
 t.test('a put is bounded by bytes too', async (t) => {
   const { store, recorded } = openRecordedStore()
   const counter = createActivityCounter({ ...noTexts, store, now: () => start, onError: t.error })
-  const text = Buffer.alloc(10_000, 'x')
   for (let i = 0; i < 150; i++) {
-    counter.count(`p${i}`, { ...nothing, receivedAt: start, rejections: [rejection('e')], texts: [text] })
+    counter.count(`p${i}`, { ...nothing, receivedAt: start, rejections: [rejection('e')], body: largeText })
   }
   await counter.close()
   t.equal(recorded.rows('minute').length, 150)
   t.ok(recorded.puts.length >= 3)
 })
 
-t.test('rows that wait for a store that fails are bounded', async (t) => {
+t.test('what waits for a store that fails is bounded: further batches are not counted', async (t) => {
   const { store, recorded } = openRecordedStore()
-  const bounds = { countsBytesMax: 1_000_000, rowsBytesMax: 20_000 }
   const errors: unknown[] = []
   const onError = (error: unknown) => errors.push(error)
-  const counter = createActivityCounter({ ...noTexts, store, now: () => start, onError, bounds })
-  recorded.isFailing = true
-  for (let i = 0; i < 200; i++) {
-    const batch = { ...nothing, receivedAt: start + i * minute, rejections: [rejection('e')], texts: [] }
-    counter.count('p', batch)
+  const counter = createActivityCounter({ ...noTexts, store, now: () => start, onError, bytesMax: 10_000 })
+  const count = (i: number) => {
+    const receivedAt = start + i * minute
+    counter.count('p', { ...nothing, receivedAt, rejections: [rejection('e')], body: undefined })
   }
+  recorded.isFailing = true
+  for (let i = 0; i < 200; i++) count(i)
   const rows = counter.unputRows('p', 'minute')
   t.ok(rows.length > 10 && rows.length < 100)
   t.match(errors, [{ code: 'overloaded' }], 'a loss is reported once')
-  t.equal(rows.at(-1)?.at, start + 199 * minute, 'the newest are kept')
+  t.strictSame(
+    rows.map(({ at }) => at),
+    rows.map((_, i) => start + i * minute),
+    'the first are kept',
+  )
+  const hours = counter.unputRows('p', 'hour').map(({ body }) => JSON.parse(body).rejected)
+  t.equal(
+    hours.reduce((sum, rejected) => sum + rejected, 0),
+    rows.length,
+    'the hours have the same',
+  )
+  // the first put has failed
+  await new Promise(setImmediate)
   recorded.isFailing = false
+  count(200)
+  await untilPut(recorded, rows.length)
+  count(201)
   await counter.close()
-  t.equal(recorded.rows('minute').length, rows.length)
+  t.equal(recorded.rows('minute').length, rows.length + 1, 'once the store works, they are put and counting goes on')
+})
+
+t.test('a read of many rows that wait for the store takes several turns of the event loop', async (t) => {
+  const { clock, recorded, ingest, project } = setUp({ rejected: { keepEvents: true } })
+  ingest.observe({ onError() {} })
+  recorded.isFailing = true
+  for (let i = 0; i < 40; i++) {
+    const large = range(5).map((cause) => event({ type: 7, buildId: `b${cause}`, text: 'x'.repeat(10_000) }))
+    await project.submitBatch(bodyOf(...large))
+    clock.now += minute
+  }
+  let turns = 0
+  let turn = setImmediate(function count() {
+    turns++
+    turn = setImmediate(count)
+  })
+  const { total } = await project.listRejected(wide)
+  clearImmediate(turn)
+  t.equal(total, 200)
+  t.ok(turns >= 4, `${turns} turns for 2 MB`)
+})
+
+t.test('a minute that is put during a read counts once', async (t) => {
+  for (const hours of [1, 30]) {
+    const { clock, store, recorded } = setUp()
+    const racing: Store = {
+      ...store,
+      async *activity(...args) {
+        clock.now += minute
+        await ingest.project('p').submitBatch(bodyOf(event()))
+        await untilPut(recorded, 1)
+        yield* store.activity(...args)
+      },
+    }
+    const ingest = createIngest({ store: racing, now: () => clock.now })
+    await ingest.project('p').submitBatch(bodyOf(event(), event()))
+    const { steps } = await ingest.project('p').getActivity({ from: start + (1 - hours) * hour, to: start + hour })
+    t.match(steps.find(({ accepted }) => accepted > 0)?.accepted, 2)
+  }
 })
 
 t.test('a batch that fails counts nothing', async (t) => {

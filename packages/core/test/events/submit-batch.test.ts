@@ -8,7 +8,7 @@ import { submitBatch } from '../../src/events/submit-batch.ts'
 import { openMemoryStore } from '../../src/memory/memory-store.ts'
 
 const counter = createActivityCounter({
-  ...{ store: openMemoryStore(), now: () => 1_000, server: 's', keepMs: 3_600_000, keepEvents: false },
+  ...{ store: openMemoryStore(), now: () => 1_000, server: 's', keepEvents: false },
   onError(error) {
     throw error
   },
