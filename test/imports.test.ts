@@ -60,6 +60,7 @@ const floors: Record<string, string[][]> = {
     ['store.ts', 'store-metric.ts'],
     ['projects'],
     ['events', 'maps'],
+    ['submit', 'read'],
     ['consumers', 'activity'],
     ['cancellable-store.ts', 'sweep.ts'],
     ['project-stats.ts'],

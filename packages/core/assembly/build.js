@@ -4,10 +4,10 @@ import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import ts from 'typescript'
 
-// Compiles the scanner into src/events/scanner-wasm.ts, if its sources have changed: `node assembly/build.js`.
+// Compiles the scanner into src/submit/scanner-wasm.ts, if its sources have changed: `node assembly/build.js`.
 
 const packageDirectory = fileURLToPath(new URL('..', import.meta.url))
-export const outFile = join(packageDirectory, 'src/events/scanner-wasm.ts')
+export const outFile = join(packageDirectory, 'src/submit/scanner-wasm.ts')
 
 const options = [
   ...['-O3', '--noAssert', '--runtime', 'stub', '--use', 'abort=', '--enable', 'simd'],

@@ -5,7 +5,7 @@
 export const hashKeyStart: usize = 0x400
 /** The project of the events, as a JSON string of at most 66 bytes. */
 export const projectIdStart: usize = 0x410
-/** The rows of at most 100 events, as `BatchEvents` of src/events/batch-events.ts has them. */
+/** The rows of at most 100 events, as `BatchEvents` of src/submit/batch-events.ts has them. */
 export const rowsStart: usize = 0x800
 /** The start and the end of the JSON string of each build in the body, two words. */
 export const buildsStart: usize = 0x1800

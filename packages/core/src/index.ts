@@ -1,6 +1,6 @@
 // Ingest
 
-export type { SubmitOptions, SubmitReport } from './events/submit-batch.ts'
+export type { SubmitOptions, SubmitReport } from './submit/submit-batch.ts'
 export type {
   BatchReport,
   EmbeddedIngest,
@@ -23,16 +23,16 @@ export { errorCodes, errorTable, IngestError } from './error.ts'
 export type { BatchInput, BatchResult, RejectedEvent } from './events/batch.ts'
 export { batchBytesMax, batchEventsMax } from './events/batch.ts'
 
-export type { EndableRead } from './events/endable-read.ts'
+export type { EndableRead } from './read/endable-read.ts'
 export type { ErasedTotals, EraseSelection, ErasureOptions } from './events/erase-events.ts'
 export type { IngestEvent } from './events/event.ts'
 export { EventSchema, eventDepthMax } from './events/event.ts'
-export type { EventFilter } from './events/event-filter.ts'
+export type { EventFilter } from './read/event-filter.ts'
 export type { EventOf, EventSchemas } from './events/event-schemas.ts'
 export { eventIdBytesMax } from './events/known-fields.ts'
-export type { EventBatch, ReadBatchesOptions } from './events/read-batches.ts'
-export type { FollowOptions, ReadEventsOptions } from './events/read-events.ts'
-export { eventLine, followEvents } from './events/read-events.ts'
+export type { EventBatch, ReadBatchesOptions } from './read/read-batches.ts'
+export type { FollowOptions, ReadEventsOptions } from './read/read-events.ts'
+export { eventLine, followEvents } from './read/read-events.ts'
 export type { RetentionOptions, RetentionRule } from './retention.ts'
 export { startRetention } from './retention.ts'
 export { issuesMax } from './validation.ts'
@@ -107,8 +107,8 @@ export { copyStores } from './copy/copy-stores.ts'
 
 // Stores and their adapters
 
-export type { AppendEvent } from './events/batch-events.ts'
-export { decodeEvents } from './events/batch-events.ts'
+export type { AppendEvent } from './submit/batch-events.ts'
+export { decodeEvents } from './submit/batch-events.ts'
 export type { Cursor, EventCursors, StoreIdentity } from './json/cursor.ts'
 export { eventCursors } from './json/cursor.ts'
 export { declaredBytes, pendingBytesOf } from './maps/map-quota.ts'

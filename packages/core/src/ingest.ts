@@ -13,7 +13,7 @@ import {
 } from './consumers/consumers.ts'
 import { IngestError } from './error.ts'
 import type { BatchInput, BatchResult } from './events/batch.ts'
-import { endableRead } from './events/endable-read.ts'
+import { endableRead } from './read/endable-read.ts'
 import {
   type ErasedTotals,
   type EraseSelection,
@@ -22,11 +22,11 @@ import {
   retainEvents,
 } from './events/erase-events.ts'
 import { eventIdIssue, type IngestEvent } from './events/event.ts'
-import { createEventNotifier } from './events/event-notifier.ts'
+import { createEventNotifier } from './read/event-notifier.ts'
 import { compileEventSchemas, type EventOf, type EventSchemas } from './events/event-schemas.ts'
-import { type EventBatch, type EventReader, type ReadBatchesOptions, readBatches } from './events/read-batches.ts'
-import { createReadArrivals, type ReadContext, type ReadEventsOptions, readEvents } from './events/read-events.ts'
-import { type SubmitContext, type SubmitOptions, type SubmitReport, submitBatch } from './events/submit-batch.ts'
+import { type EventBatch, type EventReader, type ReadBatchesOptions, readBatches } from './read/read-batches.ts'
+import { createReadArrivals, type ReadContext, type ReadEventsOptions, readEvents } from './read/read-events.ts'
+import { type SubmitContext, type SubmitOptions, type SubmitReport, submitBatch } from './submit/submit-batch.ts'
 import type { Cursor } from './json/cursor.ts'
 import type { Maps } from './maps/map.ts'
 import { createMaps, type MapRules } from './maps/maps.ts'

@@ -1,7 +1,7 @@
 import { randomBytes } from 'node:crypto'
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import { IngestError } from '../error.ts'
-import type { BatchCounter } from '../events/submit-batch.ts'
+import type { BatchCounter } from '../submit/submit-batch.ts'
 import type { ActivityStore } from '../store.ts'
 import { type ActivityRow, type ActivitySpan, type ActivityToPut, activityRowsMax } from '../store-types.ts'
 import { hourMs, minuteMs } from './activity.ts'

@@ -1,9 +1,9 @@
 import type { Issue } from '../error.ts'
 import { batchEventsMax } from '../events/batch.ts'
-import { column, wordsPerEvent } from '../events/batch-events.ts'
-import type { Rejection } from '../events/classify-events.ts'
-import type { CountedBatch } from '../events/submit-batch.ts'
 import { activityBodyBytesMax } from '../store-types.ts'
+import { column, wordsPerEvent } from '../submit/batch-events.ts'
+import type { Rejection } from '../submit/classify-events.ts'
+import type { CountedBatch } from '../submit/submit-batch.ts'
 import type { RejectionGroup, RejectionSample } from './activity.ts'
 
 /** The events of one type or build. */

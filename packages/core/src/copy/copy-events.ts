@@ -1,5 +1,5 @@
 import { IngestError } from '../error.ts'
-import { decodeEvents } from '../events/batch-events.ts'
+import { decodeEvents } from '../submit/batch-events.ts'
 import { settleAll } from '../projects/map-projects.ts'
 import type { Store } from '../store.ts'
 import type { AppendBatch, StoredEvent } from '../store-types.ts'

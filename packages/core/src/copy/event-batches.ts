@@ -1,6 +1,6 @@
 import { randomBytes } from 'node:crypto'
 import { batchBytesMax, batchEventsMax } from '../events/batch.ts'
-import { type AppendEvent, encodeEvents } from '../events/batch-events.ts'
+import { type AppendEvent, encodeEvents } from '../submit/batch-events.ts'
 import { sliceMember } from '../json/json-scanner.ts'
 import { parseJson } from '../json/parse-json.ts'
 import type { AppendBatch, StoredEvent } from '../store-types.ts'

@@ -1,5 +1,5 @@
 import { crc32 } from 'node:zlib'
-import { decodeEvents } from '../events/batch-events.ts'
+import { decodeEvents } from '../submit/batch-events.ts'
 import type { IngestEvent } from '../events/event.ts'
 import { quote } from '../json/bytes.ts'
 import type { Cursor, EventCursors } from '../json/cursor.ts'

@@ -1,7 +1,7 @@
 import t from 'tap'
 import { createActivityCounter } from '../../src/activity/activity-counter.ts'
 import { IngestError, type Issue } from '../../src/error.ts'
-import { encodeEvents } from '../../src/events/batch-events.ts'
+import { encodeEvents } from '../../src/submit/batch-events.ts'
 import { createIngest, type IngestOptions } from '../../src/ingest.ts'
 import { openMemoryStore } from '../../src/memory/memory-store.ts'
 import type { Store } from '../../src/store.ts'

@@ -3,7 +3,7 @@ import t from 'tap'
 import { Compile } from 'typebox/compile'
 import { EventSchema, eventDepthMax, eventIdIssue, eventIssues, identityIssues } from '../../src/events/event.ts'
 import { eventIdBytesMax, knownFields } from '../../src/events/known-fields.ts'
-import { eventLine } from '../../src/events/read-events.ts'
+import { eventLine } from '../../src/read/read-events.ts'
 import { exceedsBytes, isName, isObject, isProjectId, issuesMax, parseTime, pointer } from '../../src/validation.ts'
 
 /** Issues as `code path`. */

@@ -5,8 +5,8 @@ import {
   type EventReader,
   type ReadBatchesOptions,
   readBatches,
-} from '../../src/events/read-batches.ts'
-import type { ReadEventsOptions } from '../../src/events/read-events.ts'
+} from '../../src/read/read-batches.ts'
+import type { ReadEventsOptions } from '../../src/read/read-events.ts'
 import { createIngest } from '../../src/ingest.ts'
 import { openMemoryStore } from '../../src/memory/memory-store.ts'
 

@@ -4,7 +4,7 @@ import { batchOf } from '../../../checks/src/store/sample-events.ts'
 import { createActivityCounter } from '../../src/activity/activity-counter.ts'
 import type { BatchInput, BatchResult } from '../../src/events/batch.ts'
 import { compileEventSchemas, type EventSchemas } from '../../src/events/event-schemas.ts'
-import { submitBatch } from '../../src/events/submit-batch.ts'
+import { submitBatch } from '../../src/submit/submit-batch.ts'
 import { openMemoryStore } from '../../src/memory/memory-store.ts'
 
 const counter = createActivityCounter({

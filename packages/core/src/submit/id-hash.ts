@@ -1,4 +1,4 @@
-import { batchBytesMax } from './batch.ts'
+import { batchBytesMax } from '../events/batch.ts'
 import { loadScanner } from './scanner.ts'
 
 /**

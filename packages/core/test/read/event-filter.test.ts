@@ -1,6 +1,6 @@
 import fc from 'fast-check'
 import t from 'tap'
-import { compileEventFilter } from '../../src/events/event-filter.ts'
+import { compileEventFilter } from '../../src/read/event-filter.ts'
 
 const matches = (type: string, text: string) => compileEventFilter({ type })?.(Buffer.from(text))
 
