@@ -1,6 +1,5 @@
 // Ingest
 
-export type { SubmitOptions, SubmitReport } from './submit/submit-batch.ts'
 export type {
   BatchReport,
   EmbeddedIngest,
@@ -12,6 +11,7 @@ export type {
 } from './ingest.ts'
 export { createIngest } from './ingest.ts'
 export type { BuildPage, BuildPageOptions, BuildStatus, ProjectStats, ProjectStatsReader } from './project-stats.ts'
+export type { SubmitOptions, SubmitReport } from './submit/submit-batch.ts'
 
 // Errors
 
@@ -22,14 +22,13 @@ export { errorCodes, errorTable, IngestError } from './error.ts'
 
 export type { BatchInput, BatchResult, RejectedEvent } from './events/batch.ts'
 export { batchBytesMax, batchEventsMax } from './events/batch.ts'
-
-export type { EndableRead } from './read/endable-read.ts'
 export type { ErasedTotals, EraseSelection, ErasureOptions } from './events/erase-events.ts'
 export type { IngestEvent } from './events/event.ts'
 export { EventSchema, eventDepthMax } from './events/event.ts'
-export type { EventFilter } from './read/event-filter.ts'
 export type { EventOf, EventSchemas } from './events/event-schemas.ts'
 export { eventIdBytesMax } from './events/known-fields.ts'
+export type { EndableRead } from './read/endable-read.ts'
+export type { EventFilter } from './read/event-filter.ts'
 export type { EventBatch, ReadBatchesOptions } from './read/read-batches.ts'
 export type { FollowOptions, ReadEventsOptions } from './read/read-events.ts'
 export { eventLine, followEvents } from './read/read-events.ts'
@@ -107,8 +106,6 @@ export { copyStores } from './copy/copy-stores.ts'
 
 // Stores and their adapters
 
-export type { AppendEvent } from './submit/batch-events.ts'
-export { decodeEvents } from './submit/batch-events.ts'
 export type { Cursor, EventCursors, StoreIdentity } from './json/cursor.ts'
 export { eventCursors } from './json/cursor.ts'
 export { declaredBytes, pendingBytesOf } from './maps/map-quota.ts'
@@ -146,3 +143,5 @@ export type {
   UpdatedSlot,
 } from './store-types.ts'
 export { aheadMsMax, buildsSearchedMax, foldBuildId, readyMapsMax } from './store-types.ts'
+export type { AppendEvent } from './submit/batch-events.ts'
+export { decodeEvents } from './submit/batch-events.ts'

@@ -13,7 +13,6 @@ import {
 } from './consumers/consumers.ts'
 import { IngestError } from './error.ts'
 import type { BatchInput, BatchResult } from './events/batch.ts'
-import { endableRead } from './read/endable-read.ts'
 import {
   type ErasedTotals,
   type EraseSelection,
@@ -22,19 +21,20 @@ import {
   retainEvents,
 } from './events/erase-events.ts'
 import { eventIdIssue, type IngestEvent } from './events/event.ts'
-import { createEventNotifier } from './read/event-notifier.ts'
 import { compileEventSchemas, type EventOf, type EventSchemas } from './events/event-schemas.ts'
-import { type EventBatch, type EventReader, type ReadBatchesOptions, readBatches } from './read/read-batches.ts'
-import { createReadArrivals, type ReadContext, type ReadEventsOptions, readEvents } from './read/read-events.ts'
-import { type SubmitContext, type SubmitOptions, type SubmitReport, submitBatch } from './submit/submit-batch.ts'
 import type { Cursor } from './json/cursor.ts'
 import type { Maps } from './maps/map.ts'
 import { createMaps, type MapRules } from './maps/maps.ts'
 import { createOperations, type Operations } from './operations.ts'
 import { createProjectStats, hasProject, type ProjectStatsReader } from './project-stats.ts'
 import { type Authenticate, createKeyring, type Keyring } from './projects/keyring.ts'
+import { endableRead } from './read/endable-read.ts'
+import { createEventNotifier } from './read/event-notifier.ts'
+import { type EventBatch, type EventReader, type ReadBatchesOptions, readBatches } from './read/read-batches.ts'
+import { createReadArrivals, type ReadContext, type ReadEventsOptions, readEvents } from './read/read-events.ts'
 import type { Store } from './store.ts'
 import type { ClockDoubt, StoreCommit, StoredEvent, StoreMetric } from './store-types.ts'
+import { type SubmitContext, type SubmitOptions, type SubmitReport, submitBatch } from './submit/submit-batch.ts'
 import { startSweeping } from './sweep.ts'
 import { checkProjectId } from './validation.ts'
 

@@ -1,8 +1,8 @@
 import { IngestError } from '../error.ts'
-import { decodeEvents } from '../submit/batch-events.ts'
 import { settleAll } from '../projects/map-projects.ts'
 import type { Store } from '../store.ts'
 import type { AppendBatch, StoredEvent } from '../store-types.ts'
+import { decodeEvents } from '../submit/batch-events.ts'
 import { eachBuild } from './each-build.ts'
 import { groupEvents, toBatch } from './event-batches.ts'
 

@@ -1,9 +1,9 @@
 import { randomBytes } from 'node:crypto'
 import { batchBytesMax, batchEventsMax } from '../events/batch.ts'
-import { type AppendEvent, encodeEvents } from '../submit/batch-events.ts'
 import { sliceMember } from '../json/json-scanner.ts'
 import { parseJson } from '../json/parse-json.ts'
 import type { AppendBatch, StoredEvent } from '../store-types.ts'
+import { type AppendEvent, encodeEvents } from '../submit/batch-events.ts'
 
 const bodyStart = Buffer.from('{"events":[')
 const comma = Buffer.from(',')

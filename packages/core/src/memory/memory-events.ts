@@ -1,11 +1,11 @@
 import { crc32 } from 'node:zlib'
-import { decodeEvents } from '../submit/batch-events.ts'
 import type { IngestEvent } from '../events/event.ts'
 import { quote } from '../json/bytes.ts'
 import type { Cursor, EventCursors } from '../json/cursor.ts'
 import { parseJson } from '../json/parse-json.ts'
 import type { EventStore } from '../store.ts'
 import { type AppendBatch, type AppendResult, aheadMsMax, type StoredEvent } from '../store-types.ts'
+import { decodeEvents } from '../submit/batch-events.ts'
 
 /** The events of one project. */
 export interface ProjectEvents {

@@ -1,7 +1,7 @@
 import { IngestError } from '../error.ts'
-import { backslash } from '../json/bytes.ts'
 import { type FilterName, filterNames, knownFields } from '../events/known-fields.ts'
 import { parseKnownMembers } from '../events/parse-batch.ts'
+import { backslash } from '../json/bytes.ts'
 
 /** Selects events in which each given member has exactly this value. An integer matches its decimal digits. */
 export type EventFilter = { [Name in FilterName]?: string }

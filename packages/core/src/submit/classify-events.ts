@@ -1,10 +1,10 @@
-import type { Slice } from '../json/json-scanner.ts'
-import { issuesMax, type JsonObject } from '../validation.ts'
 import type { RejectedEvent } from '../events/batch.ts'
-import type { AppendEvent } from './batch-events.ts'
 import { eventIdIssue, eventIssues, identityIssues, validName } from '../events/event.ts'
 import type { CheckBySchema } from '../events/event-schemas.ts'
 import type { ParsedEvent } from '../events/parse-batch.ts'
+import type { Slice } from '../json/json-scanner.ts'
+import { issuesMax, type JsonObject } from '../validation.ts'
+import type { AppendEvent } from './batch-events.ts'
 
 /** An event with issues, and its byte range. */
 export interface Rejection extends Slice {

@@ -1,6 +1,6 @@
+import { batchBytesMax } from '../events/batch.ts'
 import type { BatchEvents } from '../store-types.ts'
 import { isProjectId } from '../validation.ts'
-import { batchBytesMax } from '../events/batch.ts'
 import { wordsPerEvent } from './batch-events.ts'
 import { loadScanner, type Scanner } from './scanner.ts'
 

@@ -1,13 +1,13 @@
 import { isUint8Array } from 'node:util/types'
 import { IngestError } from '../error.ts'
+import { type BatchInput, type BatchResult, batchBody } from '../events/batch.ts'
+import type { CheckBySchema } from '../events/event-schemas.ts'
+import { parseBatch } from '../events/parse-batch.ts'
 import type { EventStore } from '../store.ts'
 import type { BatchEvents, StoreCommit } from '../store-types.ts'
 import type { JsonObject } from '../validation.ts'
-import { type BatchInput, type BatchResult, batchBody } from '../events/batch.ts'
 import { bytesOfEvents, countEvents, encodeEvents } from './batch-events.ts'
 import { classifyEvents, type InvalidEvent, type Rejection } from './classify-events.ts'
-import type { CheckBySchema } from '../events/event-schemas.ts'
-import { parseBatch } from '../events/parse-batch.ts'
 import { scanBatch } from './scan-batch.ts'
 
 /** Options of `submitBatch`. */

@@ -1,11 +1,11 @@
 import t from 'tap'
 import { createActivityCounter } from '../../src/activity/activity-counter.ts'
 import { IngestError, type Issue } from '../../src/error.ts'
-import { encodeEvents } from '../../src/submit/batch-events.ts'
 import { createIngest, type IngestOptions } from '../../src/ingest.ts'
 import { openMemoryStore } from '../../src/memory/memory-store.ts'
 import type { Store } from '../../src/store.ts'
 import { type ActivitySpan, type ActivityToPut, activityBodyBytesMax, activityRowsMax } from '../../src/store-types.ts'
+import { encodeEvents } from '../../src/submit/batch-events.ts'
 
 const minute = 60_000
 const hour = 60 * minute

@@ -1,14 +1,9 @@
 import t from 'tap'
 import { batchOf, event } from '../../../checks/src/store/sample-events.ts'
-import {
-  type EventBatch,
-  type EventReader,
-  type ReadBatchesOptions,
-  readBatches,
-} from '../../src/read/read-batches.ts'
-import type { ReadEventsOptions } from '../../src/read/read-events.ts'
 import { createIngest } from '../../src/ingest.ts'
 import { openMemoryStore } from '../../src/memory/memory-store.ts'
+import { type EventBatch, type EventReader, type ReadBatchesOptions, readBatches } from '../../src/read/read-batches.ts'
+import type { ReadEventsOptions } from '../../src/read/read-events.ts'
 
 /** A project whose reads and pauses are recorded, and a clock that advances with both. */
 function setUp(msPerEvent: number) {

@@ -4,8 +4,8 @@ import { batchOf } from '../../../checks/src/store/sample-events.ts'
 import { createActivityCounter } from '../../src/activity/activity-counter.ts'
 import type { BatchInput, BatchResult } from '../../src/events/batch.ts'
 import { compileEventSchemas, type EventSchemas } from '../../src/events/event-schemas.ts'
-import { submitBatch } from '../../src/submit/submit-batch.ts'
 import { openMemoryStore } from '../../src/memory/memory-store.ts'
+import { submitBatch } from '../../src/submit/submit-batch.ts'
 
 const counter = createActivityCounter({
   ...{ store: openMemoryStore(), now: () => 1_000, server: 's', keepEvents: false },
