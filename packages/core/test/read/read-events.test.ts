@@ -239,8 +239,7 @@ t.test('a watch ends with its read, however that ends', async (t) => {
   const idle = project.readEvents({ waitMs: longMs })[Symbol.asyncIterator]()
   await idle.next()
   t.equal(watches(), 1, 'one for all polls of a project')
-  await ingest.close()
-  await t.rejects(closed, { code: 'store-closed' })
+  await Promise.all([t.rejects(closed, { code: 'store-closed' }), ingest.close()])
   t.equal(watches(), 0, 'ended by close, also of a reader that never continues')
 })
 
