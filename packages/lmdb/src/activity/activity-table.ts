@@ -28,6 +28,7 @@ export interface ActivityCommands {
 }
 
 const spans: Readonly<Record<ActivitySpan, number>> = { minute: 0, hour: 1, 'rejected-minute': 2, 'rejected-hour': 3 }
+const spanNumbers = new Set(Object.values(spans))
 const timeBytes = 6
 const writerBytes = 8
 /** The length of a key after the id and the zero byte. */
@@ -102,7 +103,7 @@ function encodeTime(at: number): Buffer {
 /** The key without its time and writer; undefined for a damaged key. */
 function groupOf(key: Buffer): Buffer | undefined {
   const span = key.at(-suffixBytes)
-  return span === spans.minute || span === spans.hour ? key.subarray(0, 1 - suffixBytes) : undefined
+  return span !== undefined && spanNumbers.has(span) ? key.subarray(0, 1 - suffixBytes) : undefined
 }
 
 /** The first key after this one. */
