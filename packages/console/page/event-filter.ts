@@ -25,7 +25,9 @@ export function parseEventFilter(query: URLSearchParams): EventFilter {
 }
 
 /** The filter as parameters of `GET /v1/events`. */
-export function filterQuery(filter: EventFilter): Record<string, string | undefined> {
+export type FilterQuery = { readonly [Name in FilterName as (typeof filterMembers)[Name]]?: string | undefined }
+
+export function filterQuery(filter: EventFilter): FilterQuery {
   return Object.fromEntries(filterNames.map((name) => [filterMembers[name], filter[name]]))
 }
 

@@ -25,7 +25,7 @@ export interface Range {
   choice: RangeChoice
   from: number
   to: number
-  /** The span that the address names besides fixed times: the way back from a zoom. */
+  /** The span before the zoom, which the address has in addition to fixed times. */
   zoomedFrom: SpanName | undefined
   /** Whether the range ends now, and so moves each time it is parsed. */
   isLive: boolean
@@ -40,7 +40,7 @@ export function parseRange(query: URLSearchParams, now: number, fallback: SpanNa
     const choice = { from: parseTime(from), to: parseTime(to) }
     const zoomedFrom = isSpan(name) ? name : undefined
     if (choice.from < choice.to) return { choice, ...choice, zoomedFrom, isLive: false, note: undefined }
-    return spanUntil(fallback, now, 'The times in the address are no range')
+    return spanUntil(fallback, now, 'The times in the address are not a range')
   }
   if (name === null) return spanUntil(fallback, now)
   return isSpan(name) ? spanUntil(name, now) : spanUntil(fallback, now, 'The range in the address is unknown')
@@ -51,7 +51,7 @@ function isSpan(name: string | null): name is SpanName {
 }
 
 function spanUntil(name: SpanName, now: number, problem?: string): Range {
-  const note = problem && `${problem}: these are the last ${spanTitles[name]}.`
+  const note = problem && `${problem}: showing the last ${spanTitles[name]}.`
   return { choice: name, from: now - spans[name], to: now, zoomedFrom: undefined, isLive: true, note }
 }
 
@@ -68,7 +68,7 @@ export function formatRange(choice: RangeChoice): Record<'range' | 'from' | 'to'
   return { range: undefined, from: formatUtc(choice.from), to: formatUtc(choice.to) }
 }
 
-/** Zooms the page in to a part of its range. Going back, or a button of the range, zooms out. */
+/** Zooms the page in to a part of its range. The back button and the button of the RangePicker zoom out. */
 export function zoomTo({ choice, zoomedFrom }: Range, part: { from: number; to: number }): void {
   pushQuery({ ...formatRange(part), range: typeof choice === 'string' ? choice : zoomedFrom })
 }

@@ -15,7 +15,7 @@ import { type View, views } from './views/views.ts'
 import { visibleText } from './visible-text.ts'
 import { SessionWorkerContext, useWorker } from './worker/use-worker.ts'
 
-export interface SignedInProps {
+interface SignedInProps {
   session: Session
   /** An address within the session's project. */
   address: Address

@@ -8,7 +8,7 @@ const hidden =
 const hiddenInLines = new RegExp(`(?![\\t\\n]|\\r\\n)(?:${hidden.source})`, 'gu')
 
 /** A part of a text: unchanged characters, or the visible escape of one. */
-export interface TextPart {
+interface TextPart {
   text: string
   isEscape: boolean
 }

@@ -35,32 +35,35 @@ async function connect(t: Test, listener: RequestListener) {
   return observedApi()
 }
 
-t.test('the page of a proxy is no response: it does not end the pauses of other polls', async (t) => {
-  const { api, seen } = await connect(t, (_request, response) => {
-    response.setHeader('Content-Type', 'text/html').end('<!doctype html>\n<p>Sign in to the network\n')
-  })
-  await t.rejects(api.json('v1/stats'), { kind: 'foreign', message: /\(status 200\)/ })
-  await t.rejects(api.events(), { kind: 'foreign', message: /\(status 200\)/ })
-  t.strictSame(seen, ['foreign', 'foreign'])
-})
+t.test(
+  'a page from a proxy is not a response of the server, so it does not end the pauses of other polls',
+  async (t) => {
+    const { api, seen } = await connect(t, (_request, response) => {
+      response.setHeader('Content-Type', 'text/html').end('<!doctype html>\n<p>Sign in to the network\n')
+    })
+    await t.rejects(api.json('v1/stats'), { kind: 'foreign', message: /\(status 200\)/ })
+    await t.rejects(api.events(), { kind: 'foreign', message: /\(status 200\)/ })
+    t.strictSame(seen, ['foreign', 'foreign'])
+  },
+)
 
-t.test('a body that stalls ends with the time-out', async (t) => {
+t.test('a stalled body ends with the timeout', async (t) => {
   const { api, seen } = await connect(t, (_request, response) => void response.writeHead(200, json).write('{"events":'))
   await t.rejects(api.json('v1/stats', { timeoutMs: 50 }))
   t.strictSame(seen, ['offline'])
 })
 
-t.test('a request that is given up is neither a response nor a failure', async (t) => {
+t.test('an aborted request counts as neither a response nor a failure', async (t) => {
   const ending = new AbortController()
   const { api, seen } = await connect(t, (_request, response) => {
     response.writeHead(200, json).write('{"events":')
-    ending.abort(new Error('given up'))
+    ending.abort(new Error('aborted'))
   })
-  await t.rejects(api.json('v1/stats', { signal: ending.signal }), { message: 'given up' })
+  await t.rejects(api.json('v1/stats', { signal: ending.signal }), { message: 'aborted' })
   t.strictSame(seen, [])
 })
 
-t.test('a body that can be read is a response', async (t) => {
+t.test('a complete body counts as a response', async (t) => {
   const { api, seen } = await connect(t, (_request, response) => {
     response.writeHead(200, json).end('{"events":7}')
   })
@@ -68,14 +71,14 @@ t.test('a body that can be read is a response', async (t) => {
   t.strictSame(seen, ['response'])
 })
 
-t.test('lines that stop coming are no end', async (t) => {
+t.test('a stalled stream of lines is an error', async (t) => {
   const body = new ReadableStream({ start: (stream) => stream.enqueue(new TextEncoder().encode('{"cursor":"1"}\n{')) })
   const lines = readEventLines(new Response(body), 20)
   t.match(await lines.next(), { done: false, value: [{ cursor: '1' }] })
   await t.rejects(lines.next(), { message: 'The body stalled.' })
 })
 
-t.test('a map is the same version behind a proxy that compresses it', async (t) => {
+t.test('the version of a map is recognized behind a proxy that compresses it', async (t) => {
   for (const etag of ['"sha256:ab"', 'W/"sha256:ab"', '"sha256:ab-gzip"', null]) t.ok(isVersion(etag, 'sha256:ab'))
   t.notOk(isVersion('"sha256:cd"', 'sha256:ab'))
 })
@@ -127,7 +130,7 @@ t.test('a call resolves with its result, after its progress', async (t) => {
   t.strictSame(progress, ['half'])
 })
 
-t.test('a refused request rejects as it would on the page', async (t) => {
+t.test('a request that the server refuses rejects the call, as on the page', async (t) => {
   const { status, headers, body } = refusal(401, 'unauthorized', { title: 'No' })
   await listen(t, (_request, response) => void response.writeHead(status, headers).end(body))
   const { call, seen } = connectWorker(t, { load: (_: null, { api }: CallContext) => api.json('v1/stats') })
@@ -154,7 +157,7 @@ t.test('a signal cancels the call on both ends', async (t) => {
   await aborted
 })
 
-t.test('the end of the worker rejects what is in flight, and later calls', async (t) => {
+t.test('ending the worker rejects calls in flight and later ones', async (t) => {
   const { call, client } = connectWorker(t, { wait: () => new Promise(() => {}) })
   const result = call('wait')
   client.end()

@@ -20,10 +20,10 @@ import { projectId } from './served-console.ts'
 //     await checkAccessibility(page, 'find')
 //   })
 //
-// The test fails by itself on a CSP violation, a warning or an error in the console, an uncaught error, a request that
-// fails and a request to another origin, of the page and its workers. A test lists the ones it expects in `allow`.
-// Wait for what the page shows, never for time: the timers of a page run 20 times as fast. Where no browser starts, these tests are skipped with the reason.
-
+// A test fails if the page or its workers violate the CSP, log a warning or an error, throw an uncaught error, or send a
+// request that fails or goes to another origin. List expected problems in `allow`. Wait for what the page shows, never
+// for time: the timers of a page run 20 times as fast. If no browser starts, these tests are skipped with the reason.
+//
 // Test some states of a view in each colour scheme: axe checks contrast.
 
 export type ColorScheme = 'light' | 'dark'
@@ -50,7 +50,7 @@ export interface OpenedPage {
   problems: readonly string[]
 }
 
-/** A test that takes longer waits for an event that never comes, such as the result of a worker that has ended. */
+/** A longer test is waiting for something that never happens, such as the result of a worker that has ended. */
 const hangMs = 180_000
 
 type BrowserTest = (name: string, run: (t: Test, openPage: OpenPage) => Promise<void>) => void
@@ -123,7 +123,7 @@ export async function submitSignIn(page: Page, key: string, project = projectId)
   await page.locator('::-p-aria(Open[role="button"])').click()
 }
 
-/** Signs out of the first project of the menu, the one that is shown. */
+/** Signs out of the first project of the menu, which is the current one. */
 export async function signOut(page: Page): Promise<void> {
   await page.locator('button.project').click()
   await page.locator('#projects li button').click()
@@ -144,7 +144,7 @@ export async function chooseBuild(page: Page, label: string, buildId: string): P
   await page.keyboard.press('Tab')
 }
 
-/** Ends the pause before the next attempt, unless it is over already. */
+/** Ends the pause before the next attempt, if there still is one. */
 export async function tryNow(page: Page): Promise<void> {
   await page.evaluate(() => document.querySelector<HTMLElement>('.banner button, .notice.failed button')?.click())
 }
@@ -153,7 +153,7 @@ async function watchPage(page: Page, origin: string): Promise<{ requests: HTTPRe
   const requests: HTTPRequest[] = []
   const problems: string[] = []
   const note = (problem: string) => void problems.push(problem)
-  // of its workers too
+  // includes messages of its workers
   page.on('console', (message) => {
     const type = message.type()
     if (type === 'error' || type === 'warn') note(`console.${type}: ${message.text()} ${message.location().url ?? ''}`)
@@ -179,7 +179,7 @@ async function watchPage(page: Page, origin: string): Promise<{ requests: HTTPRe
   return { requests, problems }
 }
 
-/** CSP violations and other things that the browser objects to, also those from before the call. */
+/** Notes CSP violations and other issues that the browser reports, including earlier ones. */
 async function watchIssues(session: CDPSession, note: (problem: string) => void): Promise<void> {
   session.on('Audits.issueAdded', ({ issue: { code, details } }) => note(`${code}: ${JSON.stringify(details)}`))
   await session.send('Audits.enable')
@@ -211,7 +211,7 @@ async function runAxe(page: Page, options: RunOptions): Promise<void> {
   await settle(page)
   // scripts of the debugger are not subject to the page's CSP
   if (await page.evaluate('typeof axe === "undefined"')) await page.evaluate(axeSource)
-  // of what is right, axe would describe each element
+  // otherwise axe would also describe each element that passes
   const run = `axe.run(${JSON.stringify({ ...options, resultTypes: ['violations'] })})`
   const violations = (await page.evaluate(`${run}.then(({ violations }) => violations)`)) as AxeResults['violations']
   const lines = violations.flatMap(({ id, help, nodes }) =>
@@ -226,7 +226,7 @@ async function screenshot(page: Page, name: string): Promise<void> {
   await page.screenshot({ path: join(directory, `${name}.png`) })
 }
 
-/** Messages in the browser's console when a server has gone or drains, for `allow`. */
+/** Messages in the browser's console when a server is stopped or drains, for `allow`. */
 export const serverGone = [/ERR_CONNECTION_REFUSED/, /ERR_CONNECTION_RESET/, /ERR_EMPTY_RESPONSE/, /status of 503/]
 
 /** As in page/api/api.ts. */
@@ -241,7 +241,7 @@ async function speedUp(page: Page): Promise<void> {
   }, requestTimeoutMs)
 }
 
-/** Without transitions, which end at a later time. */
+/** Also turns transitions off: they would end at some later time. */
 async function setColorScheme(page: Page, scheme: ColorScheme): Promise<void> {
   await page.emulateMediaFeatures([
     { name: 'prefers-color-scheme', value: scheme },

@@ -107,7 +107,7 @@ for (const [name, open] of Object.entries(edges)) {
     }
   })
 
-  t.test(`by ${name}, a file that the browser has is a 304`, async (t) => {
+  t.test(`by ${name}, a file that the browser has cached gets a 304`, async (t) => {
     const send = await open(t)
     for (const coding of [{}, gzip]) {
       const { etag = '' } = (await send('/console/app.js', { headers: { ...coding } })).headers
@@ -123,7 +123,7 @@ for (const [name, open] of Object.entries(edges)) {
     }
   })
 
-  t.test(`by ${name}, HEAD is GET without the body, and other methods are a 405`, async (t) => {
+  t.test(`by ${name}, HEAD is GET without the body, and other methods get a 405`, async (t) => {
     const send = await open(t)
     for (const path of ['/console', '/console/', '/console/app.css', '/console/none']) {
       const got = await send(path, { headers: gzip })
@@ -139,7 +139,7 @@ for (const [name, open] of Object.entries(edges)) {
     }
   })
 
-  t.test(`by ${name}, other paths below /console/ are a 404, also those that lead out of it`, async (t) => {
+  t.test(`by ${name}, other paths below /console/ get a 404, including those that lead out of it`, async (t) => {
     const send = await open(t)
     const paths = ['none', 'APP.JS', 'app.js/', 'index.js', '%61pp.js', 'app.js.map', '__proto__', 'constructor', '/']
     for (const path of paths) {
@@ -161,7 +161,7 @@ for (const [name, open] of Object.entries(edges)) {
     for (const path of ['/consoles', '/Console/', '//console/', '/']) t.equal((await send(path)).status, 404, path)
   })
 
-  t.test(`by ${name}, /console leads to /console/`, async (t) => {
+  t.test(`by ${name}, /console redirects to /console/`, async (t) => {
     const send = await open(t)
     for (const path of ['/console', '/console?a=b']) {
       const { status, headers } = await send(path)
@@ -180,7 +180,7 @@ t.test('without node:http, a response to HEAD has no body, and other paths have 
   for (const path of ['/', '/v1/stats', '/consoles']) t.equal(respond({ method: 'GET', path, headers: {} }), undefined)
 })
 
-t.test('gzip is sent where it has a weight', async (t) => {
+t.test('gzip is sent if Accept-Encoding accepts it', async (t) => {
   const send = await listen(t, createServer(createConsole()))
   const cases: [accepted: string, coding: string | undefined][] = [
     ['gzip, deflate, br', 'gzip'],
@@ -198,7 +198,7 @@ t.test('gzip is sent where it has a weight', async (t) => {
   }
 })
 
-t.test('below a prefix, /console leads to the page, and other paths are passed on', async (t) => {
+t.test('below a prefix, /console redirects to the page, and other paths are passed on', async (t) => {
   const handler = createConsole()
   // as Express takes the prefix off
   const send = await listen(
@@ -221,7 +221,7 @@ t.test('the target of a request may be a whole URL', async (t) => {
   t.equal((await send('http://localhost/console/app.js?a')).status, 200)
 })
 
-t.test('a server with a console takes its paths from the next handler, and one without passes them on', async (t) => {
+t.test('a server with a console responds to its paths, and one without passes them to the next handler', async (t) => {
   for (const [options, expected] of [
     [{ console: createConsole() }, 200],
     [{}, 299],
@@ -266,12 +266,12 @@ t.test('a server gives responses of the console a request id, counts them as one
   t.match(text, 'ingest_http_requests_total{route="/console/",method="GET",status="404"} 1')
 })
 
-t.test('the page has no file that is not served, but for source maps', async (t) => {
+t.test('each file of the page is served, except source maps', async (t) => {
   const names = readdirSync(page).filter((name) => !name.endsWith('.map'))
   t.strictSame([...readPage().keys()].toSorted(), ['', ...names].toSorted())
 })
 
-t.test('a module whose name changes with its content is kept by caches', async (t) => {
+t.test('a module whose name contains its hash is cached permanently', async (t) => {
   const { respond } = createConsole()
   const hashed = readdirSync(page).filter((name) => /-\w{8}\.js$/.test(name))
   t.ok(hashed.length > 5, 'each view is a module of its own')

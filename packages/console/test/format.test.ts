@@ -13,7 +13,7 @@ t.test('the largest numbers fit where they are shown', async (t) => {
   for (const count of [0, 999, 999_999, 1e12, most]) t.ok(formatCompact(count).length <= 5, formatCompact(count))
 })
 
-t.test('a time has its date unless it is of today', async (t) => {
+t.test('a time has its date unless it is today', async (t) => {
   const at = Date.parse('2026-11-20T12:00:00Z')
   t.match(formatTime(at, at), /^\d\d:00:00$/)
   t.match(formatTime(at, at + 48 * 3_600_000), /^2026-11-20 \d\d:00:00$/)

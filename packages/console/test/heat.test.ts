@@ -34,16 +34,16 @@ t.test('the coordinates are the pair that most events have', async (t) => {
   t.strictSame(first({ data: { at: { x: 1, z: 2 } } }), { across: '/data/at/x', down: '/data/at/z', count: 1 })
   const both = { position: { x: 1, z: 2 }, x: 3, z: 4 }
   t.equal(first(both)?.across, '/position/x')
-  t.equal(first(both, { x: 3, z: 4 })?.across, '/x', 'one more event has these')
+  t.equal(first(both, { x: 3, z: 4 })?.across, '/x', 'one more event has this pair')
 })
 
-t.test('what is no finite number is no coordinate', async (t) => {
+t.test('only finite numbers are coordinates', async (t) => {
   const pairs = findPairs(columnsOf([{ x: '1', z: '2' }, { x: 1, z: null }, JSON.parse('{"x":1e999,"z":2}'), null, 7]))
   t.strictSame(pairs, [])
   t.strictSame(findPairs(columnsOf([{ x: 1 }, { z: 2 }])), [], 'no event has both')
 })
 
-t.test('numbers too large for a map are no coordinates and no parts: the view stays finite', async (t) => {
+t.test('numbers too large for a map are ignored in events and parts, so that the view stays finite', async (t) => {
   const heat = createHeatEvents()
   for (const [i, x] of [1e308, -1e308, 1e15, 0].entries()) heat.add({ x, z: 0 }, i)
   const extent = { left: 0, right: 1e15, top: 0, bottom: 0 }
@@ -51,12 +51,12 @@ t.test('numbers too large for a map are no coordinates and no parts: the view st
   const size = { width: 400, height: 300 }
   const viewport = fit(extent, size)
   t.ok(zoom(viewport, 0.5, size).unitsPerPixel > viewport.unitsPerPixel, 'zooming out shows more')
-  t.ok(zoom(viewport, 2, size).unitsPerPixel > viewport.unitsPerPixel / 3, 'zooming in shows a half')
+  t.ok(zoom(viewport, 2, size).unitsPerPixel > viewport.unitsPerPixel / 3, 'zooming in shows about a half')
   const parts = findParts([1e308, -1e39, 0].map((x) => ({ position: [x, 0, 0], size: [2, 2, 2] })))
   t.strictSame(footprintsOf(parts, 0, 2, 10).box, { left: -1, right: 1, top: -1, bottom: 1 })
 })
 
-t.test('events whose member names are data cost a bounded number of columns', async (t) => {
+t.test('events whose member names are data use a bounded number of columns', async (t) => {
   const events = Array.from({ length: 5_000 }, (_, i) => ({ scores: { [`player-${i}`]: i } }))
   const columns = columnsOf([{ position: { x: 1, z: 2 } }, ...events])
   t.ok(columns.list().length < 50)
@@ -103,9 +103,9 @@ t.test('events are counted by cell, type and place', async (t) => {
   t.strictSame(summary.types[0], { name: 'move', count: 3 })
 })
 
-t.test('a sample of the events has exactly as many, and is not in step with them', async (t) => {
+t.test('a sample has exactly the requested number of events, and is not biased by their order', async (t) => {
   const heat = createHeatEvents()
-  // two players in turns, whose events are one after another in the log
+  // the events of two players alternate in the log
   for (let i = 0; i < 10_000; i++) heat.add({ x: i % 2, z: 0 }, i)
   const grid = { left: 0, top: 0, cell: 1, columns: 2, rows: 1 }
   t.equal(heat.located(everything), 10_000)
@@ -115,12 +115,12 @@ t.test('a sample of the events has exactly as many, and is not in step with them
   }
   const { counts } = heat.count(everything, grid, 5_000)
   t.ok(Math.abs((counts[0] as number) - 2_500) < 150, `both players are in it: ${counts}`)
-  t.strictSame(heat.count(everything, grid, 5_000).counts, counts, 'the same again')
+  t.strictSame(heat.count(everything, grid, 5_000).counts, counts, 'it is always the same')
   const half = heat.count(everything, { left: 0, top: 0, cell: 1, columns: 1, rows: 1 }, 5_000)
-  t.equal(half.inside, counts[0], 'whatever is in view')
+  t.equal(half.inside, counts[0], 'it does not depend on the view')
 })
 
-t.test('the address of a heat map holds its choices, and drops those that are none', async (t) => {
+t.test('the address of a heat map holds its choices; invalid ones are ignored', async (t) => {
   const chosen = {
     buildId: '1.42.1',
     versus: '1.42.0',
@@ -139,7 +139,7 @@ t.test('the address of a heat map holds its choices, and drops those that are no
   t.match(odd, { view: undefined, cell: undefined, versus: undefined })
 })
 
-t.test('a cell has the bounds that its events are within', async (t) => {
+t.test('a cell has bounds that contain its events', async (t) => {
   const heat = createHeatEvents()
   for (const x of [0.31, 0.32, 0.45]) heat.add({ x, z: -0.05 }, 0)
   const grid = gridOf({ left: 0, top: -1, right: 1, bottom: 1 }, 0.02)
@@ -155,7 +155,7 @@ t.test('a cell has the bounds that its events are within', async (t) => {
   )
 })
 
-t.test('far events do not make the others a dot', async (t) => {
+t.test('outliers do not shrink the other events to a dot', async (t) => {
   const heat = createHeatEvents()
   for (let i = 0; i < 1_000; i++) heat.add({ x: i % 100, z: i % 50 }, 0)
   t.strictSame(heat.extent(everything), { left: 0, top: 0, right: 99, bottom: 49 })
@@ -172,7 +172,7 @@ t.test('cells are squares of round sizes, and their number is bounded', async (t
   t.ok(many.columns * many.rows <= 100_000)
 })
 
-t.test('a zoom keeps the point, a move keeps the scale, and all fits', async (t) => {
+t.test('zooming keeps the pointed place, panning keeps the scale, and fitting shows everything', async (t) => {
   const size = { width: 400, height: 200 }
   const viewport = fit({ left: -100, top: 0, right: 100, bottom: 20 }, size)
   const { left, right, top, bottom } = boxOf(viewport, size)
@@ -195,7 +195,7 @@ t.test('steps and ticks are round', async (t) => {
   t.strictSame(legendCounts(1), [1])
 })
 
-t.test('colours get evenly lighter on dark, darker on light', async (t) => {
+t.test('with rising counts, colours get evenly lighter on dark, darker on light', async (t) => {
   const lightness = (isDark: boolean) => Array.from({ length: 11 }, (_, i) => lightnessOf(colorAt(i / 10, isDark)))
   for (const [values, sign] of [
     [lightness(true), 1],
@@ -216,7 +216,7 @@ function lightnessOf(color: readonly number[]): number {
   return 116 * Math.cbrt(0.2126 * red + 0.7152 * green + 0.0722 * blue) - 16
 }
 
-t.test('parts are found by their positions and sizes, however they are spelled', async (t) => {
+t.test('parts are found by their positions and sizes, in each supported spelling', async (t) => {
   const middle = [10, 5, -20]
   const size = [4, 2, 6]
   const xyz = ([x, y, z]: readonly number[]) => ({ x, y, z })
@@ -242,7 +242,7 @@ t.test('parts are found by their positions and sizes, however they are spelled',
 const cornersOf = (part: object, across: 0 | 1 | 2 = 0, down: 0 | 1 | 2 = 2) =>
   [...footprintsOf(findParts([part]), across, down, 10).corners].map((each) => Math.round(each * 1_000) / 1_000 + 0)
 
-t.test('parts are seen along the axis that is left', async (t) => {
+t.test('parts are seen along the third axis', async (t) => {
   const part = { position: [10, 5, -20], size: [4, 2, 6] }
   t.strictSame(cornersOf(part), [8, -23, 12, -23, 12, -17, 8, -17])
   t.strictSame(cornersOf(part, 0, 1), [8, 4, 12, 4, 12, 6, 8, 6])
@@ -265,7 +265,7 @@ t.test('parts are turned about the vertical axis, counterclockwise from above', 
   t.strictSame(cornersOf({ ...part, rotation: 90 }, 0, 1), cornersOf(part, 0, 1), 'not from the side')
 })
 
-t.test('of too many parts the largest are drawn, the largest first', async (t) => {
+t.test('if there are too many parts, the largest are drawn, largest first', async (t) => {
   const parts = findParts([1, 5, 3, 9].map((side) => ({ position: [0, 0, 0], size: [side, 1, side] })))
   const { length, corners, box } = footprintsOf(parts, 0, 2, 2)
   t.equal(length, 2)
@@ -273,7 +273,7 @@ t.test('of too many parts the largest are drawn, the largest first', async (t) =
   t.strictSame(box, { left: -4.5, top: -4.5, right: 4.5, bottom: 4.5 })
 })
 
-t.test('the members of an event are listed with what they hold', async (t) => {
+t.test('the members of an event are listed with their types', async (t) => {
   t.strictSame(listMembers({ type: 'a', at: { lat: 1 }, tags: [1, 2, 3, 4], on: true, by: null }), [
     { pointer: '/type', kind: 'string' },
     { pointer: '/at/lat', kind: 'number' },

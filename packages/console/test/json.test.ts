@@ -2,7 +2,7 @@ import t from 'tap'
 import { indentJson, summarizeMembers } from '../page/json-text.ts'
 import { parseMap } from '../page/worker/map-calls.ts'
 
-t.test('members and elements stand on lines of their own', async (t) => {
+t.test('each member and element has its own line', async (t) => {
   t.equal(
     indentJson('{"a":1,"b":{"c":"x"},"d":[{"e":null},{}],"f":[],"g":""}'),
     `{
@@ -20,7 +20,7 @@ t.test('members and elements stand on lines of their own', async (t) => {
   "g": ""
 }`,
   )
-  t.equal(indentJson(' {\t"a" :\r\n 1 } '), '{\n  "a": 1\n}', 'whatever space was there')
+  t.equal(indentJson(' {\t"a" :\r\n 1 } '), '{\n  "a": 1\n}', 'whatever the whitespace was')
   t.equal(indentJson('"alone"'), '"alone"')
   t.equal(indentJson(''), '')
 })
@@ -32,7 +32,7 @@ t.test('a short list of scalars stays on one line', async (t) => {
   t.equal(indentJson(JSON.stringify(long)), JSON.stringify(long, null, 2))
 })
 
-t.test('numbers, escapes, order and repeated members stay as they were sent', async (t) => {
+t.test('numbers, escapes, order and repeated members are unchanged', async (t) => {
   const spellings = [
     '123456789012345678901234567890',
     '1E400',
@@ -50,13 +50,13 @@ t.test('numbers, escapes, order and repeated members stay as they were sent', as
   }
 })
 
-t.test('only space changes', async (t) => {
+t.test('only whitespace changes', async (t) => {
   const text = String.raw`{"x":[[1,2,[3]],{"y":"\"","z":[]}],"deep":${'['.repeat(200)}${']'.repeat(200)}}`
   t.equal(indentJson(text).replace(/\s/g, ''), text)
   t.strictSame(JSON.parse(indentJson(text)), JSON.parse(text))
 })
 
-t.test('the text of a million levels is not indented at each', async (t) => {
+t.test('the indentation of a million levels is not quadratic in size', async (t) => {
   const levels = 1_000_000
   t.ok(indentJson('['.repeat(levels) + ']'.repeat(levels)).length < 3 * levels)
 })
@@ -74,7 +74,7 @@ t.test('a summary names the members in their exact spelling', async (t) => {
     'n: 12345678901234567890.10  at: {"x": 1, "y": [2, 3]}  s: "a, b"',
   )
   t.equal(summary('{}'), '')
-  t.equal(summary(`{"a":1,"b":[${'1,'.repeat(1_000)}1],"c":1}`, 20), 'a: 1  b: [1, 1, 1, 1…', 'and is cut off')
+  t.equal(summary(`{"a":1,"b":[${'1,'.repeat(1_000)}1],"c":1}`, 20), 'a: 1  b: [1, 1, 1, 1…', 'truncated')
 })
 
 t.test('only JSON in UTF-8 is parsed, with a byte order mark or without', async (t) => {

@@ -2,7 +2,7 @@ import { createServer, request } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import type { Test } from 'tap'
 
-/** A response that a proxy gives itself. */
+/** A response that does not come from the server behind the proxy. */
 export interface Lie {
   status: number
   headers?: Record<string, string>
@@ -15,7 +15,7 @@ export function refusal(status: number, code: string, { title = code, ...headers
   return { status, headers: { 'Content-Type': 'application/problem+json', ...headers }, body }
 }
 
-/** The address of the console through a proxy, which passes on the requests for paths without a lie. */
+/** The address of the console behind a proxy, which forwards requests for paths without a lie. */
 export async function startProxy(t: Test, url: string, lieFor: (path: string) => Lie | undefined): Promise<string> {
   const proxy = createServer((req, res) => {
     const target = new URL(req.url ?? '', url)

@@ -23,7 +23,7 @@ t.test('an invalid range becomes the last hour, with a note', async (t) => {
     'from=2026-11-21T00:00:00Z&to=2026-11-21T00:00:00Z',
     'from=2026-11-31T99:00:00Z&to=2026-12-21T00:00:00Z',
   ]) {
-    t.match(parse(query), { choice: '1h', isLive: true, note: /: these are the last hour\.$/ }, query)
+    t.match(parse(query), { choice: '1h', isLive: true, note: /: showing the last hour\.$/ }, query)
   }
 })
 

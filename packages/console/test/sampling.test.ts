@@ -53,12 +53,12 @@ t.test('windows cover a range once, however many events there are', async (t) =>
     for (const [i, window] of windows.slice(1).entries()) if (window.from !== windows[i]?.to) t.fail(`gap at ${i}`)
   }
   t.equal(createWindows({ from, to, total: 0 }).count, 1)
-  t.equal(createWindows({ from, to, total: 5_000_000 }).count, 8_192, 'about 600 events each')
-  t.equal(createWindows({ from, to: from + 5 }).count, 4, 'of a millisecond at least')
+  t.equal(createWindows({ from, to, total: 5_000_000 }).count, 8_192, 'about 600 events in each')
+  t.equal(createWindows({ from, to: from + 5 }).count, 4, 'each at least a millisecond')
   t.equal(createWindows({ from, to: from }).count, 1)
 })
 
-t.test('windows that were read are spread evenly at any time', async (t) => {
+t.test('any number of windows is spread evenly over the range', async (t) => {
   for (const read of [1, 2, 3, 7, 16, 100, 128]) {
     const parts = 2 ** Math.floor(Math.log2(read))
     const counts = countSpans(
@@ -73,7 +73,7 @@ t.test('windows that were read are spread evenly at any time', async (t) => {
 })
 
 const events = unevenEvents(150_000)
-/** Of six hours. */
+/** Six hours each. */
 const parts = 12
 
 /** The windows that are read first, as a sample of the events. */
@@ -115,13 +115,13 @@ t.test('a sample of uneven traffic has the shares and the total of all events', 
   }
 })
 
-t.test('the first events of slices would be no sample', async (t) => {
+t.test('a sample of the first events of slices would be biased', async (t) => {
   const each = 20
   const slices = Array.from({ length: 288 }, (_, i) => from + (i * (to - from)) / 288)
   const biased = slices.flatMap((start) => {
     const at = events.findIndex((event) => event.at >= start)
     return events.slice(at, at + each)
   })
-  t.ok(distance(biased) > 0.05, 'quiet hours have too many')
-  t.ok(firstShare(biased) > 0.22, 'what happens at the start of a minute has too many')
+  t.ok(distance(biased) > 0.05, 'quiet hours are over-represented')
+  t.ok(firstShare(biased) > 0.22, 'events at the start of a minute are over-represented')
 })

@@ -20,14 +20,14 @@ export async function startConsole(t: Test, { rejected = {}, now = Date.now, ...
   t.teardown(() => ingest.close())
   const server = await start(options)
   return {
-    /** Of the page. */
+    /** The address of the page. */
     url: `${server.url}/console/`,
     server,
-    /** Starts a further server of the same store. */
+    /** Starts another server on the same store. */
     start,
     ingest,
     project: ingest.project(projectId),
-    /** Of the scope `read`. */
+    /** A key with the scope `read`. */
     key: await newKey('read'),
     newKey,
   }

@@ -22,7 +22,7 @@ const views = ['live', 'rejected', 'maps', 'where', 'playback', 'find', 'now']
 
 const unauthorized = [/status of 401/]
 
-browserTest('what is wrong with a page and its worker is noticed', async (t, openPage) => {
+browserTest('problems of a page and its worker are noticed', async (t, openPage) => {
   const { url, key } = await startConsole(t)
   const { page, problems } = await openPage({ url, key, allow: [/./] })
   t.strictSame(problems, [])
@@ -73,7 +73,7 @@ browserTest('what is wrong with a page and its worker is noticed', async (t, ope
   t.not(await page.title(), 'ran')
 })
 
-browserTest('the key stays in the tab and goes to its own origin alone', async (t, openPage) => {
+browserTest('the key stays in the tab and is sent only to its own origin', async (t, openPage) => {
   const { url, key, project } = await startConsole(t)
   await project.submitBatch({ events: [{ projectId, eventId: 'e-1' }] })
   const { page, requests } = await openPage({ url })
@@ -89,7 +89,7 @@ browserTest('the key stays in the tab and goes to its own origin alone', async (
   t.ok(withKey.length > 0)
   t.notOk(
     withKey.some((each) => each.url().startsWith(url)),
-    'files of the page are requested without it',
+    'files of the page are requested without the key',
   )
   t.notOk(requests.some((each) => each.url().includes(key)))
   t.notOk((await page.evaluate(() => location.href)).includes(key))
@@ -100,7 +100,7 @@ browserTest('the key stays in the tab and goes to its own origin alone', async (
   await page.waitForSelector('input[name=key]')
 })
 
-browserTest('a wrong key is refused with a word, and nothing is tried again', async (t, openPage) => {
+browserTest('a wrong key is refused with a message, and no request is retried', async (t, openPage) => {
   const { url, key } = await startConsole(t)
   const { page, requests } = await openPage({ url, allow: unauthorized })
   await hurry(page)
@@ -113,7 +113,7 @@ browserTest('a wrong key is refused with a word, and nothing is tried again', as
   await signIn(page, key)
 })
 
-browserTest('a key that is revoked ends the session, and nothing is tried again', async (t, openPage) => {
+browserTest('revoking the key ends the session, and no request is retried', async (t, openPage) => {
   const { url, key, ingest } = await startConsole(t)
   const { page, requests } = await openPage({ url, key, allow: unauthorized })
   await waitForText(page, 'No event is stored')
@@ -126,40 +126,43 @@ browserTest('a key that is revoked ends the session, and nothing is tried again'
   t.equal(requests.length, length)
 })
 
-browserTest('while the server is gone, the page says since when and goes on when it is back', async (t, openPage) => {
-  const { url, key, server, start, project } = await startConsole(t)
-  await project.submitBatch({ events: [{ projectId, eventId: 'e-1' }] })
-  const { page } = await openPage({ url, key, allow: serverGone })
-  await waitForText(page, 'Last event')
-  await server.close()
-  await waitForText(page, 'The server has not responded since')
-  await waitForText(page, 'It is not known whether the server is ready.')
-  t.match(await page.$eval('.banner time', (time) => time.title), /^\d{4}-.*Z$/)
-  await checkAccessibility(page, 'offline')
+browserTest(
+  'while the server does not respond, the page says since when; it recovers by itself',
+  async (t, openPage) => {
+    const { url, key, server, start, project } = await startConsole(t)
+    await project.submitBatch({ events: [{ projectId, eventId: 'e-1' }] })
+    const { page } = await openPage({ url, key, allow: serverGone })
+    await waitForText(page, 'Last event')
+    await server.close()
+    await waitForText(page, 'The server has not responded since')
+    await waitForText(page, 'It is not known whether the server is ready.')
+    t.match(await page.$eval('.banner time', (time) => time.title), /^\d{4}-.*Z$/)
+    await checkAccessibility(page, 'offline')
 
-  // hurried, the polls of the page would fail without a pause, and keep a slow machine from the rest of this test
-  await recordDelays(page)
-  const delays = async () => {
-    const all = await page.evaluate(() => (window as unknown as { delays: number[] }).delays)
-    return all.filter((ms) => ms !== requestTimeoutMs)
-  }
-  await page.waitForFunction(() => (window as unknown as { delays: number[] }).delays.some((ms) => ms > 2_500))
-  t.ok(Math.max(...(await delays())) <= 5_000, 'the page is back within 5 seconds')
-  for (const view of views) {
-    await page.locator(`nav a[href$="/${view}"]`).click()
-    await page.waitForSelector(`nav a[href$="/${view}"][aria-current]`)
-    t.equal((await page.$$('[role=alert]')).length, 1, `${view} has one error`)
-  }
+    // `hurry` would make failing polls so frequent that a slow machine gets no further
+    await recordDelays(page)
+    const delays = async () => {
+      const all = await page.evaluate(() => (window as unknown as { delays: number[] }).delays)
+      return all.filter((ms) => ms !== requestTimeoutMs)
+    }
+    await page.waitForFunction(() => (window as unknown as { delays: number[] }).delays.some((ms) => ms > 2_500))
+    t.ok(Math.max(...(await delays())) <= 5_000, 'the page is back within 5 seconds')
+    for (const view of views) {
+      await page.locator(`nav a[href$="/${view}"]`).click()
+      await page.waitForSelector(`nav a[href$="/${view}"][aria-current]`)
+      t.equal((await page.$$('[role=alert]')).length, 1, `${view} has one error`)
+    }
 
-  await start({ port: server.port })
-  await page.waitForSelector('.banner', { hidden: true })
-  await project.submitBatch({ events: [{ projectId, eventId: 'e-2' }] })
-  await page.waitForFunction(() => /Events stored\s*2/.test(document.body.textContent ?? ''))
-  await waitForText(page, 'A batch sent now would be stored.')
-  t.equal(await page.$('[role=alert]'), null)
-})
+    await start({ port: server.port })
+    await page.waitForSelector('.banner', { hidden: true })
+    await project.submitBatch({ events: [{ projectId, eventId: 'e-2' }] })
+    await page.waitForFunction(() => /Events stored\s*2/.test(document.body.textContent ?? ''))
+    await waitForText(page, 'A batch sent now would be stored.')
+    t.equal(await page.$('[role=alert]'), null)
+  },
+)
 
-browserTest('each view is reached by keyboard alone', async (t, openPage) => {
+browserTest('each view can be reached by keyboard alone', async (t, openPage) => {
   const { url, key } = await startConsole(t)
   const { page } = await openPage({ url })
   await pressUntil(page, 'Tab', 'input[name=project]')
@@ -189,7 +192,7 @@ browserTest('each view is reached by keyboard alone', async (t, openPage) => {
 
 for (const [width, colorScheme] of [
   [1280, 'light'],
-  // also 1280 at 400 %
+  // also a page of 1280 px at a zoom of 400 %
   [320, 'dark'],
 ] as const) {
   browserTest(
@@ -227,7 +230,7 @@ for (const [width, colorScheme] of [
   )
 }
 
-browserTest('what an older server lacks is left out with a word', async (t, openPage) => {
+browserTest('the page says what an older server does not support', async (t, openPage) => {
   const { url, key, project } = await startConsole(t)
   await project.submitBatch({ events: [{ projectId, eventId: 'e-1' }] })
   const isLater = (path: string) => /^\/v1\/(activity|rejected)$/.test(path)
@@ -242,7 +245,7 @@ browserTest('what an older server lacks is left out with a word', async (t, open
   await passTenMinutes(page)
   // by type, by build and without either are different requests
   const missing = requests.map((each) => each.url()).filter((url) => /v1\/(activity|rejected)/.test(url))
-  t.strictSame(missing.sort(), [...new Set(missing)], 'each is asked for once')
+  t.strictSame(missing.sort(), [...new Set(missing)], 'each is requested once')
 })
 
 browserTest(
@@ -279,7 +282,7 @@ browserTest(
     await waitForText(page, 'Stored')
     t.match(await storage(page), { session: `${otherKey},${key}`, others: '' })
 
-    // a further one, and a key that the server refuses, which ends the session of its project alone
+    // a third project, and a refused key, which ends only the session of its project
     await page.locator('button.project').click()
     await page.locator('#projects > a').click()
     await waitForText(page, 'This tab is signed in to')
@@ -301,7 +304,7 @@ browserTest(
   },
 )
 
-browserTest('times are in UTC or in the time zone of the browser', async (t, openPage) => {
+browserTest('times are shown in UTC or in the time zone of the browser', async (t, openPage) => {
   const { url, key, project } = await startConsole(t)
   await project.submitBatch({ events: [{ projectId, eventId: 'e-1' }] })
   const { page } = await openPage({ url: `${url}#/find?id=e-1`, key, width: 380 })
@@ -324,7 +327,7 @@ browserTest('times are in UTC or in the time zone of the browser', async (t, ope
   t.equal((await shown())[0], local)
 })
 
-browserTest('an address of nothing says so, with a way back', async (_t, openPage) => {
+browserTest('an unknown view says so, with a link to Now', async (_t, openPage) => {
   const { url, key } = await startConsole(_t)
   const { page } = await openPage({ url: `${url}#/p/${projectId}/nothing`, key })
   await waitForText(page, 'There is no view')
@@ -332,7 +335,7 @@ browserTest('an address of nothing says so, with a way back', async (_t, openPag
   await page.waitForSelector('nav a[href$="/now"][aria-current]')
 })
 
-browserTest('a link that is followed before the page has painted is not missed', async (t, openPage) => {
+browserTest('a link that is followed before the first paint is not missed', async (t, openPage) => {
   const { url, key } = await startConsole(t)
   const { page } = await openPage({ url })
   await page.evaluate(() => {
@@ -419,7 +422,7 @@ async function pressUntil(page: Page, key: 'Tab', selector: string): Promise<voi
   throw new Error(`no ${key} leads to ${selector}`)
 }
 
-/** The keys that the tab keeps, and everything that outlives the tab. */
+/** The keys that the tab stores, and all storage that outlives the tab. */
 function storage(page: Page): Promise<{ session: string; others: string }> {
   return page.evaluate(() => ({
     session: JSON.parse(sessionStorage.getItem('ingest-sessions') ?? '[]')
@@ -459,7 +462,7 @@ async function recordDelays(page: Page): Promise<void> {
   })
 }
 
-/** Resolves when every timer that is due within ten minutes has run. */
+/** Resolves when every timer due within ten minutes has run, after `hurry`. */
 async function passTenMinutes(page: Page): Promise<void> {
   await page.evaluate(() => new Promise((resolve) => setTimeout(resolve, 600_000)))
 }

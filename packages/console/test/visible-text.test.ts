@@ -28,7 +28,7 @@ for (const [name, characters] of Object.entries(hidden)) {
   })
 }
 
-t.test('text that is seen stays as it is', async (t) => {
+t.test('visible text is unchanged', async (t) => {
   for (const text of ['', 'level_1', 'Größe 12 µm', 'שלום', '日本語　', 'é', '👍🏽', '❤️', String.raw`\u202e`]) {
     t.equal(visibleText(text), text)
   }
@@ -84,7 +84,7 @@ browserTest('no view shows a hidden character of an id, a type, a message or JSO
     [`playback?${new URLSearchParams({ player: evil })}`]: undefined,
     [`find?${new URLSearchParams({ id: event.eventId })}`]: undefined,
     [`find?${new URLSearchParams({ id: evil })}`]: () => waitForText(page, 'Not stored'),
-    // a view that is not there
+    // an unknown view
     [evil]: undefined,
   }
   for (const [address, act] of Object.entries(views)) {
@@ -105,7 +105,7 @@ browserTest('no view shows a hidden character of an id, a type, a message or JSO
   }
 })
 
-browserTest('a selection is copied with the hidden characters themselves', async (t, openPage) => {
+browserTest('a copied selection has the original hidden characters', async (t, openPage) => {
   const { url, key, project } = await startConsole(t)
   const eventId = `e-${evil}`
   await project.submitBatch({ events: [{ projectId, eventId }] })
@@ -126,13 +126,13 @@ browserTest('a selection is copied with the hidden characters themselves', async
   }
 })
 
-/** Every text of the page, its title and its names for screen readers that has a hidden character. */
+/** The texts, titles and accessible names of the page that contain a hidden character. */
 function hiddenTexts(page: Page): Promise<string[]> {
   return page.evaluate(() => {
     const texts = [document.title]
     const walker = document.createTreeWalker(document.body)
     for (let node = walker.nextNode(); node; node = walker.nextNode()) {
-      if (node instanceof Text && node.parentElement?.localName !== 'textarea') texts.push(node.data)
+      if (node instanceof Text) texts.push(node.data)
       if (!(node instanceof Element)) continue
       for (const { name, value } of node.attributes) {
         if (/^(aria-|title$|alt$|label$|placeholder$|download$)/.test(name)) texts.push(value)

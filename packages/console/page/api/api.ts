@@ -6,7 +6,7 @@ import type { Session } from './session.ts'
 /** Undefined values are omitted. */
 export type Query = Readonly<Record<string, string | number | undefined>>
 
-export interface RequestOptions {
+interface RequestOptions {
   query?: Query
   signal?: AbortSignal | undefined
   /**
@@ -34,7 +34,7 @@ export interface Api {
 }
 
 /** Notified of the outcome of each request of an Api. */
-export interface ApiObserver {
+interface ApiObserver {
   /** Called after each response of an Ingest server, including one that refuses the request. */
   onResponse?(): void
   onError?(error: RequestError): void

@@ -63,7 +63,7 @@ export function useLoaded<Data>(
 
 const nothing = { data: undefined, error: undefined, at: undefined }
 
-export interface RepeatContext {
+interface RepeatContext {
   connection: Connection
   signal: AbortSignal
   onError(error: RequestError): void

@@ -7,7 +7,7 @@ export interface PartColors {
 }
 
 /** The part of a canvas context that drawParts uses. */
-export type PartCanvas = Pick<
+type PartCanvas = Pick<
   OffscreenCanvasRenderingContext2D,
   'beginPath' | 'moveTo' | 'lineTo' | 'closePath' | 'fill' | 'stroke' | 'fillStyle' | 'strokeStyle' | 'lineWidth'
 >

@@ -1,5 +1,5 @@
 import { formatPointer } from '../json-pointer.ts'
-import { createColumns, grow } from './columns.ts'
+import { createColumns, grow, isCoordinate } from './columns.ts'
 import { type Counts, countCells, type Grid } from './grid.ts'
 import { findPairs, type Pair } from './pairs.ts'
 import { createTexts } from './texts.ts'
@@ -13,11 +13,11 @@ export interface HeatEvents {
   summary(): EventSummary
   /** The number of selected events that have both coordinates. */
   located(selection: Selection): number
-  /** Counts at most `shownMax` of the located events by cell: a random choice of them, always the same. */
+  /** Counts the located events by cell; if they are more than `shownMax`, a random sample, always the same one. */
   count(selection: Selection, grid: Grid, shownMax?: number): CountedEvents
   /** A box around the selected events, without a few outliers; undefined if none has coordinates. */
   extent(selection: Selection): Box | undefined
-  /** Those in a box of the events that `count` counts, newest first. */
+  /** The events in a box, of those that `count` counts, newest first. */
   list(selection: Selection, box: Box, limit: number, shownMax?: number): ListedEvent[]
 }
 
@@ -164,14 +164,13 @@ interface Points {
   length: number
 }
 
-/** False if a value is missing, that is NaN or undefined. */
 function isLocated({ xs, ys }: Points, index: number): boolean {
-  return isNumber(xs[index]) && isNumber(ys[index])
+  return isCoordinate(xs[index]) && isCoordinate(ys[index])
 }
 
 /**
- * Keeps `kept` of the marks, each with the same chance (Knuth, The Art of Computer Programming, 3.4.2, algorithm S). Every
- * n-th one could be in step with the events.
+ * Keeps `kept` of the marks, each with the same chance (Knuth, The Art of Computer Programming, 3.4.2, algorithm S).
+ * Keeping every n-th mark would be biased if the events have a period.
  */
 function chooseMarks(marks: Uint8Array, marked: number, kept: number): void {
   let [needed, left] = [kept, marked]
@@ -182,8 +181,6 @@ function chooseMarks(marks: Uint8Array, marked: number, kept: number): void {
     left--
   }
 }
-
-const isNumber = (value: number | undefined) => value !== undefined && !Number.isNaN(value)
 
 function extentOf(points: Points, isShown: (index: number) => boolean): Box | undefined {
   const shown: number[] = []
@@ -216,8 +213,8 @@ interface Names {
   /** The index of each row's name. */
   readonly indexes: Uint16Array
   add(row: number, name: string): void
-  /** 1 for each name for which `is` returns true. */
-  mask(is: (name: string) => boolean): Uint8Array
+  /** 1 for each name that matches, otherwise 0. */
+  mask(matches: (name: string) => boolean): Uint8Array
   nameAt(row: number): string
   list(): Named[]
 }
@@ -247,7 +244,7 @@ function createNames(): Names {
       ;(names[number] as Named).count++
     },
     nameAt: (row) => names[indexes[row] as number]?.name ?? '',
-    mask: (is) => Uint8Array.from(names, ({ name }) => (is(name) ? 1 : 0)),
+    mask: (matches) => Uint8Array.from(names, ({ name }) => (matches(name) ? 1 : 0)),
     list: () => names.map((each) => ({ ...each })).sort((a, b) => b.count - a.count),
   }
 }

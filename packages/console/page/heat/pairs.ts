@@ -1,5 +1,5 @@
 import { formatPointer, parsePointer } from '../json-pointer.ts'
-import type { Columns } from './columns.ts'
+import { type Columns, isCoordinate } from './columns.ts'
 
 /** Two members that may be coordinates, and the number of events with a number in both. */
 export interface Pair {
@@ -20,7 +20,7 @@ const names = [
 
 const parents = ['/position', '', '/pos', '/location']
 
-/** Describes the member names that are searched for. */
+/** Lists the pairs for which `findPairs` looks. */
 export const lookedFor =
   '/position/x and /position/z, /x and /z, /x and /y, /position/0 and /position/2, and the same below other members'
 
@@ -47,7 +47,7 @@ function countBoth(columns: Columns, across: string, down: string): number {
   const ys = columns.get(down)?.values
   if (!xs || !ys) return 0
   let count = 0
-  for (let i = 0; i < columns.rows; i++) if (isNumber(xs[i]) && isNumber(ys[i])) count++
+  for (let i = 0; i < columns.rows; i++) if (isCoordinate(xs[i]) && isCoordinate(ys[i])) count++
   return count
 }
 
@@ -58,10 +58,6 @@ export function axisOf(pointer: string): 0 | 1 | 2 | undefined {
   if (name === 'y' || name === '1') return 1
   if (name === 'z' || name === '2') return 2
   return undefined
-}
-
-function isNumber(value: number | undefined): boolean {
-  return value !== undefined && !Number.isNaN(value)
 }
 
 function rankParent(parent: string): number {

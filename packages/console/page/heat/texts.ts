@@ -1,7 +1,7 @@
 import { grow } from './columns.ts'
 
 /** Many short texts, packed as UTF-8 without an object for each. */
-export interface Texts {
+interface Texts {
   add(text: string): void
   get(index: number): string
 }

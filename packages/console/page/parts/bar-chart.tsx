@@ -17,18 +17,18 @@ interface BarChartProps {
   steps: Steps
   /** The count of each step. */
   counts: readonly number[]
-  /** The counts that they are compared with, drawn as lines. */
+  /** Earlier counts of each step to compare with, drawn as lines. */
   before?: readonly (number | undefined)[] | undefined
-  /** Current events per second: the bar of the last step, which has not ended, becomes an estimate. */
+  /** Current events per second, from which the bar of the last, unfinished step is estimated. */
   rate?: number | undefined
   marks: readonly Mark[]
-  /** The range of the page, in which a pointer that is drawn over several bars zooms in. */
+  /** The range of the page: dragging across several bars zooms in to a part of it. */
   range: Range
 }
 
 /** Bars from 0 to the largest count, as wide as the parent, in the colour `--bar`. */
 export function BarChart({ what, steps, counts, before = [], rate, marks, range }: BarChartProps) {
-  const { first, last, listeners } = useDrawnBars(counts.length, (first, last) => {
+  const { first, last, listeners } = useDraggedBars(counts.length, (first, last) => {
     const timeOf = (step: number) => Date.parse(steps.steps[step]?.at ?? '')
     zoomTo(range, { from: timeOf(first), to: timeOf(last) + steps.stepSeconds * 1000 })
   })
@@ -48,7 +48,7 @@ export function BarChart({ what, steps, counts, before = [], rate, marks, range 
           <span
             key={title}
             title={title}
-            class={[isEstimate && 'estimate', first <= index && index <= last && 'drawn'].filter(Boolean).join(' ')}
+            class={[isEstimate && 'estimate', first <= index && index <= last && 'dragged'].filter(Boolean).join(' ')}
             style={{ '--share': share(value), '--before': before === undefined ? undefined : share(before) }}
           />
         ))}
@@ -78,10 +78,10 @@ function estimate({ title, value, before }: Bar, rate: number, { stepSeconds }: 
   return { title: `${title} so far, ${formatRate(rate)} per second now`, value: expected, before, isEstimate: true }
 }
 
-/** The bars over which a pointer is drawn; several are zoomed in to when it is released. */
-function useDrawnBars(count: number, onZoom: (first: number, last: number) => void) {
-  const [drawn, setDrawn] = useState<readonly [number, number]>()
-  const [first, last] = drawn ? [Math.min(...drawn), Math.max(...drawn)] : [-1, -1]
+/** The bars across which a pointer is being dragged. Releasing it calls `onZoom` if they are several. */
+function useDraggedBars(count: number, onZoom: (first: number, last: number) => void) {
+  const [dragged, setDragged] = useState<readonly [from: number, to: number]>()
+  const [first, last] = dragged ? [Math.min(...dragged), Math.max(...dragged)] : [-1, -1]
   function barAt({ currentTarget, clientX }: TargetedPointerEvent<HTMLElement>): number {
     const { left, width } = currentTarget.getBoundingClientRect()
     return Math.max(0, Math.min(count - 1, Math.floor(((clientX - left) / width) * count)))
@@ -90,14 +90,14 @@ function useDrawnBars(count: number, onZoom: (first: number, last: number) => vo
     onPointerDown(event: TargetedPointerEvent<HTMLElement>) {
       if (event.button !== 0) return
       event.currentTarget.setPointerCapture(event.pointerId)
-      setDrawn([barAt(event), barAt(event)])
+      setDragged([barAt(event), barAt(event)])
     },
-    onPointerMove: (event: TargetedPointerEvent<HTMLElement>) => drawn && setDrawn([drawn[0], barAt(event)]),
+    onPointerMove: (event: TargetedPointerEvent<HTMLElement>) => dragged && setDragged([dragged[0], barAt(event)]),
     onPointerUp() {
       if (last > first) onZoom(first, last)
-      setDrawn(undefined)
+      setDragged(undefined)
     },
-    onPointerCancel: () => setDrawn(undefined),
+    onPointerCancel: () => setDragged(undefined),
   }
   return { first, last, listeners }
 }

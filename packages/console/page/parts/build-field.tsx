@@ -4,7 +4,7 @@ import { useLoaded } from '../api/use-api.ts'
 import { formatCountOf } from '../format.ts'
 import './build-field.css'
 
-export interface BuildFieldProps {
+interface BuildFieldProps {
   label?: string
   /** '' for none. */
   value: string

@@ -4,7 +4,7 @@ import { formatRange } from '../range.ts'
 import './event-members.css'
 import { Value } from './value.tsx'
 
-export interface EventMembersProps {
+interface EventMembersProps {
   text: string
   receivedAt: number
   /** The filter to which the links add a member. */

@@ -3,7 +3,7 @@ import './project-menu.css'
 import { signInAddress } from './sign-in.tsx'
 import { Value } from './value.tsx'
 
-export interface ProjectMenuProps {
+interface ProjectMenuProps {
   /** Projects that this tab is signed in to. */
   projectIds: readonly string[]
   address: Address

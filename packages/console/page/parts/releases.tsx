@@ -27,7 +27,7 @@ export function useNewestBuilds(): Loaded<readonly Build[]> {
   )
 }
 
-/** Those of the builds that are frozen. */
+/** The frozen ones of the builds. */
 export function releasesOf(builds: readonly Build[] = []): readonly Release[] {
   return builds.flatMap(({ buildId, frozenAt }) => (frozenAt === null ? [] : [{ buildId, at: Date.parse(frozenAt) }]))
 }

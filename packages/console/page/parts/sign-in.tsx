@@ -15,7 +15,7 @@ export function isSignIn(fragment: string): boolean {
   return fragment === signInAddress
 }
 
-export interface SignInProps {
+interface SignInProps {
   /** The project that the address names. */
   projectId: string | undefined
   /** The projects that this tab is signed in to. */

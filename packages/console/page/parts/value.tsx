@@ -35,7 +35,7 @@ export function Preformatted({ text }: { text: string }) {
 }
 
 /** A text with its hidden characters shown as escapes, for an element that isolates it. */
-export function VisibleText({ text, isMultiline = false }: ValueProps) {
+function VisibleText({ text, isMultiline = false }: ValueProps) {
   const parts = useMemo(() => splitHidden(text, isMultiline), [text, isMultiline])
   if (parts.length > 2 * escapesMax) return <>{parts.map(({ text }) => text).join('')}</>
   return <>{parts.map(({ text, isEscape }) => (isEscape ? <span class="escape">{text}</span> : text))}</>

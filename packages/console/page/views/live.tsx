@@ -11,7 +11,7 @@ import { Filters } from './live/filters.tsx'
 import { createSeenValues, eventsWith, type HeldEvent, type SeenValues } from './live/held-events.ts'
 import { ListedLine } from './live/listed-line.tsx'
 import './live/live.css'
-import { OpenedEvent } from './live/opened-event.tsx'
+import { closeEvent, OpenedEvent } from './live/opened-event.tsx'
 import { StreamState } from './live/stream-state.tsx'
 import { useFollow } from './live/use-follow.ts'
 
@@ -62,13 +62,8 @@ function Stream({ filter, seen, query, linked }: StreamProps) {
   const isFiltered = Object.keys(filter).length > 0
   const events = useMemo(() => eventsWith(text, held.events), [held, held.events, text])
   const opened = events.find((event) => event.cursor === cursor) ?? (linked?.id === id ? linked.line : undefined)
-  // if the server does not respond, the banner says so
+  // the banner shows that the server does not respond
   const isFailed = error !== undefined && error.kind !== 'offline'
-
-  function close(): void {
-    replaceQuery({ event: undefined, cursor: undefined })
-    document.getElementById('events')?.focus()
-  }
 
   return (
     <>
@@ -78,7 +73,7 @@ function Stream({ filter, seen, query, linked }: StreamProps) {
         onPause={() => setStopped(true)}
         onResume={() => {
           setStopped(false)
-          if (id !== null) close()
+          if (id !== null) closeEvent()
         }}
       />
       {isFailed && <Failure error={error} what="return events" />}
@@ -86,7 +81,7 @@ function Stream({ filter, seen, query, linked }: StreamProps) {
       <ListedLine {...{ following, text, isFiltered, isPaused }} shownCount={events.length} />
       {held.events.length > 0 && <EventList events={events} opened={opened?.cursor} onOpen={open} />}
       {status === 'following' && held.events.length === 0 && !following.history && <NoEvents />}
-      {id !== null && <OpenedEvent key={id} {...{ id, filter, event: opened }} onClose={close} />}
+      {id !== null && <OpenedEvent key={id} {...{ id, filter, event: opened }} />}
     </>
   )
 }

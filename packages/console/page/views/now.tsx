@@ -117,7 +117,7 @@ function Figures({ stats: { events, eventsPerSecond, lastAt }, isCurrent, before
       <Figure name="Events per second">
         {isCurrent ? formatRate(eventsPerSecond) : '–'}{' '}
         <small>
-          {isCurrent ? 'over the last minute' : 'not known now'}
+          {isCurrent ? 'over the last minute' : 'unknown'}
           {before && `, ${formatRate(rateAtEnd(before))} a ${before.name} before`}
         </small>
       </Figure>

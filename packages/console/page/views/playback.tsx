@@ -100,10 +100,6 @@ function Played({ filter, range, query }: PlayedProps) {
   const { events, error } = play
   const id = query.get('event')
   const opened = events.find(({ cursor }) => cursor === query.get('cursor'))
-  function close(): void {
-    replaceQuery({ event: undefined, cursor: undefined })
-    document.getElementById('events')?.focus()
-  }
   return (
     <>
       {error && error.kind !== 'limited' && <Failure error={error} what="return events" />}
@@ -115,7 +111,7 @@ function Played({ filter, range, query }: PlayedProps) {
         </Notice>
       )}
       {events.length > 0 && <PlayOver play={play} filter={filter} opened={opened?.cursor} />}
-      {id !== null && <OpenedEvent key={id} {...{ id, filter, event: opened }} onClose={close} />}
+      {id !== null && <OpenedEvent key={id} {...{ id, filter, event: opened }} />}
     </>
   )
 }
@@ -199,7 +195,7 @@ interface PathLineProps {
   filter: EventFilter
 }
 
-/** Names whose path is shown, and where. */
+/** Names the session, player, place and build of the path. */
 function PathLine({ path: { points, playerId, placeId, buildId }, events, filter: { session } }: PathLineProps) {
   const names = Object.entries({ session, player: playerId, place: placeId, build: buildId })
   const others = (['player', 'place'] as const).flatMap((name) => {

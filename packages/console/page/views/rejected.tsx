@@ -33,7 +33,7 @@ export function RejectedView({ address: { query } }: { address: Address }) {
         <RangePicker range={range} />
         {loaded.data && <ExportButton groups={filterGroups(loaded.data.groups, query)} />}
       </div>
-      <Filters query={query} />
+      <OriginFilters query={query} />
       <Content loaded={loaded} what="list rejected events">
         {(body) => <RejectedIn {...{ body, range, query }} />}
       </Content>
@@ -54,7 +54,7 @@ function ExportButton({ groups }: { groups: readonly RejectionGroup[] }) {
 }
 
 /** The origin filters of the address, each with a button to remove it. */
-function Filters({ query }: { query: URLSearchParams }) {
+function OriginFilters({ query }: { query: URLSearchParams }) {
   const names = (Object.keys(origins) as Origin[]).filter((name) => query.has(name))
   if (names.length === 0) return null
   return (

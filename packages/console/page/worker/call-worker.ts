@@ -3,7 +3,7 @@ import { RequestError } from '../api/request-error.ts'
 import type { ArgumentOf, CallName, ProgressOf, ResultOf } from './calls.ts'
 import { fromFailure, type PageMessage, type WorkerMessage } from './messages.ts'
 
-export interface CallOptions<Progress> {
+interface CallOptions<Progress> {
   signal?: AbortSignal | undefined
   onProgress?(progress: Progress): void
 }
@@ -27,7 +27,7 @@ export interface WorkerPort {
   terminate(): void
 }
 
-export interface WorkerClient {
+interface WorkerClient {
   call: CallWorker
   /** Ends the worker, which frees its memory; calls in flight and later ones reject with an AbortError. */
   end(): void

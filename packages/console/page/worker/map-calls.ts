@@ -20,7 +20,7 @@ export interface Preview {
 }
 
 /** `problem` says why the bytes are not JSON in UTF-8. */
-export type OpenedMap = { preview: Preview } | { problem: string }
+type OpenedMap = { preview: Preview } | { problem: string }
 
 const previewCharsMax = 20_000
 

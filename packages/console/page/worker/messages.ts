@@ -3,7 +3,7 @@ import type { Session } from '../api/session.ts'
 
 // Messages between the page and its worker, in which large bodies are fetched and parsed.
 
-/** Calls of one page have different ids. */
+/** Each call of a page has its own number. */
 export type PageMessage =
   | { type: 'call'; number: number; session: Session; name: string; argument: unknown }
   | { type: 'cancel'; number: number }

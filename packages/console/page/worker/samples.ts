@@ -1,23 +1,14 @@
 import { eventsType } from '../api/api.ts'
 import { type EventLine, readEventLines } from '../api/event-lines.ts'
 import { RequestError } from '../api/request-error.ts'
+import type { FilterQuery } from '../event-filter.ts'
 import { createHeatEvents, type EventSummary, type HeatEvents } from '../heat/heat-events.ts'
 import { createWindows, type Windows } from '../heat/windows.ts'
 import type { CallContext } from './call-context.ts'
 
-/** Selects events of a project, as parameters of `GET /v1/events`. */
-export interface EventFilter {
-  buildId?: string | undefined
-  type?: string | undefined
-  placeId?: string | undefined
-  playerId?: string | undefined
-  sessionId?: string | undefined
-  serverId?: string | undefined
-}
-
 /** The query of a sample. */
 export interface SampleAsk {
-  filter: EventFilter
+  filter: FilterQuery
   /** Milliseconds since 1970: `from <= receivedAt < to`. */
   from: number
   to: number
@@ -44,7 +35,7 @@ interface Sample {
   ask: SampleAsk
   events: HeatEvents
   windows: Windows
-  /** The order of the next window to read. */
+  /** The position of the next window to read. */
   next: number
   /** Windows that were interrupted. */
   open: OpenWindow[]
@@ -65,7 +56,7 @@ interface OpenWindow {
 }
 
 /** Samples in the worker: the page only receives counts. */
-export interface Samples {
+interface Samples {
   /**
    * Reads some windows; once the goal is reached, also new events until `until`. Describes everything read so far.
    * Progress is reported even before a failure.
@@ -79,7 +70,7 @@ export interface Samples {
 
 /** Maximum number of events in all samples; their numbers take up to 320 bytes per event, usually 100. */
 const eventsMax = 1_000_000
-const perResponse = 2_000
+const eventsPerResponse = 2_000
 const trialResponsesMax = 3
 const probesMax = 24
 const parallelWindows = 6
@@ -143,7 +134,7 @@ export function createSamples(): Samples {
   }
 }
 
-/** The same with and without members that are undefined. */
+/** Ignores members that are undefined. */
 function keyOf({ filter, from, to }: SampleAsk): string {
   const members = Object.entries(filter).filter(([, value]) => value !== undefined)
   return JSON.stringify([from, to, members.sort()])
@@ -180,7 +171,7 @@ function createTrial(ask: SampleAsk): Sample {
 async function finishTrial(sample: Sample, context: CallContext<SampleProgress>): Promise<Sample> {
   const { ask, open, events } = sample
   const [window] = open
-  for (let responses = 0; window && events.length < perResponse; responses++) {
+  for (let responses = 0; window && events.length < eventsPerResponse; responses++) {
     if (responses === trialResponsesMax) break
     if (await readResponse(sample, window, context)) open.pop()
     if (open.length === 0) break
@@ -204,7 +195,7 @@ async function estimateTotal(ask: SampleAsk, { api, signal }: CallContext<Sample
   let found = 0
   for (let order = 0; order < probed; order += parallelWindows) {
     const probes = Array.from({ length: Math.min(parallelWindows, probed - order) }, async (_, i) => {
-      const query = { ...ask.filter, ...shortest.window(order + i), limit: perResponse }
+      const query = { ...ask.filter, ...shortest.window(order + i), limit: eventsPerResponse }
       const lines = await api.events({ query, signal })
       return lines.filter(({ receivedAt }) => receivedAt > 0).length
     })
@@ -278,7 +269,7 @@ async function readResponse(
   { api, signal }: CallContext<SampleProgress>,
 ): Promise<boolean> {
   const before = window.cursor
-  const query = { ...filter, from: window.from, to: window.to, after: before, limit: perResponse }
+  const query = { ...filter, from: window.from, to: window.to, after: before, limit: eventsPerResponse }
   const response = await api.fetch('v1/events', eventsType, { query, signal })
   try {
     for await (const lines of readEventLines(response)) {

@@ -8,8 +8,8 @@ import { fetchMapBytes, type LastMap, type MapVersion, parseMap } from './map-ca
 import type { LoadProgress } from './read-body.ts'
 import { createSamples, type SampleAsk } from './samples.ts'
 
-/** A question about as many events of each sample as the smallest one has. */
-interface EqualQuestion {
+/** Selects the same number of events from each sample: that of the smallest one. */
+interface EqualSelection {
   asks: readonly SampleAsk[]
   selection: Selection
 }
@@ -25,7 +25,7 @@ export interface FoundParts {
   box: Box | undefined
 }
 
-export interface PartsView extends Viewport, Size {
+interface PartsView extends Viewport, Size {
   /** The device pixel ratio of the screen. */
   pixelRatio: number
   colors: PartColors
@@ -40,15 +40,15 @@ export function createWhereCalls(last: LastMap) {
   const samples = createSamples()
   let footprints: Footprints | undefined
 
-  /** Undefined without one of the samples. */
-  function ofEach<Answer>(
-    { asks, selection }: EqualQuestion,
-    answer: (events: HeatEvents, shownMax: number) => Answer,
-  ): readonly Answer[] | undefined {
+  /** The results for each sample; undefined if one is missing. */
+  function ofEach<Result>(
+    { asks, selection }: EqualSelection,
+    compute: (events: HeatEvents, shownMax: number) => Result,
+  ): readonly Result[] | undefined {
     const events = asks.map(samples.get)
     if (!events.every((each) => each !== undefined)) return undefined
     const shownMax = Math.min(...events.map((each) => each.located(selection)))
-    return events.map((each) => answer(each, shownMax))
+    return events.map((each) => compute(each, shownMax))
   }
 
   return {
@@ -56,9 +56,9 @@ export function createWhereCalls(last: LastMap) {
 
     whereCount: async ({
       grid,
-      ...question
-    }: EqualQuestion & { grid: Grid }): Promise<readonly CountedEvents[] | undefined> =>
-      ofEach(question, (events, shownMax) => events.count(question.selection, grid, shownMax)),
+      ...selected
+    }: EqualSelection & { grid: Grid }): Promise<readonly CountedEvents[] | undefined> =>
+      ofEach(selected, (events, shownMax) => events.count(selected.selection, grid, shownMax)),
 
     whereExtent: async ({ ask, selection }: { ask: SampleAsk; selection: Selection }): Promise<Box | undefined> =>
       samples.get(ask)?.extent(selection),
@@ -67,9 +67,9 @@ export function createWhereCalls(last: LastMap) {
     whereList: async ({
       box,
       limit,
-      ...question
-    }: EqualQuestion & { box: Box; limit: number }): Promise<readonly ListedEvent[][] | undefined> =>
-      ofEach(question, (events, shownMax) => events.list(question.selection, box, limit, shownMax)),
+      ...selected
+    }: EqualSelection & { box: Box; limit: number }): Promise<readonly ListedEvent[][] | undefined> =>
+      ofEach(selected, (events, shownMax) => events.list(selected.selection, box, limit, shownMax)),
 
     /** Downloads a map and finds its parts; undefined if it is not JSON. */
     whereFindParts: async (map: MapVersion, context: CallContext<LoadProgress>): Promise<number | undefined> => {

@@ -10,7 +10,7 @@ const browserTest = openBrowser(t)
 type Project = Awaited<ReturnType<typeof startConsole>>['project']
 
 let count = 0
-/** New events of one build, and as many as asked for of which one thing is wrong. */
+/** Submits new valid and invalid events of one build. */
 function send(project: Project, accepted: number, rejected = 0) {
   const event = (index: number) => ({
     projectId,
@@ -22,7 +22,7 @@ function send(project: Project, accepted: number, rejected = 0) {
   return project.submitBatch(Buffer.from(JSON.stringify({ events })))
 }
 
-/** The page tells the current minute from others: what reads it begins when enough of it is left. */
+/** The page shows the current minute differently: a test of it starts when enough of the minute is left. */
 async function waitForRestOfMinute(): Promise<void> {
   const leftMs = 60_000 - (Date.now() % 60_000)
   if (leftMs < 20_000) await sleep(leftMs)
@@ -43,7 +43,7 @@ const waitForEvents = (page: Page, events: number) =>
     `Events stored${events}`,
   )
 
-browserTest('what was received by minute, type and build, and whether the server is ready', async (t, openPage) => {
+browserTest('Now shows events by minute, type and build, and whether the server is ready', async (t, openPage) => {
   const { url, key, project } = await startConsole(t)
   await waitForRestOfMinute()
   await send(project, 60, 3)
@@ -112,7 +112,7 @@ const rowsOf = (page: Page, heading: string) =>
     ),
   )
 
-browserTest('a project without events says so, until the first one', async (t, openPage) => {
+browserTest('Now says that the project has no events, until the first one', async (t, openPage) => {
   const { url, key, project } = await startConsole(t)
   const { page } = await openPage({ url: `${url}#/now`, key })
   await waitForText(page, 'No event is stored in this project yet.')
@@ -124,7 +124,7 @@ browserTest('a project without events says so, until the first one', async (t, o
   await waitForEvents(page, 1)
 })
 
-browserTest('a server that is not ready says why, once', async (t, openPage) => {
+browserTest('Now says once why the server is not ready', async (t, openPage) => {
   const { url, key, project, ingest } = await startConsole(t)
   await send(project, 1)
   const { page } = await openPage({ url, key, colorScheme: 'dark', allow: [/status of 503/] })
@@ -132,9 +132,9 @@ browserTest('a server that is not ready says why, once', async (t, openPage) => 
   await ingest.close()
   await waitForText(page, 'Not ready: Store closed')
   await waitForText(page, 'start it again')
-  await waitForText(page, 'not known now')
+  await waitForText(page, 'unknown')
   t.equal((await page.$$('[role=alert]')).length, 1)
-  t.equal(await figure(page, 'Events stored'), '1', 'what was loaded stays')
+  t.equal(await figure(page, 'Events stored'), '1', 'loaded data stays')
   await checkAccessibility(page)
 })
 
@@ -145,7 +145,7 @@ for (const [name, failure] of [
   ['not ready', refusal(503, 'disk-full', retryAfter)],
   ['gone', { status: 502, headers: retryAfter }],
 ] as const) {
-  browserTest(`a server that was ${name} is asked for everything as soon as it is back`, async (t, openPage) => {
+  browserTest(`everything is requested again as soon as a server that was ${name} is back`, async (t, openPage) => {
     const { url, key, project } = await startConsole(t)
     await send(project, 1)
     const failing = new Set<string>()
@@ -166,7 +166,7 @@ const exact = '{"projectId":"game-1", "eventId":"spaced","type":7,"x":1.50}'
 const batchOf = (...events: object[]) =>
   Buffer.from(JSON.stringify({ events: events.map((event) => ({ projectId, ...event })) }))
 
-browserTest('rejected events by cause: who sent them, since when, and what', async (t, openPage) => {
+browserTest('Rejected shows the senders, the time and samples of each cause', async (t, openPage) => {
   const { url, key, project, ingest } = await startConsole(t, { rejected: { keepEvents: true } })
   const { record } = await ingest.keys.create(projectId, { name: 'Live servers' })
   await project.submitBatch(
@@ -235,7 +235,7 @@ browserTest('rejected events by cause: who sent them, since when, and what', asy
   await page.waitForFunction(() => !document.body.textContent?.includes('No event was rejected for this cause'))
 })
 
-browserTest('nothing rejected is good news', async (t, openPage) => {
+browserTest('Rejected says that nothing was rejected, until the first event', async (t, openPage) => {
   const { url, key, project } = await startConsole(t)
   const { page } = await openPage({ url: `${url}#/rejected`, key, colorScheme: 'dark' })
   await waitForText(page, 'Nothing was rejected in this time.')

@@ -20,7 +20,7 @@ function digestOf(bytes: string): `sha256:${string}` {
   return `sha256:${createHash('sha256').update(bytes).digest('hex')}`
 }
 
-/** A manifest of chunks that are the texts. */
+/** A manifest whose chunks are these texts. */
 function manifestOf(chunks: readonly string[], contentType = 'application/json') {
   const text = chunks.join('')
   return {
@@ -53,7 +53,7 @@ browserTest('a project without builds says how to publish a map', async (t, open
   await waitForText(page, 'No map is published for this build.')
 })
 
-browserTest('builds come in pages, the newest first, and are found by a part of their id', async (t, openPage) => {
+browserTest('builds are shown in pages, newest first, and found by a part of their id', async (t, openPage) => {
   const { url, key, project } = await startConsole(t)
   for (let build = 0; build < 101; build++) {
     await project.publishMap({ placeId: '1', buildId: `build-${1000 + build}`, map: { build } })
@@ -71,7 +71,7 @@ browserTest('builds come in pages, the newest first, and are found by a part of 
   await checkAccessibility(page, 'builds')
   await click(page, 'Next page')
   await waitForText(page, 'build-1000')
-  t.equal((await rowTexts()).length, 1, 'a page takes the place of the one before')
+  t.equal((await rowTexts()).length, 1, 'a page replaces the previous one')
   await click(page, 'Previous page')
   await waitForText(page, 'build-1100')
   await page.locator('input[name=search]').fill('BUILD-104')
@@ -84,23 +84,26 @@ browserTest('builds come in pages, the newest first, and are found by a part of 
   await waitForText(page, 'Maps of build')
 })
 
-browserTest('a map that is uploaded shows what is missing, and opens when it is complete', async (t, openPage) => {
-  const { url, key, project } = await startConsole(t)
-  const chunks = ['{"parts":[', ...Array.from({ length: 150 }, (_, index) => `${index},`), '0', ']}']
-  await project.publishMap({ placeId: 'harbour', buildId, manifest: manifestOf(chunks) })
-  const { page } = await openPage({ url: `${url}#/maps/${buildId}`, key })
-  await page.locator('::-p-text(harbour)').click()
-  await waitForText(page, '153 of 153 chunks missing')
-  await page.locator('summary').click()
-  await waitForText(page, 'and 53 more')
-  await checkAccessibility(page, 'map-incomplete')
-  await upload(project, 'harbour', chunks)
-  await page.waitForSelector('pre')
-  t.notOk(await page.$('progress'))
-})
+browserTest(
+  'a map that is being uploaded shows its missing chunks, and opens when it is complete',
+  async (t, openPage) => {
+    const { url, key, project } = await startConsole(t)
+    const chunks = ['{"parts":[', ...Array.from({ length: 150 }, (_, index) => `${index},`), '0', ']}']
+    await project.publishMap({ placeId: 'harbour', buildId, manifest: manifestOf(chunks) })
+    const { page } = await openPage({ url: `${url}#/maps/${buildId}`, key })
+    await page.locator('::-p-text(harbour)').click()
+    await waitForText(page, '153 of 153 chunks missing')
+    await page.locator('summary').click()
+    await waitForText(page, 'and 53 more')
+    await checkAccessibility(page, 'map-incomplete')
+    await upload(project, 'harbour', chunks)
+    await page.waitForSelector('pre')
+    t.notOk(await page.$('progress'))
+  },
+)
 
 browserTest(
-  'a map appears when it is published, beside its replacement, and is frozen by an event',
+  'a map appears when it is published, stays while its replacement is pending, and is frozen by an event',
   async (t, openPage) => {
     const { url, key, project } = await startConsole(t)
     const { page } = await openPage({ url: `${url}#/maps/${buildId}?place=1`, key, allow: [noMapYet] })
@@ -121,7 +124,7 @@ browserTest(
   },
 )
 
-browserTest('the beginning of a JSON map is shown, and ends with its worker', async (t, openPage) => {
+browserTest('the beginning of a JSON map is shown, and its worker ends with the view', async (t, openPage) => {
   const { url, key, project } = await startConsole(t)
   const parts = Array.from({ length: 2_000 }, (_, id) => ({ id, position: [id, 0.5, -id] }))
   const nested = `${'['.repeat(100_000)}${']'.repeat(100_000)}`
@@ -140,7 +143,7 @@ browserTest('the beginning of a JSON map is shown, and ends with its worker', as
   t.equal(page.workers().length, 0, 'the worker ends with the view of the map')
 })
 
-browserTest('a map has a picture of its parts, from the one download', async (t, openPage) => {
+browserTest('a map has a picture of its parts, which needs no second download', async (t, openPage) => {
   const { url, key, project } = await startConsole(t)
   await project.publishMap({ placeId: 'town', buildId, map: town })
   await project.publishMap({ placeId: 'flat', buildId, map: [{ x: 0, y: 0, width: 10, height: 5 }] })
@@ -167,7 +170,7 @@ browserTest('a map has a picture of its parts, from the one download', async (t,
   t.equal(await page.$('canvas'), null)
 })
 
-browserTest('a map that is not JSON is a download, until the key is refused', async (t, openPage) => {
+browserTest('a map that is not JSON can be downloaded, until the key is refused', async (t, openPage) => {
   const { url, key, project, ingest } = await startConsole(t)
   await upload(project, 'text', ['hello world\n'], 'text/plain')
   await upload(project, 'broken', ['{"a":1,}'])
@@ -186,7 +189,7 @@ browserTest('a map that is not JSON is a download, until the key is refused', as
   await waitForText(page, 'The key was refused')
 })
 
-/** The name of the file that the browser has written. */
+/** The name of the file that the browser wrote. */
 async function saveInto(page: Page, downloadPath: string, start: () => Promise<void>): Promise<string> {
   const session = await page.browser().target().createCDPSession()
   const browserContextId = page.browserContext().id as string
@@ -208,7 +211,7 @@ async function saveInto(page: Page, downloadPath: string, start: () => Promise<v
   return name
 }
 
-browserTest('a build is chosen by its id, offered while it is typed', async (t, openPage) => {
+browserTest('a build is chosen by its id; matching ids are offered while the user types', async (t, openPage) => {
   const { url, key, project } = await startConsole(t)
   for (let build = 1000; build < 1120; build++) await freeze(project, `build-${build}`)
   const { page } = await openPage({ url: `${url}#/where?build=build-1103`, key, width: 380, colorScheme: 'dark' })

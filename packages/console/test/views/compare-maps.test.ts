@@ -7,7 +7,7 @@ const browserTest = openBrowser(t)
 /** The browser's log of a request for a map that does not exist. */
 const noMap = /status of 404.*\/v1\/maps\?/
 
-browserTest('a map says how many parts it has more and less than that of another build', async (t, openPage) => {
+browserTest('a map shows how many parts were added and removed since another build', async (t, openPage) => {
   const { url, key, project } = await startConsole(t)
   const part = (name: string, x: number) => ({ name, position: [x, 0, 0], size: [10, 5, 10] })
   const before = { parts: [part('gone', -50), part('door', 70), part('lamp', 0), part('lamp', 20)] }

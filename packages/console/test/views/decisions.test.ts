@@ -11,7 +11,7 @@ import { type AttentionInputs, findAttention } from '../../page/views/now/find-a
 import { busyCountsOf, trendOf } from '../../page/views/now/trend.ts'
 import { countSenders, filterGroups, mergeCauses, samplesOf, toNdjson } from '../../page/views/rejected/causes.ts'
 
-t.test('what arrived steadily and no longer does has stopped, what began has a silent start', async (t) => {
+t.test('steady counts that end have stopped; those that begin after a silence are new', async (t) => {
   t.equal(trendOf([3, 2, 4, 3, 0, 0, 0]), 'stopped')
   t.equal(trendOf([0, 0, 0, 1, 2, 1, 3]), 'new')
   t.equal(trendOf([1, 2, 1, 3, 0, 0]), undefined, 'a short silence')
@@ -20,7 +20,7 @@ t.test('what arrived steadily and no longer does has stopped, what began has a s
   t.equal(trendOf([]), undefined)
 })
 
-t.test('what began or stopped with the whole project is no trend', async (t) => {
+t.test('starting or stopping together with the whole project is not a trend', async (t) => {
   const steps = [0, 0, 0, 2, 2, 2, 2, 0, 0, 0].map((accepted) => ({ at: '', accepted, duplicates: 0, rejected: 0 }))
   const of = (counts: number[]) =>
     trendOf(busyCountsOf({ from: '', to: '', servers: 1, stepSeconds: 60, steps }, counts))
@@ -29,7 +29,7 @@ t.test('what began or stopped with the whole project is no trend', async (t) => 
   t.equal(of([0, 0, 0, 1, 0, 0, 0, 0, 0, 0]), 'stopped')
 })
 
-t.test('a share that is not 0 does not read as none', async (t) => {
+t.test('a share above 0 is never shown as 0', async (t) => {
   t.equal(formatShare(0, 10), '0 %')
   t.equal(formatShare(1, 10_000), '< 0.1 %')
   t.equal(formatShare(46, 1_000), '4.6 %')
@@ -78,7 +78,7 @@ t.test('groups with one issue are one cause, of any key and server', async (t) =
   )
   t.strictSame(first && samplesOf(first).map(({ eventId }) => eventId), ['e-3', 'e-2'])
   t.equal(second?.code, 'required')
-  t.strictSame(groups[0]?.counts, [0, 2], 'they are left as they are')
+  t.strictSame(groups[0]?.counts, [0, 2], 'the groups are unchanged')
 })
 
 t.test('the senders of a cause add up, most frequent first, with events without a valid build', async (t) => {
@@ -120,7 +120,7 @@ t.test('an address selects groups by their origin', async (t) => {
 const shell = '/bin/sh'
 const skip = !existsSync(shell) && `${shell} is missing`
 
-t.test('the command sends a valid batch with a new id, of no build', { skip }, async (t) => {
+t.test('the command sends a valid batch with a new id and no build', { skip }, async (t) => {
   const ingest = createIngest({ store: openMemoryStore() })
   t.teardown(() => ingest.close())
   for (const events of [1, 2]) {
@@ -141,7 +141,7 @@ t.test('the command sends a valid batch with a new id, of no build', { skip }, a
   t.match(await ingest.project('demo').listBuilds(), { builds: { length: 0 } })
 })
 
-t.test('a shell passes every batch on as it is', { skip }, async (t) => {
+t.test('a shell passes on every batch unchanged', { skip }, async (t) => {
   for (const batch of [
     `{"note":"it's $HOME \`id\` $(id) " \\\\ !! * 'quoted' ''"}`,
     '{\n  "a": "🎮"\n}\n',
@@ -177,17 +177,17 @@ t.test('a file is named by build, place and content type', async (t) => {
   )
 })
 
-t.test('what a file system refuses is left out', async (t) => {
+t.test('characters that file systems refuse are replaced', async (t) => {
   t.equal(nameOf('text/plain', '../a/b', 'c:\u0000 d\u202e"'), '__a_b-c___d__.txt')
   t.equal(nameOf('text/plain', '🎮'.repeat(100)), `${'🎮'.repeat(60)}.txt`, 'at most 255 bytes')
 })
 
-t.test('JSON is known by its content type', async (t) => {
+t.test('JSON is recognized by its content type', async (t) => {
   t.ok(['application/json', 'text/json', 'application/vnd.game+json;v=1'].every(isJsonType))
   t.notOk(['application/jsonl', 'text/plain', 'json', ''].some(isJsonType))
 })
 
-t.test('only rows that are visible are rendered, and some around them', async (t) => {
+t.test('only visible rows and some around them are rendered', async (t) => {
   t.strictSame(visibleRows({ scrollTop: 0, height: 100, rowHeight: 10 }, 1000), { first: 0, end: 18 })
   t.strictSame(visibleRows({ scrollTop: 5_005, height: 100, rowHeight: 10 }, 1000), { first: 492, end: 519 })
   t.strictSame(visibleRows({ scrollTop: 9_900, height: 100, rowHeight: 10 }, 1000), { first: 982, end: 1000 })
@@ -245,10 +245,10 @@ t.test('a build needs attention above 20 rejected events, 1 % and the share of t
   t.strictSame(of([100, 0], [100, 21]), ['b'])
   t.strictSame(of([100, 0], [9_900, 100]), [], '1 %')
   t.strictSame(of([100, 0], [9_899, 101]), ['b'])
-  t.strictSame(of([100, 30], [100, 30]), ['a'], 'no more than the build before')
+  t.strictSame(of([100, 30], [100, 30]), ['a'], 'the share is not larger than that of the build before')
 })
 
-t.test('a build without a map needs attention where others have one, if it sends', async (t) => {
+t.test('a build that sends events without a map needs attention if another build has one', async (t) => {
   const builds = activityOf([volume('a', 1, 0), volume('b', 1, 0)])
   const of = (...newest: ReturnType<typeof build>[]) => attention({ newest, builds }).map(([subject]) => subject)
   t.strictSame(of(build('b', '02', 0), build('a', '01', 0)), [])

@@ -21,7 +21,7 @@ browserTest('an event is found by its id, and its address can be shared', async 
   t.notOk(page.url().includes(key))
 })
 
-browserTest('erased, unknown and invalid ids are told apart', async (t, openPage) => {
+browserTest('erased, unknown and invalid ids are distinguished', async (t, openPage) => {
   const { url, key, project, ingest } = await startConsole(t)
   await project.submitBatch({ events: [{ projectId, eventId: 'e-1', playerId: 7 }] })
   await ingest.eraseEvents(projectId, { path: '/playerId', value: 7 })

@@ -122,14 +122,14 @@ browserTest('all figures of a known history agree with each other and with the s
       [25, 25],
       `${range}: rejected by type and by build`,
     )
-    // in a week, the other type began half a day after the project
+    // within a week, `chat` began half a day after the project
     if (range !== '7d') t.notOk((await texts(page, '.trend')).includes('new'), 'nothing began later than the project')
     await page.goto(`${url}#/rejected?range=${range}`)
     await page.waitForSelector('.causes > li')
     t.match(await texts(page, '.outcome.rejected h2'), [/^25\b/])
     t.equal(sum(await numbers(page, '.causes summary .number')), 25)
   }
-  // in this time, b-1 begins after b-2
+  // within this range, the first event of b-1 is after that of b-2
   await page.goto(`${url}#/now?from=${new Date(Date.now() - 22 * minute).toISOString()}&to=${new Date().toISOString()}`)
   await page.waitForFunction(() => document.querySelectorAll('[aria-labelledby=by-build] tbody tr').length === 2)
   await page.waitForFunction(() => document.querySelector('.outcome.accepted strong')?.textContent === '31')
@@ -141,77 +141,71 @@ browserTest('all figures of a known history agree with each other and with the s
   t.match(await texts(page, 'main tbody tr'), [/^b-2/, /^b-1/])
 })
 
-/** Waits until the heat map shows this many events of its picture. */
+/** Waits until the description of the heat map contains this text. */
 const waitForCounted = (page: Page, text: string) =>
   page.waitForFunction((text) => document.querySelector('canvas')?.ariaLabel?.includes(text), {}, text)
 
-browserTest(
-  'where: the events of a build, of a place and of each cell are those that were sent',
-  async (t, openPage) => {
-    const { url, key, project } = await startHistory(t)
-    const { page } = await openPage({ url: `${url}#/where?build=b-1&range=7d`, key })
-    await waitForText(page, 'All 172 events of the range.')
-    t.equal(172 + 30, (await project.getStats()).events)
-    await waitForCounted(
-      page,
-      '112 of 172 events have both /position/x and /position/z. All of them are in view, in 2 ',
-    )
-    const sentence = () => page.$eval('canvas', ({ ariaLabel }) => ariaLabel)
-    t.match(await sentence(), /in 2 cells of 1 × 1 units; the densest has 72\.$/)
-    t.match(await texts(page, 'select[name=place] option'), ['All places', 'arena (112 events)'])
-    t.match(await texts(page, '.types button'), ['All types', 'shot 112', 'chat 60'])
-    t.match(await texts(page, '.heat-ticks li'), ['1', '10', '72'])
-    t.match(await texts(page, '.densest tbody td'), [
-      /^72$/,
-      '2 to 3',
-      '2 to 3',
-      'Show',
-      /^40$/,
-      '98 to 99',
-      '58 to 59',
-      'Show',
-    ])
-    await page.locator('.densest button').click()
-    await page.waitForSelector('.cell-list')
-    t.match(await texts(page, '.heat-readout'), [/^72 events at x 2 to 3, z 2 to 3$/])
-    t.match(await texts(page, '[aria-labelledby=cell-events] p'), ['72 events.'])
-    t.equal((await page.$$('.cell-list > li')).length, 72)
-    await page.locator('.types button:nth-of-type(3)').click()
-    await waitForCounted(page, '0 of 60 events have both /position/x and /position/z.')
+browserTest('Where counts the sent events of a build, a place and each cell', async (t, openPage) => {
+  const { url, key, project } = await startHistory(t)
+  const { page } = await openPage({ url: `${url}#/where?build=b-1&range=7d`, key })
+  await waitForText(page, 'All 172 events of the range.')
+  t.equal(172 + 30, (await project.getStats()).events)
+  await waitForCounted(page, '112 of 172 events have both /position/x and /position/z. All of them are in view, in 2 ')
+  const sentence = () => page.$eval('canvas', ({ ariaLabel }) => ariaLabel)
+  t.match(await sentence(), /in 2 cells of 1 × 1 units; the densest has 72\.$/)
+  t.match(await texts(page, 'select[name=place] option'), ['All places', 'arena (112 events)'])
+  t.match(await texts(page, '.types button'), ['All types', 'shot 112', 'chat 60'])
+  t.match(await texts(page, '.heat-ticks li'), ['1', '10', '72'])
+  t.match(await texts(page, '.densest tbody td'), [
+    /^72$/,
+    '2 to 3',
+    '2 to 3',
+    'Show',
+    /^40$/,
+    '98 to 99',
+    '58 to 59',
+    'Show',
+  ])
+  await page.locator('.densest button').click()
+  await page.waitForSelector('.cell-list')
+  t.match(await texts(page, '.heat-readout'), [/^72 events at x 2 to 3, z 2 to 3$/])
+  t.match(await texts(page, '[aria-labelledby=cell-events] p'), ['72 events.'])
+  t.equal((await page.$$('.cell-list > li')).length, 72)
+  await page.locator('.types button:nth-of-type(3)').click()
+  await waitForCounted(page, '0 of 60 events have both /position/x and /position/z.')
 
-    // the events of both builds are those that were accepted
-    for (const [range, ofBuilds, accepted] of [
-      ['1h', [5, 30], 35],
-      ['24h', [131, 30], 161],
-    ] as const) {
-      t.equal(sum(ofBuilds), accepted)
-      for (const [i, build] of ['b-1', 'b-2'].entries()) {
-        await page.goto(`${url}#/where?build=${build}&range=${range}`)
-        await waitForText(page, `All ${ofBuilds[i]} events of the range.`)
-      }
+  // the events of both builds are those that were accepted
+  for (const [range, ofBuilds, accepted] of [
+    ['1h', [5, 30], 35],
+    ['24h', [131, 30], 161],
+  ] as const) {
+    t.equal(sum(ofBuilds), accepted)
+    for (const [i, build] of ['b-1', 'b-2'].entries()) {
+      await page.goto(`${url}#/where?build=${build}&range=${range}`)
+      await waitForText(page, `All ${ofBuilds[i]} events of the range.`)
     }
+  }
 
-    await page.goto(`${url}#/where?build=b-1&range=7d`)
-    await waitForText(page, 'All 172 events of the range.')
-    await chooseBuild(page, 'Beside it', 'b-2')
-    await waitForText(page, 'Both pictures show 30 events, in the same area and colours.')
-    t.match(await texts(page, '.reading p'), [
-      /^b-1: All 172 events of the range\./,
-      /^b-2: All 30 events of the range\./,
-    ])
-    const [ofFirst, ofSecond] = await Promise.all([1, 2].map((i) => numbers(page, `.densest tbody td:nth-child(${i})`)))
-    t.equal(sum(ofFirst ?? []), 30)
-    t.strictSame(ofSecond?.toSorted(), [0, 30])
-    await page.locator('.densest button').click()
-    await page.waitForSelector('[aria-labelledby=cell-events] p:nth-of-type(2)')
-    t.match(await texts(page, '[aria-labelledby=cell-events] p'), [
-      new RegExp(`^b-1: ${ofFirst?.[0]} sampled events?\\.$`),
-      new RegExp(`^b-2: ${ofSecond?.[0]} sampled events?\\.$|^b-2: No events`),
-    ])
-  },
-)
+  await page.goto(`${url}#/where?build=b-1&range=7d`)
+  await waitForText(page, 'All 172 events of the range.')
+  await chooseBuild(page, 'Beside it', 'b-2')
+  await waitForText(page, 'Both pictures show 30 events, in the same area and colours.')
+  t.match(await texts(page, '.reading p'), [
+    /^b-1: All 172 events of the range\./,
+    /^b-2: All 30 events of the range\./,
+  ])
+  const [ofFirst, ofSecond] = await Promise.all([1, 2].map((i) => numbers(page, `.densest tbody td:nth-child(${i})`)))
+  t.equal(sum(ofFirst ?? []), 30)
+  t.strictSame(ofSecond?.toSorted(), [0, 30])
+  await page.locator('.densest button').click()
+  await page.waitForSelector('[aria-labelledby=cell-events] p:nth-of-type(2)')
+  t.match(await texts(page, '[aria-labelledby=cell-events] p'), [
+    new RegExp(`^b-1: ${ofFirst?.[0]} sampled events?\\.$`),
+    new RegExp(`^b-2: ${ofSecond?.[0]} sampled events?\\.$|^b-2: No events`),
+  ])
+})
 
-browserTest('playback: its events, their span and their pauses are those that were sent', async (t, openPage) => {
+browserTest('Playback shows the sent events, their span and their pauses', async (t, openPage) => {
   const { url, key } = await startHistory(t)
   const { page } = await openPage({ url: `${url}#/playback?player=p-7&range=6h`, key })
   await waitForText(page, '10 events, played by timestamp.')
@@ -242,7 +236,7 @@ browserTest('the six questions of a studio are answered from Now with two clicks
     t.comment(`${question} ${clicks} clicks, ${((performance.now() - start) / 1000).toFixed(1)} s`)
   }
   await answer('Is the newest build broken?', 0, () => waitForText(page, '45 % of its events rejected'))
-  await answer('Who sends rubbish, since when?', 1, async () => {
+  await answer('Who sends invalid events, since when?', 1, async () => {
     await click('.attention a[href*=rejected]')
     await page.waitForSelector('.causes summary')
     const from = await page.$eval('.causes time', (time) => Date.parse(time.dateTime))
@@ -270,9 +264,9 @@ for (const [view, outcome, range, title] of [
   ['now', 'accepted', '1h', 'hour'],
   ['rejected', 'rejected', '24h', '24 hours'],
 ] as const) {
-  browserTest(`${view}: a part of ${range} is zoomed in to, and there is a way back`, async (t, openPage) => {
+  browserTest(`${view}: dragging across a chart of ${range} zooms in, and a button zooms out`, async (t, openPage) => {
     const { url, key } = await startHistory(t)
-    // the view shows an hour by itself
+    // an hour is the default
     const { page } = await openPage({ url: `${url}#/${view}${range === '1h' ? '' : `?range=${range}`}`, key })
     await page.waitForSelector(`.outcome.${outcome} .bars > span`)
     const box = await page.$eval(`.outcome.${outcome} .bars`, (bars) => {
@@ -283,7 +277,7 @@ for (const [view, outcome, range, title] of [
     await page.mouse.move(box.left + box.width / 2, y)
     await page.mouse.down()
     await page.mouse.move(box.left + 0.75 * box.width, y, { steps: 4 })
-    t.ok((await page.$$('.bars > .drawn')).length > 10)
+    t.ok((await page.$$('.bars > .dragged')).length > 10)
     await page.mouse.up()
     await page.waitForFunction(() => /range=.*&from=.*&to=|from=.*&to=.*&range=/.test(location.hash))
     const query = new URLSearchParams((await page.evaluate(() => location.hash)).split('?')[1])

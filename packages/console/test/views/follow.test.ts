@@ -22,7 +22,7 @@ const start = Date.UTC(2020, 10, 20)
 
 /** A follower of a real service, whose clock is set by the test. Requests do not wait for events. */
 async function openFollower(t: Test, { filter = {}, beginAt }: { filter?: Query; beginAt?: number } = {}) {
-  // a store does not accept a time that is to come
+  // a store does not accept times in the future
   const clock = { at: start }
   const open = () => {
     const ingest = createIngest({ store: openMemoryStore(), now: () => clock.at, authenticate: async () => true })
@@ -64,7 +64,7 @@ async function openFollower(t: Test, { filter = {}, beginAt }: { filter?: Query;
     clock,
     queries,
     step: () => follower.step(signal),
-    /** What comes before the beginning. */
+    /** The events before the beginning. */
     openHistory(): History {
       const beginning = follower.beginning()
       if (!beginning) throw new Error('The follower has not begun.')
@@ -103,7 +103,7 @@ t.test('an empty project is followed from its first event on', async (t) => {
   t.strictSame(takeShown(), ids('a', 0, 3))
 })
 
-t.test('it begins with the newest events, however old they are, and continues without a gap', async (t) => {
+t.test('the follower begins with the newest events, however old they are, and continues without a gap', async (t) => {
   const { step, store, takeShown, clock, queries } = await openFollower(t)
   await store('old', 2_000)
   clock.at += 30 * hour
@@ -136,7 +136,7 @@ t.test('a burst is shown as a whole', async (t) => {
   t.notOk(follower.isSampled())
 })
 
-t.test('behind more events than it can show, it continues at the end', async (t) => {
+t.test('a follower that falls behind skips to the end', async (t) => {
   const { follower, step, store, takeShown, clock } = await openFollower(t)
   await store('a', 1)
   await step()
@@ -144,7 +144,7 @@ t.test('behind more events than it can show, it continues at the end', async (t)
   for (let steps = 0; steps < 3; steps++) await step()
   const shown = takeShown()
   t.strictSame(shown, ['a0', ...ids('b', 0, 1_000)])
-  t.notOk(shown.includes('gap'), 'no event shows yet where some were left out')
+  t.notOk(shown.includes('gap'), 'there is no later event yet to mark the gap')
   t.ok(follower.isSampled())
   t.ok(follower.isAfterGap())
   clock.at += 500
@@ -157,7 +157,7 @@ t.test('behind more events than it can show, it continues at the end', async (t)
   t.notOk(follower.isAfterGap())
 })
 
-t.test('two requests a second at most', async (t) => {
+t.test('there are at most two requests a second', async (t) => {
   const { step, clock } = await openFollower(t)
   t.equal(await step(), 0, 'the first one finds the end')
   t.equal(await step(), 500)
@@ -184,7 +184,7 @@ t.test('the rate is that of the last ten seconds', async (t) => {
   t.equal(follower.receivedPerSecond(), undefined, 'unknown after a pause, in which events were not read')
 })
 
-t.test('of large events, responses hold fewer', async (t) => {
+t.test('responses hold fewer large events', async (t) => {
   const limits: unknown[] = []
   const text = JSON.stringify({ eventId: 'a', filler: 'x'.repeat(100_000) })
   const follower = createFollower({
@@ -199,7 +199,7 @@ t.test('of large events, responses hold fewer', async (t) => {
   t.strictSame(limits, [100, 41])
 })
 
-t.test('a refused cursor: it begins again with the newest events', async (t) => {
+t.test('after a refused cursor, the follower restarts with the newest events', async (t) => {
   const { follower, step, store, takeShown, replaceStore } = await openFollower(t)
   await store('a', 3)
   await step()
@@ -213,7 +213,7 @@ t.test('a refused cursor: it begins again with the newest events', async (t) => 
   t.strictSame(takeShown(), ['gap', ...ids('b', 0, 2)])
 })
 
-t.test('with a filter, it shows and continues with what matches', async (t) => {
+t.test('with a filter, only matching events are shown, before and after the beginning', async (t) => {
   const { step, store, takeShown } = await openFollower(t, { filter: { playerId: '7' } })
   await store('a', 3, { playerId: 7 })
   await store('b', 3, { playerId: 8 })
@@ -225,7 +225,7 @@ t.test('with a filter, it shows and continues with what matches', async (t) => {
   t.strictSame(takeShown(), ids('d', 0, 2))
 })
 
-t.test('what is earlier is found in spans, back to the first event', async (t) => {
+t.test('earlier events are found in spans, back to the first event', async (t) => {
   const { step, store, takeShown, clock, openHistory, runHistory, queries } = await openFollower(t)
   await store('old', 40)
   clock.at += 500 * hour
@@ -242,7 +242,7 @@ t.test('what is earlier is found in spans, back to the first event', async (t) =
   t.ok(queries.length < 25)
 })
 
-t.test('a search ends when it has found enough, and says how far back it looked', async (t) => {
+t.test('a search ends when it has found enough, and says how far back it got', async (t) => {
   const { step, store, takeShown, clock, openHistory, runHistory } = await openFollower(t, { filter: { type: 'shot' } })
   const times: number[] = []
   for (const [prefix, hours] of [
@@ -268,7 +268,7 @@ t.test('a search ends when it has found enough, and says how far back it looked'
   t.ok(history.isComplete())
 })
 
-t.test('of a span with more events than are held, the newest are shown, and that some are left out', async (t) => {
+t.test('if a span has more events than are held, the newest are shown after a gap', async (t) => {
   const { step, store, takeShown, clock, openHistory, runHistory } = await openFollower(t)
   await store('a', 1_500)
   const { at } = clock
@@ -282,7 +282,7 @@ t.test('of a span with more events than are held, the newest are shown, and that
   t.equal(history.searchedFrom(), at)
 })
 
-t.test('it begins with the events of a time, and continues behind them', async (t) => {
+t.test('the follower can begin with the events of a time, and continues after them', async (t) => {
   const { step, store, takeShown, clock } = await openFollower(t, { beginAt: start + hour })
   await store('a', 100)
   for (const prefix of ['b', 'c']) {
@@ -299,7 +299,7 @@ let cursors = 0
 const held = (event: object, seen = createSeenValues()) =>
   toHeldEvent({ cursor: `c${cursors++}`, receivedAt: 1, text: JSON.stringify(event) }, seen)
 
-t.test('the last thousand events are held', async (t) => {
+t.test('the newest thousand events are held', async (t) => {
   const events = createHeldEvents()
   events.add([held({ eventId: 'first' })])
   t.notOk(events.isFull)
@@ -359,7 +359,7 @@ t.test('a text is found anywhere in an event, newest first', async (t) => {
   t.strictSame(find('b.'), [])
 })
 
-t.test('the values to filter by are those that the server compares', async (t) => {
+t.test('the suggested values are those that the server can filter by', async (t) => {
   const seen = createSeenValues()
   const values = { type: 'shot', playerId: 7, sessionId: '', placeId: null, serverId: 1.5, buildId: 'b1' }
   held({ eventId: 'a', ...values }, seen)

@@ -33,7 +33,7 @@ const waitForNewest = (page: Page, id: string) =>
 const waitForContent = (page: Page, selector: string, text: string) =>
   page.waitForFunction((selector, text) => document.querySelector(selector)?.textContent === text, {}, selector, text)
 
-/** The headers and the cells of the newest row, as far as they are visible. */
+/** The visible cells of the header or the newest row. */
 const visibleCells = (page: Page, row: '.head' | '[role=option]') =>
   page.$$eval(`.event-row${row}:first-child > *`, (cells) =>
     cells.flatMap((cell) => (cell.checkVisibility() ? [cell.textContent] : [])),
@@ -80,7 +80,7 @@ browserTest('events appear as they are stored, newest first, and open with their
 })
 
 browserTest(
-  'the server selects; the choices are in the address, and a click on a member adds one',
+  'the server filters; the filters are in the address, and a click on a member adds one',
   async (t, openPage) => {
     const { url, key, project } = await startConsole(t)
     await project.submitBatch(batch('e-', 60))
@@ -95,7 +95,7 @@ browserTest(
     await waitForNewest(page, 'f-2')
     t.ok(
       (await rowIds(page)).every((id) => Number(id?.slice(2)) % 6 === 2),
-      'what is stored meanwhile is selected too',
+      'new events are filtered too',
     )
 
     await page.click('[role=option]')
@@ -127,7 +127,7 @@ browserTest(
   },
 )
 
-browserTest('earlier events are searched once, and the page says since when it lists', async (t, openPage) => {
+browserTest('earlier events are searched once, and the page says from when on it lists events', async (t, openPage) => {
   const { url, key, project } = await startConsole(t)
   await project.submitBatch({ events: [{ projectId, eventId: 'first', playerId: 7 }] })
   for (let i = 0; i < 3; i++) await project.submitBatch(batch(`a-${i}-`, 100))
@@ -156,7 +156,11 @@ browserTest('while an event is open, the list does not move; a link to it shows 
   await waitForText(page, 'Resume: 5 new')
   t.strictSame(await rowIds(page), ['a-2', 'a-1', 'a-0'])
   const listed = await page.$eval('.listed-line p', ({ textContent }) => textContent)
-  t.match(listed, /^3 events from the first stored event to \S+\.$/, 'those that are not shown are not claimed')
+  t.match(
+    listed,
+    /^3 events from the first stored event to \S+\.$/,
+    'the line does not include events that are not shown',
+  )
   await checkAccessibility(page, 'live-paused')
 
   const linked = await openPage({ url: page.url(), key, colorScheme: 'dark' })
@@ -177,31 +181,34 @@ browserTest('while an event is open, the list does not move; a link to it shows 
   await waitForNewest(missing.page, 'b-4')
 })
 
-browserTest('paused, nothing moves; resumed, it shows the newest, or a part and says so', async (t, openPage) => {
-  const { url, key, project } = await startConsole(t)
-  await project.submitBatch(batch('a-', 1))
-  const { page } = await openPage({ url: `${url}#/live`, key })
-  await waitForNewest(page, 'a-0')
-  await page.locator('::-p-aria(Pause)').click()
-  await waitForContent(page, '.state', 'Paused')
-  await project.submitBatch(batch('b-', 5))
-  await waitForText(page, 'Resume: 5 new')
-  t.strictSame(await rowIds(page), ['a-0'])
-  for (let first = 0; first < 20; first++) await project.submitBatch(batch(`c-${first}-`, 100))
-  await page.waitForFunction(() =>
-    /^Resume: \d,\d+\+ new$/.test(document.querySelector('.stream-state button')?.textContent ?? ''),
-  )
-  await page.locator('.stream-state button').click()
-  await waitForText(page, 'Following a sample')
-  await waitForText(page, 'Events arrive too fast to show them all')
-  await page.waitForFunction(() =>
-    /^1,000 events since \S+\. Older .* Events may be missing at dashed lines\.$/.test(
-      document.querySelector('.listed-line p')?.textContent ?? '',
-    ),
-  )
-  t.ok((await rowIds(page)).length < 60)
-  await checkAccessibility(page)
-})
+browserTest(
+  'a paused list does not move; after resuming, it shows the newest events, or says that it shows a sample',
+  async (t, openPage) => {
+    const { url, key, project } = await startConsole(t)
+    await project.submitBatch(batch('a-', 1))
+    const { page } = await openPage({ url: `${url}#/live`, key })
+    await waitForNewest(page, 'a-0')
+    await page.locator('::-p-aria(Pause)').click()
+    await waitForContent(page, '.state', 'Paused')
+    await project.submitBatch(batch('b-', 5))
+    await waitForText(page, 'Resume: 5 new')
+    t.strictSame(await rowIds(page), ['a-0'])
+    for (let first = 0; first < 20; first++) await project.submitBatch(batch(`c-${first}-`, 100))
+    await page.waitForFunction(() =>
+      /^Resume: \d,\d+\+ new$/.test(document.querySelector('.stream-state button')?.textContent ?? ''),
+    )
+    await page.locator('.stream-state button').click()
+    await waitForText(page, 'Following a sample')
+    await waitForText(page, 'Events arrive too fast to show them all')
+    await page.waitForFunction(() =>
+      /^1,000 events since \S+\. Older .* Events may be missing at dashed lines\.$/.test(
+        document.querySelector('.listed-line p')?.textContent ?? '',
+      ),
+    )
+    t.ok((await rowIds(page)).length < 60)
+    await checkAccessibility(page)
+  },
+)
 
 browserTest('the list shows who did what before it shows ids', async (t, openPage) => {
   const { url, key, project } = await startConsole(t)
@@ -223,7 +230,7 @@ browserTest('the list shows who did what before it shows ids', async (t, openPag
   t.strictSame((await visibleCells(page, '.head')).slice(1), ['Type', 'Player'])
 })
 
-browserTest('it gives a rate, or the time of the last event, once it is known', async (t, openPage) => {
+browserTest('the rate or the time of the last event is shown once it is known', async (t, openPage) => {
   const { url, key, project } = await startConsole(t)
   await project.submitBatch(batch('a-', 1))
   const { page } = await openPage({ url: `${url}#/find`, key })
@@ -299,7 +306,7 @@ browserTest('a row that is scrolled to stays in place while events come in', asy
 })
 
 browserTest(
-  'the server gone, it continues where it was, or with the newest events of a restore',
+  'when the server is back, the list continues where it was, or with the newest events of a restored store',
   async (t, openPage) => {
     const { url, key, project, server, start } = await startConsole(t)
     await project.submitBatch(batch('a-', 3))

@@ -29,10 +29,10 @@ const refusals: Record<string, Lie> = {
 }
 
 for (const [what, lies] of [
-  ['what is neither an event nor their absence', unlike],
-  ['a refusal of its own, which does not cost the key', refusals],
+  ['responses that are not those of an Ingest server', unlike],
+  ['its own refusals, which do not end the session', refusals],
 ] as const) {
-  browserTest(`a proxy sends ${what}`, async (t, openPage) => {
+  browserTest(`Find recognizes a proxy that sends ${what}`, async (t, openPage) => {
     const { url, key, project } = await startConsole(t)
     await project.submitBatch({ events: [{ projectId, eventId: 'e-1' }] })
     let lie: Lie | undefined
@@ -40,7 +40,7 @@ for (const [what, lies] of [
     const { page } = await openPage({ url: `${proxy}#/find`, key, allow: [/status of (401|404|429)/] })
     for (const [name, each] of Object.entries(lies)) {
       lie = each
-      // another document each
+      // a query loads the document again
       await page.goto(`${proxy}?${encodeURIComponent(name)}#/find?id=e-1`)
       await waitForText(page, foreign)
       t.equal(await page.$('.found-state'), null, name)
@@ -75,7 +75,7 @@ for (const what of ['everything', 'events and maps'] as const) {
   })
 }
 
-browserTest('a proxy cannot accept a key', async (t, openPage) => {
+browserTest('the response of a proxy does not sign in', async (t, openPage) => {
   const { url } = await startConsole(t)
   const lie = unlike['JSON with a line feed']
   const proxy = await startProxy(t, url, (path) => (path === '/v1/builds' ? lie : undefined))
@@ -85,7 +85,7 @@ browserTest('a proxy cannot accept a key', async (t, openPage) => {
   t.equal(await page.$('nav'), null)
 })
 
-browserTest('the state of the server is green only if everything was loaded', async (t, openPage) => {
+browserTest('the server is shown as ready only if everything was loaded', async (t, openPage) => {
   const { url, key, project } = await startConsole(t)
   await project.submitBatch({ events: [{ projectId, eventId: 'e-1' }] })
   const lied = new Map<string, Lie>()
@@ -107,7 +107,7 @@ browserTest('the state of the server is green only if everything was loaded', as
   }
 })
 
-browserTest('a long wait is bounded, and can be ended', async (t, openPage) => {
+browserTest('a long Retry-After is capped, and the user can retry at once', async (t, openPage) => {
   const { url, key, project } = await startConsole(t)
   await project.submitBatch({ events: [{ projectId, eventId: 'e-1' }] })
   let lie: Lie | undefined = refusal(429, 'rate-limited', { 'Retry-After': '99999999' })

@@ -11,7 +11,7 @@ import { town } from './town.ts'
 const browserTest = openBrowser(t)
 const { signal } = new AbortController()
 
-/** Reads events of a list of lines as a server with an index by time would. */
+/** Reads events from a list of lines, as a server does from its log. */
 function openReader(lines: readonly { receivedAt: number; event: object }[], range: { from: number; to: number }) {
   const queries: Query[] = []
   const reader = createPlayReader(range, async (query) => {
@@ -29,7 +29,7 @@ function openReader(lines: readonly { receivedAt: number; event: object }[], ran
   return { read, queries }
 }
 
-t.test('the events of a range are read in slices, and put into the order of their timestamps', async (t) => {
+t.test('the events of a range are read in slices, and sorted by timestamp', async (t) => {
   const lines = [
     { receivedAt: 999, event: { eventId: 'before' } },
     { receivedAt: 1_000, event: { eventId: 'b', timestamp: 500 } },
@@ -53,7 +53,7 @@ t.test('the events of a range are read in slices, and put into the order of thei
   )
 })
 
-t.test('of more events than are held, the first are read', async (t) => {
+t.test('if a range has too many events, the first are read', async (t) => {
   const lines = Array.from({ length: eventsMax + 10 }, (_, i) => ({ receivedAt: i, event: { eventId: `e${i}` } }))
   const reader = await openReader(lines, { from: 0, to: 100_000 }).read()
   t.equal(reader.events().length, eventsMax)
@@ -124,13 +124,13 @@ t.test('a path leads through the events with coordinates of one player and place
   }
   t.equal(at(-1), undefined)
   t.strictSame(at(5), [5, 10])
-  t.strictSame(at(25), [10, 20], 'it waits at the end of a session')
+  t.strictSame(at(25), [10, 20], 'it stays at the end of a session')
   t.strictSame(at(99), [100, 100])
 })
 
 const start = Date.now() - 600_000
 
-/** What one player did in a minute and a half, the events of a walk through the town. */
+/** A player's walk through the town, in a minute and a half. */
 const walk = Array.from({ length: 40 }, (_, i) => ({
   projectId,
   eventId: `walk-${i}`,
@@ -174,7 +174,7 @@ browserTest('a session is played over its map, from the link of an event', async
   await isAt(0)
   await page.locator('::-p-aria(Play[role="button"])').click()
   await page.waitForFunction(() => document.querySelector('.play-controls button')?.textContent === 'Pause')
-  // with less motion it goes from event to event, to the last one
+  // with reduced motion, it steps from event to event, up to the last one
   await isAt(39)
   await page.waitForFunction(() => document.querySelector('.play-controls button')?.textContent === 'Play')
 
@@ -222,25 +222,28 @@ browserTest('without a range, the hour before the last event is played', async (
   await waitForText(page, '1 event, played by time of receipt')
 })
 
-browserTest('it names whose path it shows, and counts the events without a usable timestamp', async (t, openPage) => {
-  const { url, key, project } = await startConsole(t)
-  const [place, player] = ['p'.repeat(128), 'x'.repeat(256)]
-  const at = (seconds: number) => Date.now() - 60_000 + seconds * 1_000
-  const events = [
-    { placeId: place, playerId: player, timestamp: at(0) },
-    { placeId: place, playerId: player, timestamp: at(1) },
-    { placeId: place, playerId: player, timestamp: '9999-12-31T23:59:59Z' },
-    { placeId: place, playerId: player },
-    { placeId: 'lobby', playerId: player, timestamp: at(2) },
-    { placeId: place, playerId: 8, timestamp: at(3) },
-  ].map((event, i) => ({ projectId, eventId: `e-${i}`, sessionId: 's-1', position: { x: i, z: i }, ...event }))
-  await project.submitBatch({ events })
-  const { page } = await openPage({ url: `${url}#/playback?session=s-1&range=1h`, key, width: 320 })
-  await waitForText(page, '6 events, played by timestamp.')
-  await waitForText(page, 'By time of receipt: 1 without a valid timestamp, 1 with a timestamp more than a day off.')
-  await waitForText(page, `Path of session s-1, player ${player}, place ${place}: 4 of 6 events.`)
-  await waitForText(page, 'These events span 2 players and 2 places: filter by another to see its path.')
-  await waitForText(page, 'The path has no build, so there is no map to draw.')
-  await page.waitForFunction(() => document.documentElement.scrollWidth <= 320)
-  await checkAccessibility(page, 'playback-320')
-})
+browserTest(
+  'playback names the player of the path, and counts events without a usable timestamp',
+  async (t, openPage) => {
+    const { url, key, project } = await startConsole(t)
+    const [place, player] = ['p'.repeat(128), 'x'.repeat(256)]
+    const at = (seconds: number) => Date.now() - 60_000 + seconds * 1_000
+    const events = [
+      { placeId: place, playerId: player, timestamp: at(0) },
+      { placeId: place, playerId: player, timestamp: at(1) },
+      { placeId: place, playerId: player, timestamp: '9999-12-31T23:59:59Z' },
+      { placeId: place, playerId: player },
+      { placeId: 'lobby', playerId: player, timestamp: at(2) },
+      { placeId: place, playerId: 8, timestamp: at(3) },
+    ].map((event, i) => ({ projectId, eventId: `e-${i}`, sessionId: 's-1', position: { x: i, z: i }, ...event }))
+    await project.submitBatch({ events })
+    const { page } = await openPage({ url: `${url}#/playback?session=s-1&range=1h`, key, width: 320 })
+    await waitForText(page, '6 events, played by timestamp.')
+    await waitForText(page, 'By time of receipt: 1 without a valid timestamp, 1 with a timestamp more than a day off.')
+    await waitForText(page, `Path of session s-1, player ${player}, place ${place}: 4 of 6 events.`)
+    await waitForText(page, 'These events span 2 players and 2 places: filter by another to see its path.')
+    await waitForText(page, 'The path has no build, so there is no map to draw.')
+    await page.waitForFunction(() => document.documentElement.scrollWidth <= 320)
+    await checkAccessibility(page, 'playback-320')
+  },
+)

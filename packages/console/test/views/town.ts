@@ -1,4 +1,4 @@
-// A small town and what its players do, for a picture: always the same.
+// A small town and the events of its players, for screenshots: always the same ones.
 
 interface Part {
   name: string
@@ -56,7 +56,7 @@ function buildTown(): Part[] {
 /** A map with parts. */
 export const town = { name: 'Town', parts: buildTown() }
 
-/** Where players meet: x, z, how wide, and what share of the events. */
+/** Meeting places: x, z, width, and share of the events. */
 const meetings = [
   [200, -120, 40, 0.24],
   [-60, -120, 22, 0.16],
@@ -67,7 +67,7 @@ const meetings = [
 ] as const
 const types = ['player.move', 'player.move', 'player.move', 'shot.fired', 'shot.fired', 'player.death', 'item.pickup']
 
-/** Events around the meetings and along the roads; a few without a position. */
+/** Events around the meeting places and along the roads; a few without a position. */
 export function townEvents(count: number): PlayerEvent[] {
   const random = createRandom(11)
   const normal = () => (random() + random() + random() + random() + random() + random() - 3) / 0.7

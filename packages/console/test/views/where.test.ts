@@ -28,7 +28,7 @@ async function submit(project: Project, count: number, members: EventMembers): P
 
 const at = (x: number, z: number, y = 3) => ({ position: { x, y, z } })
 
-/** A range that has ended when the page reads it. */
+/** A range that is over when the page reads it. */
 function rangeUntilNow(from: number): string {
   return `from=${new Date(from).toISOString()}&to=${new Date(Date.now() + 1).toISOString()}`
 }
@@ -53,7 +53,7 @@ async function colorsAt(page: Page, points: readonly (readonly [number, number])
     'canvas',
     (canvas, pixels) => {
       const { width, height } = canvas
-      // the browser warns of several reads
+      // the browser warns if a canvas is read several times
       const { data } = (canvas.getContext('2d') as CanvasRenderingContext2D).getImageData(0, 0, width, height)
       return pixels.map(({ x, y }) => [...data.slice(4 * (y * width + x), 4 * (y * width + x) + 3)])
     },
@@ -72,7 +72,7 @@ browserTest('events are counted by cell over the parts of the map', async (t, op
   await submit(project, 3, { type: 'shot', placeId: 'arena', ...at(-52, -48) })
   await submit(project, 5, { type: 'shot', placeId: 'lobby', ...at(-52, -48) })
   await submit(project, 2, { type: 'chat', placeId: 'arena' })
-  // of another build, from before: neither is read
+  // an earlier event of another build, which must not be read
   await project.submitBatch({ events: [{ projectId, eventId: 'other', buildId: '1', ...at(0, 0) }] })
 
   const { page, requests } = await openPage({ url: `${url}#/where?${rangeUntilNow(0)}`, key })
@@ -103,7 +103,7 @@ browserTest('events are counted by cell over the parts of the map', async (t, op
   )
   t.ok(luminance(hot) < luminance(warm) - 60, `many are darker than few on light: ${hot}, ${warm}`)
   t.ok(luminance(warm) < luminance(plain) - 10, `few are darker than none: ${warm}, ${plain}`)
-  t.ok(luminance(part) < luminance(plain), `a part stands out from what it stands on: ${part}, ${plain}`)
+  t.ok(luminance(part) < luminance(plain), `a part stands out from the part below it: ${part}, ${plain}`)
   t.strictSame(outside, [255, 255, 255])
 
   await page.locator('.types button:nth-of-type(3)').click()
@@ -114,13 +114,13 @@ browserTest('events are counted by cell over the parts of the map', async (t, op
   const requestsBefore = requests.length
   await click(page, 'All types')
   await waitForLabel(page, '38 of 40 events')
-  t.equal(requests.length, requestsBefore, 'filters ask nothing of the server')
+  t.equal(requests.length, requestsBefore, 'these filters send no request')
 })
 
 const luminance = ([red = 0, green = 0, blue = 0]: readonly number[] = []) =>
   0.2126 * red + 0.7152 * green + 0.0722 * blue
 
-browserTest('the map is used by keys, and an address is shared', async (t, openPage) => {
+browserTest('the map works by keyboard, and its address can be shared', async (t, openPage) => {
   const { url, key, project } = await startConsole(t)
   await submit(project, 4, { type: 'a', ...at(2, 2), screen: { x: 7, y: 9 } })
   await submit(project, 1, { type: 'b', ...at(98, 58), screen: { x: 7, y: 9 } })
@@ -151,7 +151,7 @@ browserTest('the map is used by keys, and an address is shared', async (t, openP
   await checkAccessibility(page)
 })
 
-browserTest('two builds are shown beside each other with equally many events', async (t, openPage) => {
+browserTest('two builds are shown side by side with the same number of events', async (t, openPage) => {
   const { url, key, project } = await startConsole(t)
   const other = 'b-2'
   await submit(project, 300, at(2, 2))
@@ -184,7 +184,7 @@ browserTest('two builds are shown beside each other with equally many events', a
   t.equal(boxes[0], boxes[1], 'they are side by side')
   await checkAccessibility(page, 'where-two-builds')
 
-  // the same area: a zoom on one picture is one of both
+  // both pictures show the same area: zooming in one zooms in both
   const [, second] = await page.$$('canvas')
   await second?.click()
   await page.keyboard.press('+')
@@ -210,7 +210,7 @@ browserTest('two builds are shown beside each other with equally many events', a
   await waitForText(linked, '400 of 400 events have both')
 })
 
-browserTest('what there is not is said', async (t, openPage) => {
+browserTest('missing builds, events, coordinates and parts are explained', async (t, openPage) => {
   const { url, key, project } = await startConsole(t)
   const { page } = await openPage({ url: `${url}#/where`, key, width: 380, colorScheme: 'dark' })
   await waitForText(page, 'No builds yet')
@@ -229,7 +229,7 @@ browserTest('what there is not is said', async (t, openPage) => {
   await waitForText(page, 'The map has no parts with positions and sizes.')
 
   await page.goto(`${url}#/where?build=${buildId}&range=2h`)
-  await waitForText(page, 'The range in the address is unknown: these are the last 14 days.')
+  await waitForText(page, 'The range in the address is unknown: showing the last 14 days.')
   await page.select('select[name=range]', 'custom')
   const fill = (name: string, text: string) =>
     page.$eval(`input[name=${name}]`, (input, text) => Object.assign(input, { value: text }), text)
@@ -244,7 +244,7 @@ browserTest('what there is not is said', async (t, openPage) => {
   t.equal(await page.evaluate('document.documentElement.scrollWidth'), 380)
 })
 
-browserTest('the reading goes on where it was when the server is back', async (t, openPage) => {
+browserTest('reading resumes where it stopped when the server is back', async (t, openPage) => {
   const { url, key, project, server, start } = await startConsole(t)
   await submit(project, 250, at(1, 1))
   const { page } = await openPage({ url: `${url}#/where`, key, allow: serverGone })
@@ -258,7 +258,7 @@ browserTest('the reading goes on where it was when the server is back', async (t
   await waitForLabel(page, '255 of 255 events')
 })
 
-browserTest('the limit for reads pauses the reading, and it can be stopped', async (t, openPage) => {
+browserTest('the read rate limit pauses reading, which can be stopped', async (t, openPage) => {
   const { url, key, project } = await startConsole(t, { rateLimits: { readBytes: { perSecond: 500, burst: 100_000 } } })
   await submit(project, 500, { ...at(1, 1), note: 'x'.repeat(100) })
   const { page } = await openPage({ url: `${url}#/where`, key, allow: [/status of 429/] })
@@ -319,5 +319,5 @@ browserTest('a sample of three days is drawn, grows on demand, and is kept', asy
   await waitForText(page, 'Enter the id of an event')
   await page.goBack()
   await waitForLabel(page, 'of 20,000 events have both')
-  t.equal(eventRequests(), before, 'nothing is read again')
+  t.equal(eventRequests(), before, 'the sample is not read again')
 })

@@ -17,7 +17,7 @@ const shownMembers = new Set(['projectId', 'eventId', 'type', 'playerId', 'build
 /** An event of the list; missing members are empty. */
 export type ListedEvent = Omit<HeldEvent, 'isAfterGap'> & { isAfterGap?: boolean }
 
-export interface EventListProps<Event extends ListedEvent> {
+interface EventListProps<Event extends ListedEvent> {
   /** Newest first; in a playback, oldest first. */
   events: readonly Event[]
   playback?: {

@@ -7,7 +7,7 @@ import { Value } from '../../parts/value.tsx'
 import { visibleText } from '../../visible-text.ts'
 import type { SeenValues } from './held-events.ts'
 
-export interface FiltersProps {
+interface FiltersProps {
   filter: EventFilter
   seen: SeenValues
   /** The member that is offered first. Default: `type`. */

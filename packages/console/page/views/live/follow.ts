@@ -15,7 +15,7 @@ const limitMin = 20
 /** Bursts of up to this many events are shown completely. */
 export const burstMax = (fullInRowMax - 1) * limitMax
 const responseCharsAim = 4 * 2 ** 20
-/** How long before its beginning it starts to read, in milliseconds: under load, as many events as a list shows. */
+/** It starts to read this long before its first event, in milliseconds: under load, that fills the list. */
 const beginningMs = 50
 /** Rates and sampling cover this much of the recent past, in milliseconds. */
 const windowMs = 10_000
@@ -23,7 +23,7 @@ const windowMs = 10_000
 /** One response of `GET /v1/events`. */
 export type ReadEvents = (query: Query, signal: AbortSignal) => Promise<EventLine[]>
 
-export interface FollowOptions {
+interface FollowOptions {
   read: ReadEvents
   stats(signal: AbortSignal): Promise<Pick<Stats, 'events' | 'firstAt' | 'lastAt'>>
   /**

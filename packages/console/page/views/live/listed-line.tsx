@@ -3,7 +3,7 @@ import { formatCount, formatCountOf } from '../../format.ts'
 import { Time } from '../../parts/time.tsx'
 import type { Following } from './use-follow.ts'
 
-export interface ListedLineProps {
+interface ListedLineProps {
   following: Following
   text: string
   shownCount: number

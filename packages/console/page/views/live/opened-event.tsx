@@ -1,5 +1,5 @@
 import { useEffect } from 'preact/hooks'
-import { formatAddress } from '../../address.ts'
+import { formatAddress, replaceQuery } from '../../address.ts'
 import type { EventLine } from '../../api/event-lines.ts'
 import { findEvent } from '../../api/find-event.ts'
 import { useLoaded } from '../../api/use-api.ts'
@@ -9,21 +9,26 @@ import { EventDetail } from '../../parts/event-detail.tsx'
 import { Content, Notice } from '../../parts/notice.tsx'
 import { Value } from '../../parts/value.tsx'
 
-export interface OpenedEventProps {
+interface OpenedEventProps {
   id: string
   /** The event; null if it is not stored; undefined to look it up. */
   event: EventLine | null | undefined
   filter: EventFilter
-  onClose(): void
+}
+
+/** Closes the opened event, and moves the focus to the list. */
+export function closeEvent(): void {
+  replaceQuery({ event: undefined, cursor: undefined })
+  document.getElementById('events')?.focus()
 }
 
 /** The event with its exact bytes. Escape closes it. */
-export function OpenedEvent({ id, event, filter, onClose }: OpenedEventProps) {
+export function OpenedEvent({ id, event, filter }: OpenedEventProps) {
   useEffect(() => {
-    const closeOnEscape = ({ key }: KeyboardEvent) => key === 'Escape' && onClose()
+    const closeOnEscape = ({ key }: KeyboardEvent) => key === 'Escape' && closeEvent()
     document.addEventListener('keydown', closeOnEscape)
     return () => document.removeEventListener('keydown', closeOnEscape)
-  }, [onClose])
+  }, [])
   return (
     <section class="opened-event" aria-label="Opened event">
       <div class="opened-title line">
@@ -32,7 +37,7 @@ export function OpenedEvent({ id, event, filter, onClose }: OpenedEventProps) {
         </h2>
         <CopyButton text={id} what="event id" />
         <a href={formatAddress(['find'], { id })}>Find</a>
-        <button type="button" onClick={onClose}>
+        <button type="button" onClick={closeEvent}>
           Close
         </button>
       </div>

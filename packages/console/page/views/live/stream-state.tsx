@@ -12,7 +12,7 @@ const renderIntervalMs = 2_000
 /** Each request costs the project 1 MiB of its read limit. */
 const statsIntervalMs = 10_000
 
-export interface StreamStateProps {
+interface StreamStateProps {
   following: Following
   isPaused: boolean
   /** Paused at the event of a link: later events are not read. */

@@ -11,7 +11,7 @@ import { createHistory, type History } from './history.ts'
 /** A longer response is parsed with pauses, so that the page stays responsive. */
 const parsedAtOnceChars = 256 * 1024
 
-export interface FollowInputs {
+interface FollowInputs {
   filter: EventFilter
   seen: SeenValues
   /** Starts with the events received at this time. Default: with the newest. */

@@ -12,7 +12,7 @@ interface Page<Row> {
   next: string | null
 }
 
-export interface PagedTableProps<Row> {
+interface PagedTableProps<Row> {
   caption: string
   columns: readonly Column[]
   /** The query of the rows; when it changes, the table returns to the first page. */

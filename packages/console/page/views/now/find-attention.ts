@@ -4,18 +4,19 @@ import { formatCount, formatMinute, formatShare, formatSpan } from '../../format
 import { beginningsOf, busyCountsOf, trendOf } from './trend.ts'
 
 /** Something that a user should look at. */
-export interface Finding {
+interface Finding {
   /** The type, build or consumer; undefined for the whole project. */
   subject?: string
   /** Completes the sentence that the subject begins. */
   text: string
-  /** Where it is seen. */
+  /** The view that shows it. */
   href?: string
 }
 
 export interface AttentionInputs {
-  /** Of the last day. */
+  /** The activity of the last day, by type. */
   types: Activity | undefined
+  /** The activity of the last day, by build. */
   builds: Activity | undefined
   /** Newest first. */
   newest: readonly Build[] | undefined
@@ -40,12 +41,12 @@ export function findAttention(inputs: AttentionInputs): Finding[] {
   ]
 }
 
-/** The project, or else its types. */
+/** Whether the project is silent, or otherwise which of its types are. */
 function findStopped(types: Activity, now: number): Finding[] {
   // the last step has not ended
   const received = types.steps.slice(0, -1).map((step) => step.accepted + step.duplicates + step.rejected)
   if (trendOf(received) === 'stopped') {
-    return [{ text: 'No events arrive any more', href: formatAddress(['now'], { range: '24h' }) }]
+    return [{ text: 'No events are arriving', href: formatAddress(['now'], { range: '24h' }) }]
   }
   return named(types)
     .filter(({ counts }) => trendOf(busyCountsOf(types, counts)) === 'stopped')
@@ -56,7 +57,7 @@ function findStopped(types: Activity, now: number): Finding[] {
     }))
 }
 
-/** Builds with more rejected events than the build before them. */
+/** Builds with a larger share of rejected events than the build before them. */
 function findRejectedBuilds(builds: Activity, newest: readonly Build[]): Finding[] {
   const beginningOf = beginningsOf(newest)
   const inOrder = named(builds).sort((a, b) => beginningOf(a) - beginningOf(b))
@@ -73,7 +74,7 @@ function findRejectedBuilds(builds: Activity, newest: readonly Build[]): Finding
   })
 }
 
-/** Where other builds have maps: a project may have none at all. */
+/** Builds that send events and have no map, unless no build of the project has one. */
 function findBuildsWithoutMap(builds: Activity, newest: readonly Build[]): Finding[] {
   if (newest.every(({ maps }) => maps === 0)) return []
   const isActive = new Set(named(builds).flatMap(({ name, accepted }) => (accepted > 0 ? [name] : [])))

@@ -4,7 +4,7 @@ import { type Loaded, useConnection } from '../../api/use-api.ts'
 import { Failure } from '../../parts/notice.tsx'
 import './now.css'
 
-export interface Health {
+interface Health {
   /** Why a batch would fail now; undefined if it would be stored. */
   problem: Problem | undefined
 }
@@ -29,7 +29,8 @@ const remedies: Readonly<Record<string, string>> = {
 }
 
 /**
- * The one state of the view: what failed, or whether a batch could be stored now; if not, the reason and the remedy.
+ * Shows what failed, or whether a batch could be stored now; if not, the reason and the remedy. Other parts of the view
+ * show no errors.
  */
 export function HealthNotice({ health, others }: { health: Loaded<Health>; others: readonly Loaded<unknown>[] }) {
   const { lostAt } = useConnection()

@@ -38,8 +38,8 @@ export interface Before {
 }
 
 /**
- * Loads a range of up to a day from a day before, one of up to a week from a week before, and no longer one. Undefined
- * if the project began within or after that time: it would seem to have sent less.
+ * Loads the activity of a day before for a range of up to a day, that of a week before for one of up to a week, and none
+ * for a longer one. Undefined if the project did not exist yet when that time began: it would seem to have sent less.
  */
 export function useBefore(query: URLSearchParams, firstAt: string | null | undefined): Before | undefined {
   const { choice, from, to, isLive } = parseRange(query, Date.now())
@@ -54,20 +54,20 @@ export function useBefore(query: URLSearchParams, firstAt: string | null | undef
       return { types, builds }
     },
     [JSON.stringify(choice)],
-    // the past changes only as its range moves
+    // earlier counts do not change, but a live range moves
     (data) => (isLive && data ? data.types.stepSeconds * 1000 : undefined),
   )
   if (!data || !firstAt || Date.parse(firstAt) >= Date.parse(data.types.from)) return undefined
   return { name, shiftMs, ...data }
 }
 
-/** How many events of a type or build were accepted; undefined if others are counted, and it may be among these. */
+/** The accepted events of a type or build; undefined if it may be among those that are only counted together. */
 export function acceptedOf({ groups = [] }: Activity, name: string): number | undefined {
   const isWhole = groups.every((group) => group.name !== null)
   return groups.find((group) => group.name === name)?.accepted ?? (isWhole ? 0 : undefined)
 }
 
-/** The current range, or the one that began earlier, as parameters of the API. */
+/** The range of the address, up to now if it is live, as parameters of the API; moved back by `earlierMs`. */
 export function rangeNow(query: URLSearchParams, earlierMs = 0): { from: string; to: string } {
   const { from, to } = parseRange(query, Date.now())
   return { from: new Date(from - earlierMs).toISOString(), to: new Date(to - earlierMs).toISOString() }

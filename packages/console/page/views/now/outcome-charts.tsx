@@ -19,7 +19,7 @@ const titles: Readonly<Record<Outcome, string>> = {
 interface OutcomeChartsProps {
   activity: Activity
   releases: readonly Release[]
-  /** What they are compared with. */
+  /** The earlier activity to compare with. */
   before: Before | undefined
   /** Current events per second, if the last step is the current one. */
   rate: number | undefined

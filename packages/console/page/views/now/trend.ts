@@ -22,8 +22,8 @@ export function trendOf(counts: readonly number[]): Trend | undefined {
 }
 
 /**
- * The counts from the first to the last step in which the project received anything: before and after, nothing has
- * begun or stopped by itself.
+ * The counts from the first to the last step in which the project received anything: at the ends, the whole project
+ * started or stopped, not this type alone.
  */
 export function busyCountsOf({ steps }: Activity, counts: readonly number[]): readonly number[] {
   const isBusy = ({ accepted, duplicates, rejected }: Activity['steps'][number]) => accepted + duplicates + rejected > 0
@@ -33,6 +33,6 @@ export function busyCountsOf({ steps }: Activity, counts: readonly number[]): re
 /** Returns a function for when a build began: when it froze, if that is known, or else its first event of a range. */
 export function beginningsOf(newest: readonly Build[]): (volume: { name: string | null; firstAt: string }) => number {
   const frozenAt = new Map<string | null, string | null>(newest.map((build) => [build.buildId, build.frozenAt]))
-  // a build that sends only what is rejected does not freeze
+  // a build whose events are all rejected does not freeze
   return ({ name, firstAt }) => Date.parse(frozenAt.get(name) ?? firstAt)
 }

@@ -17,7 +17,7 @@ const shownAtFirst = 15
 interface VolumeTableProps {
   activity: Activity
   volumes: readonly Volume[]
-  /** What their accepted events are compared with. */
+  /** The earlier activity to compare accepted events with. */
   before: { name: string; activity: Activity } | undefined
   /** The heading of the first column, such as `Type`. */
   what: string
@@ -78,7 +78,7 @@ function VolumeRow({
   const { name, accepted, rejected, firstAt, lastAt, counts } = volume
   const trend = name === null ? undefined : trends.find((each) => each === trendOf(busyCountsOf(activity, counts)))
   const acceptedBefore = before && name !== null ? acceptedOf(before.activity, name) : undefined
-  // hours are read as such, shorter steps from minutes
+  // the times of hourly steps are whole hours, those of shorter steps whole minutes
   const format = activity.stepSeconds < 3_600 ? formatMinute : formatHour
   return (
     <tr>

@@ -4,7 +4,7 @@ import type { Box } from '../../heat/viewport.ts'
 import type { DrawOver } from '../where/parts-map.tsx'
 import type { PlayEvent } from './play-reader.ts'
 
-export interface PathPoint {
+interface PathPoint {
   at: number
   x: number
   y: number

@@ -5,7 +5,7 @@ import { formatElapsed, formatPause } from './format-pause.ts'
 import type { PlayEvent } from './play-reader.ts'
 import { Player, prefersReducedMotion, speedFor, useClock } from './player.tsx'
 
-export interface PlayedEventsProps {
+interface PlayedEventsProps {
   /** Sorted by time. */
   events: readonly PlayEvent[]
   /** The cursor of the opened event. */

@@ -42,7 +42,7 @@ export function useClock(isRunning: boolean, onTick: (ms: number) => void): void
   }, [isRunning])
 }
 
-export interface PlayerProps {
+interface PlayerProps {
   from: number
   to: number
   at: number

@@ -53,7 +53,7 @@ export function usePlay(filter: EventFilter, range: { from: number; to: number }
 }
 
 /** When the last matching event was received. */
-export interface LastActivity {
+interface LastActivity {
   /** Null if none was found. */
   at: number | null | undefined
   /** How far back was searched; undefined before the first response, and if the project has no events. */

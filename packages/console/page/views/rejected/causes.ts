@@ -6,10 +6,10 @@ export type Sample = RejectionGroup['samples'][number]
 export const origins = { build: 'buildId', type: 'type', key: 'keyId' } as const
 export type Origin = keyof typeof origins
 
-/** What sends rejected events: an origin, or the game server, by which groups are not split. */
+/** An origin, or the game server, which groups count but are not split by. */
 export type Sender = Origin | 'server'
 
-/** What stands for the id of events without one. */
+/** Shown instead of a missing id. */
 export const missing: Readonly<Record<Sender, string>> = {
   build: 'no valid build',
   type: 'no valid type',
@@ -17,7 +17,7 @@ export const missing: Readonly<Record<Sender, string>> = {
   server: 'no valid serverId',
 }
 
-/** The events of a cause from one build, type, key or game server. */
+/** The number of events of a cause from one build, type, key or game server. */
 export interface SenderCount {
   /** Null for events without a valid one. */
   id: string | null

@@ -9,7 +9,7 @@ export interface FrozenSince {
   frozenAt: string | null | undefined
 }
 
-export interface AskOptions {
+interface AskOptions {
   range: Range
   where: WhereAddress
   /** Whether events without a place count as events of the chosen place. */

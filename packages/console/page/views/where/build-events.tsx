@@ -15,7 +15,7 @@ import { type Reading, ReadingLine, useReading } from './reading.tsx'
 import { useCounted } from './use-counted.ts'
 import type { WhereAddress } from './where-address.ts'
 
-export interface BuildEventsProps {
+interface BuildEventsProps {
   call: CallWorker
   build: FrozenSince
   /** The build to show beside it. */

@@ -17,7 +17,7 @@ import { useLatest } from './use-latest.ts'
 
 const listedMax = 100
 
-export interface CellEventsProps {
+interface CellEventsProps {
   call: CallWorker
   asks: readonly SampleAsk[]
   /** The builds of the samples. */
@@ -95,7 +95,7 @@ function CellList({ list, name, noun }: CellListProps) {
                 <Value text={event.eventId} />
               </code>
             </button>
-            {opened === event.eventId && <OpenedEvent eventId={event.eventId} />}
+            {opened === event.eventId && <CellEvent eventId={event.eventId} />}
           </li>
         ))}
       </ul>
@@ -104,7 +104,7 @@ function CellList({ list, name, noun }: CellListProps) {
 }
 
 /** An opened event with its bytes, which are not part of the sample. */
-function OpenedEvent({ eventId }: { eventId: string }) {
+function CellEvent({ eventId }: { eventId: string }) {
   const loaded = useLoaded((api, signal) => findEvent(api, eventId, signal), [eventId])
   return (
     <Content loaded={loaded} what="find events by their id">

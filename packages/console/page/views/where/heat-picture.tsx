@@ -8,7 +8,7 @@ import { heatImage } from './heat-image.ts'
 import { PartsPicture } from './parts-map.tsx'
 import { useTheme } from './use-theme.ts'
 
-export interface HeatPictureProps {
+interface HeatPictureProps {
   call: CallWorker
   size: Size
   viewport: Viewport

@@ -24,7 +24,7 @@ interface MapFrameProps extends Partial<Pick<Gestures, 'onPoint' | 'onClick'>> {
 
 export type ToPicture = (at: { x: number; y: number }) => { x: number; y: number }
 
-export type MapMove = (viewport: Viewport, plot: Size) => Viewport
+type MapMove = (viewport: Viewport, plot: Size) => Viewport
 
 const panPixels = 60
 const zoomStep = 1.4
@@ -38,7 +38,7 @@ export const arrows: Readonly<Record<string, readonly [number, number]>> = {
 }
 
 /** Moves a map by arrow keys, +, - and 0; returns whether it handled the key. */
-export function moveByKey(event: KeyboardEvent, { onMove, onFit }: Pick<MapFrameProps, 'onMove' | 'onFit'>): boolean {
+function moveByKey(event: KeyboardEvent, { onMove, onFit }: Pick<MapFrameProps, 'onMove' | 'onFit'>): boolean {
   const arrow = arrows[event.key]
   if (arrow) onMove((viewport) => pan(viewport, -arrow[0] * panPixels, -arrow[1] * panPixels))
   else if (event.key === '+' || event.key === '=') onMove((viewport, plot) => zoom(viewport, zoomStep, plot))

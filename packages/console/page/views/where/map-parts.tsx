@@ -10,7 +10,7 @@ import { parsedBytesMax } from '../../worker/map-calls.ts'
 import type { FoundParts } from '../../worker/where-calls.ts'
 import { useLatest } from './use-latest.ts'
 
-export interface MapParts {
+interface MapParts {
   map: MapStatus | undefined
   /** `large`: loaded only by `load`. */
   status: 'none' | 'large' | 'loading' | 'found' | 'not-json'

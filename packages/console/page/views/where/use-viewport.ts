@@ -7,7 +7,7 @@ import type { FoundParts } from '../../worker/where-calls.ts'
 import { useLatest } from './use-latest.ts'
 import { formatWhere } from './where-address.ts'
 
-export interface ViewportOptions {
+interface ViewportOptions {
   call: CallWorker
   /** One sample, or two to compare. */
   asks: readonly SampleAsk[]
