@@ -9,9 +9,9 @@ import { jetstream, jetstreamManager } from '@nats-io/jetstream'
 import { connect } from '@nats-io/transport-node'
 import { portOf, servePeer } from './serve-peer.js'
 
-// Fastify and NATS JetStream: a message for each event, whose id is its Nats-Msg-Id. The stream is kept in files, which
-// NATS syncs every two minutes by default: what it acknowledged meanwhile is lost with the power. It knows an id again for
-// the two minutes of its window, by default.
+// Fastify and NATS JetStream: a message for each event, whose id is its Nats-Msg-Id. By default, NATS syncs the files of
+// the stream every two minutes: power loss loses messages that it acknowledged since. By default, it recognizes ids for
+// two minutes.
 const attempts = 100
 /** @type {import('node:child_process').ChildProcess} */
 let server

@@ -11,10 +11,10 @@ import { launchMeasuredPage, readMeasured } from './measured-page.js'
 //
 //   pnpm turns DIRECTORY --only none && node packages/console/scripts/measure-page.js DIRECTORY [VIEW]
 //
-// Of a view, in a new browser: milliseconds to the first paint, milliseconds until all its figures are shown, the longest
-// task of the page, requests, KiB, and the server's longest turn when it is opened again. Of a request: the median
-// milliseconds; the median and the maximum of its longest turn, and the median of all its turns together; KiB. Turns are
-// milliseconds of processor time. Linux only.
+// For each view, in a new browser: milliseconds to the first paint, milliseconds until all its figures are shown, the
+// longest task of the page, requests, KiB, and the server's longest turn when the view is opened again. For each request:
+// the median of its milliseconds; the median and the maximum of its longest turn, and the median of the sum of its turns;
+// KiB. Turns are measured in milliseconds of processor time. Linux only.
 
 const [directory, only = ''] = process.argv.slice(2)
 if (directory === undefined) throw new Error('Name the directory of the store.')
@@ -89,14 +89,14 @@ async function openView(name, { address, shows, click }) {
 }
 
 /**
- * Follows the requests of a page and its workers; `quiet` resolves when none but a long poll is under way.
+ * Watches the requests of a page and its workers; `quiet` resolves when none is in flight, except long polls.
  *
  * @param {import('puppeteer-core').Page} page
  * @param {string} name
  */
 function watchTraffic(page, name) {
   const quietMs = 50
-  const underWay = new Set()
+  const inFlight = new Set()
   const counted = { requests: 0, bytes: 0 }
   let changedAt = performance.now()
   page.on('request', (request) => {
@@ -105,7 +105,7 @@ function watchTraffic(page, name) {
     changedAt = performance.now()
     counted.requests++
     const wait = searchParams.get('wait')
-    if (wait === null || wait === '0') underWay.add(request)
+    if (wait === null || wait === '0') inFlight.add(request)
     // a long poll would wait for an event
     const path = pathname + search.replace(/wait=\d+/, 'wait=0')
     requests.set(path, (requests.get(path) ?? new Set()).add(name))
@@ -113,7 +113,7 @@ function watchTraffic(page, name) {
   /** @param {import('puppeteer-core').HTTPRequest} request */
   async function end(request) {
     changedAt = performance.now()
-    underWay.delete(request)
+    inFlight.delete(request)
     const response = request.response()
     if (!response?.ok()) console.error(request.url(), response?.status(), request.failure()?.errorText)
     else counted.bytes += Number(response.headers()['content-length'] ?? 0)
@@ -124,7 +124,7 @@ function watchTraffic(page, name) {
     counted,
     async quiet() {
       do await sleep(quietMs)
-      while (underWay.size > 0 || performance.now() - changedAt < quietMs)
+      while (inFlight.size > 0 || performance.now() - changedAt < quietMs)
     },
   }
 }
@@ -160,9 +160,9 @@ function medianOf(numbers) {
 
 /** @param {string} message */
 async function ask(message) {
-  const answer = once(child, 'message')
+  const response = once(child, 'message')
   child.send(message)
-  return (await answer)[0]
+  return (await response)[0]
 }
 
 /** @param {string} directory */

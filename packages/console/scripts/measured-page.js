@@ -54,7 +54,7 @@ function watchFrames() {
 }
 
 /**
- * The long tasks and frames since the last call.
+ * The long tasks and frame gaps since the last call.
  *
  * @param {Page} page
  */
@@ -73,7 +73,7 @@ export async function readMeasured(page) {
 }
 
 /**
- * After a garbage collection, without workers.
+ * The memory of the page after a garbage collection, without its workers.
  *
  * @param {Page} page
  */
@@ -86,7 +86,7 @@ export async function readMemory(page) {
 }
 
 /**
- * Of each worker.
+ * The memory of each worker.
  *
  * @param {Page} page
  */

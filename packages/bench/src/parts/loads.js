@@ -9,8 +9,8 @@ import { rate, ratioCell, speedCells, speedHead } from '../report/rounds.js'
  * @property {string} title
  * @property {import('../contenders/open-contender.js').Load} load
  * @property {boolean} [isAgain] whether it sends the batches of the first load again
- * @property {boolean} [isForFloor] whether it is another load for a server that stores nothing. The others are compared
- *   with the floor's first load
+ * @property {boolean} [isForFloor] whether the floor, which stores nothing, is measured with it too; otherwise the first
+ *   load of the floor is compared with it
  */
 
 /** Runs by contender and load. @typedef {Record<string, Record<string, import('../load/send-load.js').LoadResult>>} LoadsRound */
@@ -110,7 +110,7 @@ async function measureRound(context, contenders, { plan: { warmupSeconds, phaseS
   return runs
 }
 
-/** The load of the floor to compare with: it stores nothing, so repeats are new events to it. @param {string} load */
+/** Picks the run of the floor to compare with: to the floor, which stores nothing, repeats are new events. @param {string} load */
 export function floorOf(load) {
   return (/** @type {LoadsRound} */ round) => round.floor?.[load] ?? round.floor?.new
 }

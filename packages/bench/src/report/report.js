@@ -74,7 +74,7 @@ Each server is a process of its own on an empty store of its own, started for ea
 - **The floor** reads and parses the body and keeps nothing. **The synced floor** also appends it to a file, one \`fdatasync\` for all that has gathered.
 - **PostgreSQL** takes one \`INSERT … SELECT unnest … ON CONFLICT DO NOTHING\` a batch, prepared, on 8 connections, with its durability as it comes, and more memory and fewer checkpoints than by default.
 - **SQLite** has WAL and \`synchronous=FULL\`; queued batches share a transaction.
-- **NATS JetStream** takes a message for each event, with its id as \`Nats-Msg-Id\`. By default it syncs its files every two minutes and knows an id for two minutes: what it acknowledged is not safe from a power loss, nor a late repeat from being stored again.
+- **NATS JetStream** takes a message for each event, with its id as \`Nats-Msg-Id\`. By default, it syncs its files every two minutes and recognizes an id for two minutes: power loss can lose acknowledged events, and later repeats are stored again.
 - The peers check no keys and no events, and keep no order: they do less than Ingest.`
 
 const limits = `- Nothing about another machine. Two cores are shared by server, load and kernel; with more, each contender would gain differently, PostgreSQL more than what runs in one process.

@@ -26,9 +26,9 @@ let turnBeganMs = threadMs()
 let longestMs = 0
 /** Measured turns follow each other without a pause, which would slow down other work. */
 let isMeasuring = false
-/** The sum of the turns that do something. */
+/** The sum of the turns that are not idle. */
 let busyMs = 0
-/** An idle turn, with its own measurement, is shorter. */
+/** An idle turn is shorter than this, including its measurement. */
 const idleMs = 0.1
 
 function endTurn() {
