@@ -134,15 +134,31 @@ async function reconcile(options: CursorFileOptions, last: ExportedFile | undefi
   const lastName = last && hiddenName(options, last.file)
   for (const name of found) if (name !== lastName) await rm(join(directory, name))
   await removeTemporaryCursorFile(options)
-  if (last === undefined || !found.some((name) => name === lastName)) return false
+  if (last === undefined) return false
+  if (!found.some((name) => name === lastName)) {
+    await syncFolders(directory, last.file)
+    return false
+  }
   // the cursor file first: otherwise a power loss could leave a visible file that the cursor file does not record
   await syncDirectory(dirname(cursorFile))
   const path = join(directory, last.file)
   makeDirectory(dirname(path), directoryMode)
   await rename(join(directory, hiddenName(options, last.file)), path)
-  if (dirname(last.file) !== '.') await syncDirectory(dirname(path))
+  await syncFolders(directory, last.file)
   await syncDirectory(directory)
   return true
+}
+
+/**
+ * Syncs the folders of a file within the directory, also those that exist already: a run that was killed may have
+ * created them, or renamed the file, without a sync. Folders that were removed are left out.
+ */
+async function syncFolders(directory: string, file: string): Promise<void> {
+  for (let folder = posix.dirname(file); folder !== '.'; folder = posix.dirname(folder)) {
+    await syncDirectory(join(directory, folder)).catch((error) => {
+      if (error.code !== 'ENOENT') throw error
+    })
+  }
 }
 
 /** `20261120T175100Z`: ISO 8601 without characters that file names must not contain. */

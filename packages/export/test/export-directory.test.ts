@@ -6,9 +6,11 @@ import {
   readFileSync,
   renameSync,
   rmSync,
+  statSync,
   symlinkSync,
   writeFileSync,
 } from 'node:fs'
+import { type FileHandle, open as openFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import t from 'tap'
 import type { FileContent } from '../src/cursor-file.ts'
@@ -176,6 +178,27 @@ t.test('a file for a folder is hidden in the directory, and a crash before it ge
   await add(next, 'two')
   await next.close()
   t.strictSame(shown(path), [namesOf(2), 'dt=2026-11-20'])
+})
+
+t.test('a file that got its name in a run that was killed is durable before the next file', async (t) => {
+  const path = t.testdir()
+  const folder = 'dt=2026-11-20/hour=17'
+  const killed = await open(path)
+  await killed.add({ ...file, folder }, async () => contentOf('one'))
+  await killed.close()
+  const handle = await openFile(path)
+  await handle.close()
+  const synced: number[] = []
+  t.capture(Object.getPrototypeOf(handle), 'sync', async function (this: FileHandle) {
+    synced.push((await this.stat()).ino)
+  })
+  const next = await open(path)
+  for (const each of ['dt=2026-11-20', folder]) {
+    t.ok(synced.includes(statSync(join(path, each)).ino), `${each} is synced`)
+  }
+  rmSync(join(path, 'dt=2026-11-20'), { recursive: true })
+  await next.close()
+  await (await open(path)).close()
 })
 
 t.test('concurrent exports are refused, by directory and by cursor file', async (t) => {
