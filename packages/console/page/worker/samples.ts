@@ -6,15 +6,15 @@ import { createHeatEvents, type EventSummary, type HeatEvents } from '../heat/he
 import { createWindows, type Windows } from '../heat/windows.ts'
 import type { CallContext } from './call-context.ts'
 
-/** The query of a sample. */
-export interface SampleAsk {
+/** Selects the events of which a sample is read. */
+export interface SampleQuery {
   filter: FilterQuery
   /** Milliseconds since 1970: `from <= receivedAt < to`. */
   from: number
   to: number
 }
 
-/** When to stop reading until the page asks for more: at whichever limit comes first. */
+/** When to stop reading until the page queries for more: at whichever limit comes first. */
 export interface ReadingGoal {
   windows: number
   events: number
@@ -32,7 +32,7 @@ export interface SampleProgress extends EventSummary {
 }
 
 interface Sample {
-  ask: SampleAsk
+  query: SampleQuery
   events: HeatEvents
   windows: Windows
   /** The position of the next window to read. */
@@ -62,10 +62,10 @@ interface Samples {
    * Progress is reported even before a failure.
    */
   read(
-    request: { ask: SampleAsk; goal: ReadingGoal; until?: number | undefined },
+    request: { query: SampleQuery; goal: ReadingGoal; until?: number | undefined },
     context: CallContext<SampleProgress>,
   ): Promise<SampleProgress>
-  get(ask: SampleAsk): HeatEvents | undefined
+  get(query: SampleQuery): HeatEvents | undefined
 }
 
 /** Maximum number of events in all samples; their numbers take up to 320 bytes per event, usually 100. */
@@ -82,14 +82,14 @@ export function createSamples(): Samples {
   /** Least recently used first. */
   const kept = new Map<string, Sample>()
 
-  function use(ask: SampleAsk): Sample | undefined {
-    const found = findComplete(kept.values(), ask) ?? kept.get(keyOf(ask))
+  function use(query: SampleQuery): Sample | undefined {
+    const found = findComplete(kept.values(), query) ?? kept.get(keyOf(query))
     if (found) keep(found)
     return found
   }
 
   function keep(sample: Sample): void {
-    const key = keyOf(sample.ask)
+    const key = keyOf(sample.query)
     kept.delete(key)
     kept.set(key, sample)
     let total = 0
@@ -110,14 +110,16 @@ export function createSamples(): Samples {
       types: typesOf(kept.values(), sample, summary),
       windows,
       until: sample.until,
-      isFiltered: Object.entries(sample.ask.filter).some(([name, value]) => name !== 'buildId' && value !== undefined),
+      isFiltered: Object.entries(sample.query.filter).some(
+        ([name, value]) => name !== 'buildId' && value !== undefined,
+      ),
       share: shareOf(sample),
     }
   }
 
   return {
-    async read({ ask, goal, until = ask.to }, context) {
-      let sample = use(ask) ?? createTrial(ask)
+    async read({ query, goal, until = query.to }, context) {
+      let sample = use(query) ?? createTrial(query)
       try {
         if (sample.isTrial) sample = await finishTrial(sample, context)
         if (!isReached(sample, goal)) await readBatch(sample, goal, context)
@@ -130,46 +132,49 @@ export function createSamples(): Samples {
       }
       return describe(sample)
     },
-    get: (ask) => use(ask)?.events,
+    get: (query) => use(query)?.events,
   }
 }
 
 /** Ignores members that are undefined. */
-function keyOf({ filter, from, to }: SampleAsk): string {
+function keyOf({ filter, from, to }: SampleQuery): string {
   const members = Object.entries(filter).filter(([, value]) => value !== undefined)
   return JSON.stringify([from, to, members.sort()])
 }
 
 /** A complete sample that contains all of these events; the page filters it by type and place. */
-function findComplete(samples: Iterable<Sample>, ask: SampleAsk): Sample | undefined {
-  const key = keyOf(withoutPageFilters(ask))
-  for (const sample of samples) if (shareOf(sample) === 1 && keyOf(sample.ask) === key) return sample
+function findComplete(samples: Iterable<Sample>, query: SampleQuery): Sample | undefined {
+  const key = keyOf(withoutPageFilters(query))
+  for (const sample of samples) if (shareOf(sample) === 1 && keyOf(sample.query) === key) return sample
   return undefined
 }
 
-function withoutPageFilters({ filter: { type: _type, placeId: _placeId, ...filter }, ...ask }: SampleAsk): SampleAsk {
-  return { ...ask, filter }
+function withoutPageFilters({
+  filter: { type: _type, placeId: _placeId, ...filter },
+  ...query
+}: SampleQuery): SampleQuery {
+  return { ...query, filter }
 }
 
 /** The types to choose from: those of a sample of all types, if there is one. */
-function typesOf(samples: Iterable<Sample>, { ask }: Sample, summary: EventSummary): EventSummary['types'] {
-  if (ask.filter.type === undefined) return summary.types
-  const { type: _type, ...filter } = ask.filter
-  const key = keyOf({ ...ask, filter })
-  for (const { ask, events } of samples) if (keyOf(ask) === key) return events.summary().types
+function typesOf(samples: Iterable<Sample>, { query }: Sample, summary: EventSummary): EventSummary['types'] {
+  if (query.filter.type === undefined) return summary.types
+  const { type: _type, ...filter } = query.filter
+  const key = keyOf({ ...query, filter })
+  for (const { query, events } of samples) if (keyOf(query) === key) return events.summary().types
   return summary.types
 }
 
 /** A sample that tries the whole range as one window, because few events can be read at once. */
-function createTrial(ask: SampleAsk): Sample {
-  const windows = createWindows({ ...ask, total: 0 })
-  const open = ask.from < ask.to ? [{ from: ask.from, to: ask.to }] : []
-  return { ask, events: createHeatEvents(), windows, next: 1, open, isTrial: true, until: ask.to }
+function createTrial(query: SampleQuery): Sample {
+  const windows = createWindows({ ...query, total: 0 })
+  const open = query.from < query.to ? [{ from: query.from, to: query.to }] : []
+  return { query, events: createHeatEvents(), windows, next: 1, open, isTrial: true, until: query.to }
 }
 
 /** The sample itself if it is complete, otherwise a new one with many windows. */
 async function finishTrial(sample: Sample, context: CallContext<SampleProgress>): Promise<Sample> {
-  const { ask, open, events } = sample
+  const { query, open, events } = sample
   const [window] = open
   for (let responses = 0; window && events.length < eventsPerResponse; responses++) {
     if (responses === trialResponsesMax) break
@@ -178,25 +183,25 @@ async function finishTrial(sample: Sample, context: CallContext<SampleProgress>)
   }
   if (open.length === 0) return { ...sample, isTrial: false }
   return {
-    ask,
+    query,
     events: createHeatEvents(),
-    windows: createWindows({ ...ask, total: await estimateTotal(ask, context) }),
+    windows: createWindows({ ...query, total: await estimateTotal(query, context) }),
     next: 0,
     open: [],
     isTrial: false,
-    until: ask.to,
+    until: query.to,
   }
 }
 
 /** The estimated number of events, from the shortest windows; 1 if there are too few to tell. */
-async function estimateTotal(ask: SampleAsk, { api, signal }: CallContext<SampleProgress>): Promise<number> {
-  const shortest = createWindows({ ...ask, total: Number.POSITIVE_INFINITY })
+async function estimateTotal(query: SampleQuery, { api, signal }: CallContext<SampleProgress>): Promise<number> {
+  const shortest = createWindows({ ...query, total: Number.POSITIVE_INFINITY })
   const probed = Math.min(probesMax, shortest.count)
   let found = 0
   for (let order = 0; order < probed; order += parallelWindows) {
     const probes = Array.from({ length: Math.min(parallelWindows, probed - order) }, async (_, i) => {
-      const query = { ...ask.filter, ...shortest.window(order + i), limit: eventsPerResponse }
-      const lines = await api.events({ query, signal })
+      const parameters = { ...query.filter, ...shortest.window(order + i), limit: eventsPerResponse }
+      const lines = await api.events({ query: parameters, signal })
       return lines.filter(({ receivedAt }) => receivedAt > 0).length
     })
     for (const count of await Promise.all(probes)) found += count
@@ -264,13 +269,13 @@ async function readBatch(sample: Sample, goal: ReadingGoal, context: CallContext
 
 /** Resolves to whether the end of the window was reached. Events are kept if the response breaks off. */
 async function readResponse(
-  { ask: { filter }, events }: Pick<Sample, 'ask' | 'events'>,
+  { query: { filter }, events }: Pick<Sample, 'query' | 'events'>,
   window: OpenWindow,
   { api, signal }: CallContext<SampleProgress>,
 ): Promise<boolean> {
   const before = window.cursor
-  const query = { ...filter, from: window.from, to: window.to, after: before, limit: eventsPerResponse }
-  const response = await api.fetch('v1/events', eventsType, { query, signal })
+  const parameters = { ...filter, from: window.from, to: window.to, after: before, limit: eventsPerResponse }
+  const response = await api.fetch('v1/events', eventsType, { query: parameters, signal })
   try {
     for await (const lines of readEventLines(response)) {
       // a cancelled call must not add events that its successor reads again

@@ -6,11 +6,11 @@ import type { Box, Size, Viewport } from '../heat/viewport.ts'
 import type { CallContext } from './call-context.ts'
 import { fetchMapBytes, type LastMap, type MapVersion, parseMap } from './map-calls.ts'
 import type { LoadProgress } from './read-body.ts'
-import { createSamples, type SampleAsk } from './samples.ts'
+import { createSamples, type SampleQuery } from './samples.ts'
 
 /** Selects the same number of events from each sample: that of the smallest one. */
 interface EqualSelection {
-  asks: readonly SampleAsk[]
+  queries: readonly SampleQuery[]
   selection: Selection
 }
 
@@ -42,10 +42,10 @@ export function createWhereCalls(last: LastMap) {
 
   /** The results for each sample; undefined if one is missing. */
   function ofEach<Result>(
-    { asks, selection }: EqualSelection,
+    { queries, selection }: EqualSelection,
     compute: (events: HeatEvents, shownMax: number) => Result,
   ): readonly Result[] | undefined {
-    const events = asks.map(samples.get)
+    const events = queries.map(samples.get)
     if (!events.every((each) => each !== undefined)) return undefined
     const shownMax = Math.min(...events.map((each) => each.located(selection)))
     return events.map((each) => compute(each, shownMax))
@@ -60,8 +60,8 @@ export function createWhereCalls(last: LastMap) {
     }: EqualSelection & { grid: Grid }): Promise<readonly CountedEvents[] | undefined> =>
       ofEach(selected, (events, shownMax) => events.count(selected.selection, grid, shownMax)),
 
-    whereExtent: async ({ ask, selection }: { ask: SampleAsk; selection: Selection }): Promise<Box | undefined> =>
-      samples.get(ask)?.extent(selection),
+    whereExtent: async ({ query, selection }: { query: SampleQuery; selection: Selection }): Promise<Box | undefined> =>
+      samples.get(query)?.extent(selection),
 
     /** The newest of the counted events in a cell. */
     whereList: async ({

@@ -8,10 +8,10 @@ import type { Range } from '../../range.ts'
 import { visibleText } from '../../visible-text.ts'
 import type { CallWorker } from '../../worker/call-worker.ts'
 import type { SampleProgress } from '../../worker/samples.ts'
-import { type FrozenSince, nounOf, useAsk } from './asks.ts'
 import { EventsOverMap } from './events-over-map.tsx'
 import { IdFilters, NoCoordinates, PairChoice, TypeFilter } from './filters.tsx'
 import { type Reading, ReadingLine, useReading } from './reading.tsx'
+import { type FrozenSince, nounOf, useSampleQuery } from './sample-query.ts'
 import { useCounted } from './use-counted.ts'
 import type { WhereAddress } from './where-address.ts'
 
@@ -33,16 +33,16 @@ export function BuildEvents(props: BuildEventsProps) {
   const { call, build, versus, range, maps, where, choices, change } = props
   const [isPlaceless, setPlaceless] = useState(false)
   const options = { range, where, isPlaceless }
-  const ask = useAsk(build, options)
-  const askB = useAsk(versus, options)
-  const reading = useReading(call, ask, range.isLive)
+  const query = useSampleQuery(build, options)
+  const queryB = useSampleQuery(versus, options)
+  const reading = useReading(call, query, range.isLive)
   const countedOf = useCounted(range)
-  const readingB = useReading(call, askB, range.isLive)
+  const readingB = useReading(call, queryB, range.isLive)
   const { progress } = reading
   const pair = pairOf(where, progress) ?? pairOf(where, readingB.progress)
   const placeId = choosePlace(where.placeId, maps)
   // events need not name a place
-  const isNoneOfPlace = ask?.filter.placeId !== undefined && reading.status !== 'reading' && progress?.events === 0
+  const isNoneOfPlace = query?.filter.placeId !== undefined && reading.status !== 'reading' && progress?.events === 0
   useEffect(() => {
     if (isNoneOfPlace) setPlaceless(true)
   }, [isNoneOfPlace])
@@ -61,8 +61,8 @@ export function BuildEvents(props: BuildEventsProps) {
         )}
       </div>
       <IdFilters where={where} onChoose={change} />
-      <ReadingLine reading={reading} name={versus && build.buildId} counted={countedOf(ask)} />
-      {versus && <ReadingLine reading={readingB} name={versus.buildId} counted={countedOf(askB)} />}
+      <ReadingLine reading={reading} name={versus && build.buildId} counted={countedOf(query)} />
+      {versus && <ReadingLine reading={readingB} name={versus.buildId} counted={countedOf(queryB)} />}
       {progress?.events === 0 && reading.status === 'end' && (
         <Notice kind="empty">No matching events in this time: choose another time, build or filter.</Notice>
       )}
@@ -77,19 +77,19 @@ export function BuildEvents(props: BuildEventsProps) {
           <NoCoordinates progress={progress} isReading={reading.status === 'reading'} />
         </>
       )}
-      {ask && progress && pair && (
+      {query && progress && pair && (
         <EventsOverMap
           {...{ call, maps, where, change, pair, placeId, progress }}
-          a={{ name: build.buildId, ask, progress }}
-          b={versusOf(versus, askB, readingB)}
+          a={{ name: build.buildId, query, progress }}
+          b={versusOf(versus, queryB, readingB)}
         />
       )}
     </>
   )
 }
 
-function versusOf(versus: FrozenSince | undefined, ask: ReturnType<typeof useAsk>, { progress }: Reading) {
-  return versus && ask && progress && { name: versus.buildId, ask, progress }
+function versusOf(versus: FrozenSince | undefined, query: ReturnType<typeof useSampleQuery>, { progress }: Reading) {
+  return versus && query && progress && { name: versus.buildId, query, progress }
 }
 
 /** The pair in the address, if events have it, or else the most frequent pair. */

@@ -10,7 +10,7 @@ import { Content, Notice } from '../../parts/notice.tsx'
 import { Time } from '../../parts/time.tsx'
 import { Value } from '../../parts/value.tsx'
 import type { CallWorker } from '../../worker/call-worker.ts'
-import type { SampleAsk } from '../../worker/samples.ts'
+import type { SampleQuery } from '../../worker/samples.ts'
 import './cell-events.css'
 import { formatBounds, formatUnits, nameOf } from './format-units.ts'
 import { useLatest } from './use-latest.ts'
@@ -19,7 +19,7 @@ const listedMax = 100
 
 interface CellEventsProps {
   call: CallWorker
-  asks: readonly SampleAsk[]
+  queries: readonly SampleQuery[]
   /** The builds of the samples. */
   names: readonly string[]
   selection: Selection
@@ -32,11 +32,11 @@ interface CellEventsProps {
 }
 
 /** The counted events in a cell, newest first; each can be opened. */
-export function CellEvents({ call, asks, names, selection, cell, noun, events, onClose }: CellEventsProps) {
+export function CellEvents({ call, queries, names, selection, cell, noun, events, onClose }: CellEventsProps) {
   const { across, down } = selection
   const lists = useLatest(
-    () => call('whereList', { asks, selection, box: cell, limit: listedMax }),
-    [asks, selection, Object.values(cell).join(), events],
+    () => call('whereList', { queries, selection, box: cell, limit: listedMax }),
+    [queries, selection, Object.values(cell).join(), events],
   )
   return (
     <section aria-labelledby="cell-events">

@@ -4,13 +4,13 @@ import { formatCount } from '../../format.ts'
 import type { CountedEvents, Selection } from '../../heat/heat-events.ts'
 import type { Pair } from '../../heat/pairs.ts'
 import type { CallWorker } from '../../worker/call-worker.ts'
-import { nounOf, type ShownSample } from './asks.ts'
 import { CellEvents } from './cell-events.tsx'
 import { DensestCells, describePicture } from './densest.tsx'
 import { TypeFilter } from './filters.tsx'
 import { HeatMap } from './heat-map.tsx'
 import { Legend } from './legend.tsx'
 import { MapPartsLine, useMapParts } from './map-parts.tsx'
+import { nounOf, type ShownSample } from './sample-query.ts'
 import type { WhereAddress } from './where-address.ts'
 
 interface EventsOverMapProps {
@@ -39,7 +39,7 @@ export function EventsOverMap({ call, maps, where, change, pair, placeId, a, b }
     () => ({ across, down, placeId, types: types.length > 0 ? types : undefined }),
     [across, down, placeId, types.join('\n')],
   )
-  const asks = useMemo(() => (b ? [a.ask, b.ask] : [a.ask]), [a.ask, b?.ask])
+  const queries = useMemo(() => (b ? [a.query, b.query] : [a.query]), [a.query, b?.query])
   const samples = b ? [a, b] : [a]
   const events = samples.reduce((sum, { progress }) => sum + progress.events, 0)
   // until those of both are counted, the counts of one stay
@@ -55,7 +55,7 @@ export function EventsOverMap({ call, maps, where, change, pair, placeId, a, b }
     <>
       <div class="where">
         <HeatMap
-          {...{ call, asks, selection, events, noun, names, labels, view }}
+          {...{ call, queries, selection, events, noun, names, labels, view }}
           chosen={cell}
           parts={parts.found}
           onView={(view) => change({ view })}
@@ -74,7 +74,7 @@ export function EventsOverMap({ call, maps, where, change, pair, placeId, a, b }
       ))}
       {cell && (
         <CellEvents
-          {...{ call, asks, names, selection, cell, noun, events }}
+          {...{ call, queries, names, selection, cell, noun, events }}
           onClose={() => change({ cell: undefined })}
         />
       )}

@@ -5,7 +5,7 @@ import type { CountedEvents, Selection } from '../../heat/heat-events.ts'
 import { type Box, boxOf, type Size, type Viewport } from '../../heat/viewport.ts'
 import { Value } from '../../parts/value.tsx'
 import type { CallWorker } from '../../worker/call-worker.ts'
-import type { SampleAsk } from '../../worker/samples.ts'
+import type { SampleQuery } from '../../worker/samples.ts'
 import type { FoundParts } from '../../worker/where-calls.ts'
 import { countIn } from './densest.tsx'
 import { cellUnder, plotOf } from './draw-heat.ts'
@@ -20,7 +20,7 @@ import { useViewport } from './use-viewport.ts'
 interface HeatMapProps {
   call: CallWorker
   /** One sample, or two to show side by side. */
-  asks: readonly SampleAsk[]
+  queries: readonly SampleQuery[]
   selection: Selection
   /** Number of events read so far: a change triggers a recount. */
   events: number
@@ -40,7 +40,7 @@ interface HeatMapProps {
 
 /** Events by cell on a canvas, over the parts of the map; of two builds on two canvases, which show the same area. */
 export function HeatMap(props: HeatMapProps) {
-  const { call, asks, selection, events, noun, names, labels, chosen, onChoose, onCounts } = props
+  const { call, queries, selection, events, noun, names, labels, chosen, onChoose, onCounts } = props
   const frame = useRef<HTMLDivElement | null>(null)
   const [pointed, point] = useState<Box>()
   const frameSize = useSize(frame)
@@ -50,8 +50,8 @@ export function HeatMap(props: HeatMapProps) {
   const counts = useLatest(async () => {
     if (!viewport || !plot) return undefined
     const grid = gridOf(boxOf(viewport, plot), viewport.unitsPerPixel)
-    return call('whereCount', { asks, selection, grid })
-  }, [viewport, plot, asks, selection, events])
+    return call('whereCount', { queries, selection, grid })
+  }, [viewport, plot, queries, selection, events])
   const first = counts?.[0]
   useEffect(() => counts && onCounts(counts), [counts])
 

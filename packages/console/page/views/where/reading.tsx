@@ -6,7 +6,7 @@ import { Failure } from '../../parts/notice.tsx'
 import { Time } from '../../parts/time.tsx'
 import { Value } from '../../parts/value.tsx'
 import type { CallWorker } from '../../worker/call-worker.ts'
-import type { ReadingGoal, SampleAsk, SampleProgress } from '../../worker/samples.ts'
+import type { ReadingGoal, SampleProgress, SampleQuery } from '../../worker/samples.ts'
 
 /** `bounded`: more can be read on request; `full`: more does not fit in memory; `end`: everything was read. */
 type ReadingStatus = 'reading' | 'stopped' | 'bounded' | 'full' | 'end' | 'failed'
@@ -30,23 +30,23 @@ const liveMs = 5_000
 
 /**
  * Reads a sample step by step, and resumes after failures. In a live range, also reads new events. Does nothing if
- * `ask` is undefined.
+ * `query` is undefined.
  */
-export function useReading(call: CallWorker, ask: SampleAsk | undefined, isLive: boolean): Reading {
+export function useReading(call: CallWorker, query: SampleQuery | undefined, isLive: boolean): Reading {
   const connection = useContext(ConnectionContext)
   const [goal, setGoal] = useState<ReadingGoal | undefined>(firstGoal)
   const [state, setState] = useState<Pick<Reading, 'status' | 'progress' | 'error'>>(nothing)
 
   useEffect(() => {
-    if (!goal || !ask) return
+    if (!goal || !query) return
     const ending = new AbortController()
     const { signal } = ending
     setState((before) => ({ ...before, status: 'reading', error: undefined }))
     const onProgress = (progress: SampleProgress) => setState((before) => ({ ...before, progress }))
-    async function read(ask: SampleAsk, goal: ReadingGoal): Promise<number | undefined> {
+    async function read(query: SampleQuery, goal: ReadingGoal): Promise<number | undefined> {
       const progress = await call(
         'whereRead',
-        { ask, goal, ...(isLive && { until: Date.now() }) },
+        { query, goal, ...(isLive && { until: Date.now() }) },
         { signal, onProgress },
       )
       const status = statusOf(progress, goal)
@@ -56,16 +56,16 @@ export function useReading(call: CallWorker, ask: SampleAsk | undefined, isLive:
     }
     const onError = (error: RequestError) =>
       setState((before) => ({ ...before, error, ...(!error.isRetried && { status: 'failed' as const }) }))
-    void repeat(() => read(ask, goal), { connection, signal, onError })
+    void repeat(() => read(query, goal), { connection, signal, onError })
     return () => ending.abort()
-  }, [call, ask, goal, isLive, connection])
+  }, [call, query, goal, isLive, connection])
   // do not show the result of other inputs
   useEffect(
     () => () => {
       setState(nothing)
       setGoal(firstGoal)
     },
-    [call, ask],
+    [call, query],
   )
 
   return {

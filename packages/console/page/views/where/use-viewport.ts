@@ -2,7 +2,7 @@ import { useEffect, useMemo, useRef, useState } from 'preact/hooks'
 import type { Selection } from '../../heat/heat-events.ts'
 import { around, type Box, fit, type Size, type Viewport } from '../../heat/viewport.ts'
 import type { CallWorker } from '../../worker/call-worker.ts'
-import type { SampleAsk } from '../../worker/samples.ts'
+import type { SampleQuery } from '../../worker/samples.ts'
 import type { FoundParts } from '../../worker/where-calls.ts'
 import { useLatest } from './use-latest.ts'
 import { formatWhere } from './where-address.ts'
@@ -10,7 +10,7 @@ import { formatWhere } from './where-address.ts'
 interface ViewportOptions {
   call: CallWorker
   /** One sample, or two to compare. */
-  asks: readonly SampleAsk[]
+  queries: readonly SampleQuery[]
   selection: Selection
   /** Number of events read so far. */
   events: number
@@ -25,14 +25,14 @@ interface ViewportOptions {
 const settleMs = 300
 
 /** Fits events and parts until the user moves the map, and again on request. */
-export function useViewport({ call, asks, selection, events, parts, plot, view, onView }: ViewportOptions) {
+export function useViewport({ call, queries, selection, events, parts, plot, view, onView }: ViewportOptions) {
   const [moved, setMoved] = useState(view)
   const { across, down, placeId } = selection
   const extent = useLatest(async () => {
     const everything = { across, down, placeId }
-    const boxes = await Promise.all(asks.map((ask) => call('whereExtent', { ask, selection: everything })))
+    const boxes = await Promise.all(queries.map((query) => call('whereExtent', { query, selection: everything })))
     return { box: boxes.reduce((a, b) => around(a, b), undefined) }
-  }, [across, down, placeId, asks, events])
+  }, [across, down, placeId, queries, events])
   // the address lags behind: a value that this hook has written is not an opened link
   const written = useRef(textOf(view))
   useEffect(() => {

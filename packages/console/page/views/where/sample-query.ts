@@ -1,6 +1,6 @@
 import { useMemo } from 'preact/hooks'
 import type { Range } from '../../range.ts'
-import type { SampleAsk, SampleProgress } from '../../worker/samples.ts'
+import type { SampleProgress, SampleQuery } from '../../worker/samples.ts'
 import type { WhereAddress } from './where-address.ts'
 
 /** A build and the time of its freeze, before which it has no events. */
@@ -9,7 +9,7 @@ export interface FrozenSince {
   frozenAt: string | null | undefined
 }
 
-interface AskOptions {
+interface SampleQueryOptions {
   range: Range
   where: WhereAddress
   /** Whether events without a place count as events of the chosen place. */
@@ -20,12 +20,12 @@ interface AskOptions {
  * The query for a build's events that the server filters: by one type, place, player, session and server. Returns the
  * same object while the query is unchanged.
  */
-export function useAsk(build: FrozenSince | undefined, options: AskOptions): SampleAsk | undefined {
-  const ask = build && askOf(build, options)
-  return useMemo(() => ask, [JSON.stringify(ask)])
+export function useSampleQuery(build: FrozenSince | undefined, options: SampleQueryOptions): SampleQuery | undefined {
+  const query = build && queryOf(build, options)
+  return useMemo(() => query, [JSON.stringify(query)])
 }
 
-function askOf({ buildId, frozenAt }: FrozenSince, { range, where, isPlaceless }: AskOptions): SampleAsk {
+function queryOf({ buildId, frozenAt }: FrozenSince, { range, where, isPlaceless }: SampleQueryOptions): SampleQuery {
   const { placeId, playerId, sessionId, serverId, types } = where
   return {
     filter: {
@@ -50,6 +50,6 @@ export function nounOf(isSample: boolean): 'event' | 'sampled event' {
 export interface ShownSample {
   /** The name of its build. */
   name: string
-  ask: SampleAsk
+  query: SampleQuery
   progress: SampleProgress
 }
