@@ -178,7 +178,8 @@ export const Consumer = object({
         events: { ...count, description: 'Events that were not read; at least as many if not `exact`.' },
         exact: {
           type: 'boolean',
-          description: 'False beyond 1,000 unread batches: each further one counts as one event.',
+          description:
+            'False beyond 1,000 unread batches, fewer in a list of over 10 consumers: each further one counts as one event.',
         },
         seconds: { type: 'number', minimum: 0, description: 'Age of the oldest of these.' },
       }),

@@ -1,5 +1,5 @@
--- What servers counted for each project, minute and hour. Each process writes its own rows, which have its random
--- `writer`. `body` is JSON that only servers read.
+-- What servers counted for each project, minute and hour. The random `writer` of a row is that of one minute or hour of one
+-- process: no other replaces it. `body` is JSON that only servers read.
 CREATE TABLE ingest.activity (
   at bigint NOT NULL,
   project int NOT NULL,
