@@ -602,6 +602,71 @@ t.test('what waits for a store that fails is bounded: further batches are not co
   t.equal(recorded.rows('minute').length, rows.length + 1, 'once the store works, they are put and counting goes on')
 })
 
+t.test('an hour that grows while its row is put is put again', async (t) => {
+  const { store, recorded } = openRecordedStore()
+  let release = () => {}
+  const isReleased = new Promise<void>((resolve) => {
+    release = resolve
+  })
+  let isPutting = false
+  const slow: Store = {
+    ...store,
+    async putActivity(rows) {
+      isPutting = true
+      await isReleased
+      await store.putActivity(rows)
+    },
+  }
+  const counter = createActivityCounter({ ...noTexts, store: slow, now: () => start, onError: t.error })
+  const count = (i: number) =>
+    counter.count('p', { ...nothing, receivedAt: start + i * minute, rejections: [rejection('e')], body: undefined })
+  count(0)
+  count(1)
+  while (!isPutting) await new Promise(setImmediate)
+  count(2)
+  release()
+  await untilPut(recorded, 2)
+  while (counter.unputRows('p', 'minute').length > 1) await new Promise(setImmediate)
+  t.equal(JSON.parse(recorded.rows('hour').at(-1)?.body ?? '').rejected, 2)
+  await counter.close()
+})
+
+t.test('rows that were replaced before they could be put take no memory afterwards', async (t) => {
+  const { store, recorded } = openRecordedStore()
+  const counter = createActivityCounter({ ...noTexts, store, now: () => start, onError() {}, bytesMax: 80_000 })
+  let minutes = 0
+  const count = () => {
+    const receivedAt = start + minutes * minute
+    counter.count('p', { ...nothing, receivedAt, rejections: [rejection('e')], body: undefined })
+    minutes++
+  }
+  for (let failure = 0; failure < 6; failure++) {
+    recorded.isFailing = true
+    for (let i = 0; i < 50; i++) count()
+    // the put has failed
+    await new Promise(setImmediate)
+    recorded.isFailing = false
+    count()
+    await untilPut(recorded, minutes - 1)
+  }
+  count()
+  t.match(JSON.parse(counter.unputRows('p', 'rejected-minute').at(-1)?.body ?? ''), { rejections: [{ count: 1 }] })
+  await counter.close()
+})
+
+t.test('the samples of an hour are bounded', async (t) => {
+  const { store, recorded } = openRecordedStore()
+  const counter = createActivityCounter({ ...noTexts, store, now: () => start, onError: t.error, bytesMax: 600_000 })
+  for (let i = 0; i < 20; i++) {
+    const rejections = range(5).map((cause) => rejection('e', { path: `/${i}-${cause}x` }))
+    counter.count('p', { ...nothing, receivedAt: start + i * minute, rejections, body: largeText })
+    await untilPut(recorded, i)
+  }
+  const { rejections } = JSON.parse(counter.unputRows('p', 'rejected-minute').at(-1)?.body ?? '')
+  t.equal(rejections.length, 5, 'there is memory for causes')
+  await counter.close()
+})
+
 t.test('a read of many rows that wait for the store takes several turns of the event loop', async (t) => {
   const { clock, recorded, ingest, project } = setUp({ rejected: { keepEvents: true } })
   ingest.observe({ onError() {} })

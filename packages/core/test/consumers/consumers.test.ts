@@ -32,3 +32,14 @@ t.test('a list of many consumers counts fewer batches for each, and their ages e
   for (const { lag } of await project.listConsumers()) t.strictSame(lag, { events: 250, exact: false, seconds: 5 })
   t.strictSame((await project.getConsumer('c-99'))?.lag, { events: 300, exact: true, seconds: 5 })
 })
+
+t.test('a list counts no more batches for a consumer than a read of it alone', async (t) => {
+  const project = createIngest({ store: openMemoryStore() }).project('p')
+  const cursor = await project.lastCursor()
+  for (let i = 0; i < 1_001; i++) {
+    await project.submitBatch({ events: ['a', 'b'].map((id) => ({ projectId: 'p', eventId: `${i}-${id}` })) })
+  }
+  await project.putConsumer('c', { cursor, replaces: null })
+  const read = [...(await project.listConsumers()), await project.getConsumer('c')]
+  for (const consumer of read) t.match(consumer?.lag, { events: 2_001, exact: false })
+})
