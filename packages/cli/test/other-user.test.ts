@@ -93,7 +93,7 @@ t.test('a file of another user is exit code 2, with its path and its owner', { s
     t.match({ code, stderr }, { code: 2, stderr: line }, args.join(' '))
   }
   chmodSync(join(store, 'events', 'data.mdb'), 0o400)
-  t.match(await asUser(['stats', '--store', store]), { code: 2, stderr: /its mode is 0400\.\n$/ })
+  t.match(await asUser(['stats', '--store', store]), { code: 2, stderr: /its mode is 0400\. Change the mode\.\n$/ })
 })
 
 t.test('what root creates in a store belongs to the owner of the store, whose server opens it', { skip }, async (t) => {
