@@ -23,7 +23,15 @@ const store = await openLmdbStoreWith(
   say({ refused: error.code })
   process.exit(3)
 })
-const ingest = createIngest({ store })
+/** @type {import('@ingest/core').EmbeddedIngest | undefined} */
+let ingest
+
+/** Created at first use: an Ingest sweeps after a minute, which would delete the rows of checks, whose times are old. */
+function openIngest() {
+  ingest ??= createIngest({ store })
+  return ingest
+}
+
 say({ ready: true })
 
 let isClosed = false
@@ -43,9 +51,11 @@ process.on('message', async (/** @type {Question} */ question) => {
 async function answer({ id, ask, eventIds = [], method, args = [] }) {
   switch (ask) {
     case 'submit':
-      return ingest.project('p').submitBatch({
-        events: eventIds.map((eventId) => ({ projectId: 'p', eventId, buildId: `build-${eventId}` })),
-      })
+      return openIngest()
+        .project('p')
+        .submitBatch({
+          events: eventIds.map((eventId) => ({ projectId: 'p', eventId, buildId: `build-${eventId}` })),
+        })
     case 'known':
       return store.known('p', eventIds)
     case 'call':
@@ -54,7 +64,7 @@ async function answer({ id, ask, eventIds = [], method, args = [] }) {
       return operate(method ?? '', args)
     case 'close':
       isClosed = true
-      return ingest.close()
+      return openIngest().close()
     case 'exit':
       return process.exit(0)
     case 'check':
@@ -65,7 +75,7 @@ async function answer({ id, ask, eventIds = [], method, args = [] }) {
         return { entry: { projectId: 'counted', createdAt, keys: [] }, result: createdAt }
       })
     case 'revoke':
-      for (const { keyId } of await ingest.keys.list('p')) await ingest.keys.revoke('p', keyId)
+      for (const { keyId } of await openIngest().keys.list('p')) await openIngest().keys.revoke('p', keyId)
       return
     case 'look': {
       // takes a snapshot of the log and never releases it
@@ -95,7 +105,7 @@ async function answer({ id, ask, eventIds = [], method, args = [] }) {
  */
 async function call(method, args) {
   /** @type {(...args: any[]) => Promise<any>} */
-  const run = ingest.project('p')[method]
+  const run = openIngest().project('p')[method]
   const result = await run(...args)
   if (typeof result?.bytes !== 'function') return result
   const parts = []
