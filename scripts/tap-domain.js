@@ -1,8 +1,8 @@
 import { executionAsyncResource } from 'node:async_hooks'
 
 // Takes the place of tap's package async-hook-domain, which finds the test of an uncaught error with hooks on every promise
-// and handle: a third of the processor time of asynchronous tests. Here it is the innermost test that runs, because the
-// tests of a file run one after another.
+// and handle: a third of the processor time of asynchronous tests. Here it is the innermost test that runs: the tests
+// of a file run one after another, and in a file with `t.jobs` a neighbour may report the error.
 
 /** @typedef {(error: unknown, origin: string) => void} OnError */
 

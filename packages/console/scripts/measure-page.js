@@ -46,7 +46,7 @@ const views = {
   'Live, a rare type': { address: 'live?type=type.77', shows: '.listed-line' },
   Find: { address: 'find?id=10-1', shows: '.found-id' },
   Where: { address: `where?build=${release}&range=24h`, shows: '.densest' },
-  'Where, of the newest': { address: 'where', shows: '.reading' },
+  'Where, of the newest': { address: 'where', shows: '.empty' },
   Playback: { address: 'playback?player=player-7', shows: '.played' },
 }
 

@@ -12,7 +12,7 @@ export interface ActivityStoreOptions {
 }
 
 /** The most rows that one step of a read takes. */
-const stepRowsMax = 32
+const activityRowsMax = 32
 
 export function createActivityStore(options: ActivityStoreOptions): ActivityStore {
   const { activity: table, writer, slicedReads, checkOpen } = options
@@ -29,12 +29,12 @@ export function createActivityStore(options: ActivityStoreOptions): ActivityStor
       for (;;) {
         await nextStep()
         checkOpen()
-        const rows = readSnapshot(() => table.read(projectId, range, stepRowsMax, last))
+        const rows = readSnapshot(() => table.read(projectId, range, activityRowsMax, last))
         for (const row of rows) {
           checkOpen()
           yield row
         }
-        if (rows.length < stepRowsMax) return
+        if (rows.length < activityRowsMax) return
         last = rows.at(-1)
       }
     },
