@@ -15,8 +15,12 @@ const tablesMax = 32
  * ever in use at once.
  */
 const readersMax = 1000
-/** How often an opening is tried that fails because a closing process has just destroyed the mutexes. */
-const attemptsMax = 100
+/**
+ * How long an opening is tried again that fails because a closing process has just destroyed the mutexes. Only a process
+ * that is alone makes them again, so several that open at once pause for different times.
+ */
+const openTimeoutMs = 5000
+const pauseMsMax = 20
 const EINVAL = 22
 
 /**
@@ -25,7 +29,7 @@ const EINVAL = 22
  * @throws {IngestError} `store-locked` for a process with the id of this one in another container
  */
 export function openRoot(directory: string, mapSize: number, { noReadAhead = false } = {}): Root {
-  for (let attempt = 1; ; attempt++) {
+  for (const end = performance.now() + openTimeoutMs; ; pauseAtRandom()) {
     const settings = {
       path: directory,
       isRoot: true,
@@ -53,9 +57,14 @@ export function openRoot(directory: string, mapSize: number, { noReadAhead = fal
     } catch (error) {
       // its constructor failed, so there is no other handle
       closeRoot(Object.assign(Object.create(Store.prototype), { isRoot: true }))
-      if ((error as { code?: unknown }).code !== EINVAL || attempt === attemptsMax) throw error
+      if ((error as { code?: unknown }).code !== EINVAL || performance.now() > end) throw error
     }
   }
+}
+
+/** Blocks this thread, like an opening. */
+function pauseAtRandom(): void {
+  Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, Math.random() * pauseMsMax)
 }
 
 type StoreClass = { new (name: null, options: object): Root; prototype: Root }
