@@ -40,7 +40,7 @@ export function createReadSteps({ now = () => performance.now(), defer = setImme
   function begin(): void {
     startedAt = now()
     const otherWorkMs = startedAt - endedAt
-    owedMs = otherWorkMs < idleTurnMs ? 0 : Math.max(0, owedMs - otherWorkMs)
+    owedMs = otherWorkMs < idleTurnMs ? 0 : owedMs - otherWorkMs
     if (owedMs > 0) return
     step = { isOver: false }
     takeFirst()?.(step)

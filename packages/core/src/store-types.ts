@@ -304,7 +304,7 @@ export interface ActivityToPut extends ActivityRow {
   span: ActivitySpan
 }
 
-/** What the rows count: the outcomes of a minute or an hour, or its rejected events by cause, which take more bytes. */
+/** A kind of rows: the outcomes of a minute or an hour, or its rejected events by cause, which take more bytes. */
 export type ActivitySpan = 'minute' | 'hour' | `rejected-${'minute' | 'hour'}`
 
 /** `from <= at < to` */

@@ -131,8 +131,8 @@ export interface EventStore {
    */
   watch?(projectId: string, onAppend: () => void): () => void
   /**
-   * The reason to doubt that the time from `since` to `now` has really passed, by a source other than this clock;
-   * undefined if there is none.
+   * Checks the interval from `since` to `now` against a source other than the wall clock. Returns why it cannot be
+   * trusted; undefined if the source confirms it.
    */
   findClockDoubt?(since: number, now: number): Promise<ClockDoubt | undefined>
 }

@@ -27,7 +27,7 @@ export function useNewestBuilds(): Loaded<readonly Build[]> {
   )
 }
 
-/** The frozen ones of the builds. */
+/** The builds that are frozen. */
 export function releasesOf(builds: readonly Build[] = []): readonly Release[] {
   return builds.flatMap(({ buildId, frozenAt }) => (frozenAt === null ? [] : [{ buildId, at: Date.parse(frozenAt) }]))
 }

@@ -187,7 +187,7 @@ type Cause = Omit<CauseCounts, 'count' | 'serverIds' | 'samples'>
 
 /** Equal for rejections of the same cause. */
 export function keyOfCause({ code, path, buildId, type, keyId }: Cause): string {
-  // the lengths keep apart what any text may contain, and null from the text null
+  // the lengths make the key unambiguous for any text, and null different from the text 'null'
   return `${code} ${path.length} ${buildId?.length} ${type?.length} ${keyId?.length} ${path}${buildId}${type}${keyId}`
 }
 

@@ -1,5 +1,5 @@
-import { setImmediate as nextTurn } from 'node:timers/promises'
 import { IngestError } from '../error.ts'
+import { nextReadStep } from '../read-steps.ts'
 import type { ActivityStore, EntryStore } from '../store.ts'
 import type { ActivityRow, ActivitySpan } from '../store-types.ts'
 import {
@@ -33,8 +33,8 @@ const groupsMax = 100
 const groupsReadMax = 1_000
 /** The most bytes of texts of events in a response, which is encoded in one turn. The newest of each group come first. */
 const responseTextsBytesMax = 524_288
-/** The bytes of rows that are decoded in one turn of the event loop. */
-const turnBytes = 262_144
+/** The bytes of rows that one step decodes. */
+const stepBytes = 262_144
 
 export interface ReadActivityContext {
   store: Pick<ActivityStore, 'activity'> & Pick<EntryStore, 'entry'>
@@ -131,9 +131,9 @@ async function* readRows<Body>(
   for await (const { at, body } of mergeRows()) {
     onScan(body.length)
     bytes += body.length
-    if (bytes >= turnBytes) {
+    if (bytes >= stepBytes) {
       bytes = 0
-      await nextTurn()
+      await nextReadStep(projectId)
     }
     yield { at, step: Math.floor((at - from) / stepMs), body: JSON.parse(body) }
   }

@@ -4,7 +4,7 @@ import { basename, dirname, join } from 'node:path'
 import { IngestError } from '../error.ts'
 import { isPermissionDenied, permissionDenied } from './permission.ts'
 
-/** Writes bytes. Resolves to false once the reader wants no more. */
+/** Writes bytes. Resolves to false once the reader has closed its end. */
 export type Write = (bytes: Uint8Array) => Promise<boolean>
 
 /** Syncs the entries of a directory: without this, a synced file may lose its name after a power loss. */

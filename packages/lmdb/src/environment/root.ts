@@ -16,8 +16,8 @@ const tablesMax = 32
  */
 const readersMax = 1000
 /**
- * How long an opening is tried again that fails because a closing process has just destroyed the mutexes. Only a process
- * that is alone makes them again, so several that open at once pause for different times.
+ * How long an opening is retried after EINVAL: a closing process has destroyed the mutexes. Only a process that has the
+ * lock file to itself initializes them again, so concurrent openings retry after random pauses.
  */
 const openTimeoutMs = 5000
 const pauseMsMax = 20

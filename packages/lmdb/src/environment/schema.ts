@@ -25,7 +25,7 @@ export const schema = {
     'project-versions': 'projectId → 16 random bytes',
     /** the positions of readers (entries/entry-tables.ts) */
     consumers: 'projectId → JSON',
-    /** what processes counted by minute and hour (activity/activity-table.ts) */
+    /** the counts of each process by minute and hour (activity/activity-table.ts) */
     activity: 'projectId, span, time, writer → JSON',
     /** the slot of a place in a build (maps/map-reader.ts) */
     maps: 'project, buildId, placeId → complete and pending map',

@@ -67,9 +67,8 @@ export interface InFlightOptions {
 
 export function createInFlightRequests(options: InFlightOptions): InFlightRequests {
   const { onFatal, state, timeoutMs, onBusy, onIdle } = options
-  // by id. In a Map whose entries come and go, the dead tables in V8's old space would keep each later table alive,
-  // with
-  // all that its requests refer to, until a full garbage collection
+  // by id. A Map whose entries come and go leaves dead tables in V8's old space, which keep later tables and their
+  // requests alive until a full garbage collection
   const requests: (InFlightRequest | undefined)[] = []
   const freeIds: number[] = []
   let bytesInFlight = 0

@@ -65,7 +65,7 @@ export function BuildVolumes({ activity, before, newest = [], query }: BuildVolu
   )
 }
 
-/** The rest is at the end. */
+/** Events without a build that is listed come last. */
 function sortNewestFirst(volumes: readonly Volume[], newest: readonly Build[]): Volume[] {
   const beginningOf = beginningsOf(newest)
   return volumes.toSorted((a, b) => {
