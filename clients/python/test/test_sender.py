@@ -550,13 +550,21 @@ class SenderTest(unittest.TestCase):
     def test_a_handler_of_the_logger_may_send(self):
         sender = self.open(self.serve(), spool=self.spool, flush_seconds=60)
         handler = logging.Handler()
-        handler.emit = lambda record: sender.send({"message": record.getMessage()})
+        has_sent = threading.Event()
+
+        def emit(record):
+            sender.send({"message": record.getMessage()})
+            has_sent.set()
+
+        handler.emit = emit
         logger = logging.getLogger("ingest_sender")
         logger.addHandler(handler)
         self.addCleanup(logger.removeHandler, handler)
         sender.send({})
         shutil.rmtree(self.spool)
         sender.send({})
+        # the thread that sends may be the one that logs
+        self.assertTrue(has_sent.wait(10))
         self.assertEqual(sender.stats().queued_events, 3)
 
     def test_no_lock_is_held_for_a_handler_of_the_logger(self):
