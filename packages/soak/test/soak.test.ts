@@ -10,6 +10,7 @@ import t, { type Test } from 'tap'
 import { openLedger } from '../src/checks/ledger.js'
 import { createExportCheck } from '../src/checks/read-export.js'
 import { contentOf } from '../src/load/batch-content.js'
+import { readMap } from '../src/load/maps.js'
 import { sendBatch } from '../src/load/send-batch.js'
 import { createRandom, createRun } from '../src/site/run.js'
 import type { Site } from '../src/site/site.js'
@@ -26,7 +27,8 @@ function soak(...args: string[]) {
 
 t.test('a short run finds nothing, and leaves its report', { skip }, async (t) => {
   const directory = t.testdir()
-  const { stdout, stderr } = await soak('--hours', '0.002', '--seed', '7', '--store', directory)
+  // the report names the violations
+  const { stdout, stderr } = await soak('--hours', '0.002', '--seed', '7', '--store', directory).catch((error) => error)
   t.match(stderr, /^seed 7, files in /)
   t.match(stdout, /^# Soak: no violation in \d+ s\n/)
   t.strictSame(readdirSync(directory).sort(), ['report.json', 'report.md'])
@@ -84,6 +86,19 @@ t.test('wrong counts, refusals and broken connections are found', async (t) => {
     const { site, server, batch } = await siteWith(t, respond)
     await sendBatch(site, batch, { server, random: createRandom(1), purpose: 'test' })
     t.match(site.run.violations[0]?.check, check)
+  }
+})
+
+t.test('only the download of an open map may break, as the map may be replaced', async (t) => {
+  const cut: RequestListener = (_, response) => {
+    response.writeHead(200, { 'Content-Length': 2 }).write('a', () => response.destroy())
+  }
+  for (const isFrozen of [false, true]) {
+    const { site, server } = await siteWith(t, cut)
+    const map = { buildId: 'b', possible: new Set<string>(), isPublished: true, isFrozen, fixed: undefined }
+    t.equal(await readMap(site, map, { server, random: createRandom(1) }), false)
+    const checks = site.run.violations.map(({ check }) => check)
+    t.strictSame(checks, isFrozen ? ['connections of a running server do not break'] : [])
   }
 })
 

@@ -138,7 +138,7 @@ export async function readMap(site, map, { server, random }) {
     method: 'GET',
     path: `/v1/maps/content?placeId=${placeId}&buildId=${buildId}`,
     headers: headersOf(site, projectId, random),
-    mayBeCut: site.isPostgres,
+    mayBeCut: site.isPostgres || !isFrozen || !isPublished,
   })
   const details = { projectId, buildId, server: server.id, status }
   if (status === 200) {

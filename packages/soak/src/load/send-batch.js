@@ -124,7 +124,7 @@ const deadlineMs = 60_000
  * @param {import('../site/run.js').Run} run
  * @param {import('../site/servers.js').Incarnation} server
  * @param {{ method: string, path: string, headers: Record<string, string>, body?: Buffer, mayBeCut?: boolean }} options
- *   `mayBeCut` if the server must cut the response when it loses the database in the middle of it
+ *   `mayBeCut` if the server must cut the response when it loses the database, or an open map is replaced, in the middle
  */
 export async function request(run, server, { mayBeCut = false, ...options }) {
   const startedAt = Date.now()
