@@ -44,7 +44,7 @@ function Pages<Row>({ caption, columns, load, empty, children }: PagedTableProps
             <div class="notice empty">{empty}</div>
           ) : (
             <div class="scroll">
-              <table class="paged">
+              <table class="paged cards">
                 <caption>{caption}</caption>
                 <thead>
                   <tr>

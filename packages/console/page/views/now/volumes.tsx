@@ -38,7 +38,7 @@ export function VolumeTable({ volumes, what, ...row }: VolumeTableProps) {
   return (
     <>
       <div class="scroll">
-        <table class="volumes">
+        <table class="volumes cards">
           <thead>
             <tr>
               <th>{what}</th>
@@ -92,7 +92,7 @@ function VolumeRow({
         )}{' '}
         {trend && <strong class={`trend ${trend}`}>{trendTitles[trend]}</strong>}
       </td>
-      <td class="number">
+      <td class="number" data-label="Accepted">
         {formatCount(accepted)}{' '}
         {acceptedBefore !== undefined && (
           <small>
@@ -100,20 +100,20 @@ function VolumeRow({
           </small>
         )}
       </td>
-      <td class="number">
+      <td class="number" data-label="Rejected">
         {formatCount(rejected)}{' '}
         {rejected > 0 && <span class="muted">{formatShare(rejected, accepted + rejected)}</span>}
       </td>
-      <td>
+      <td data-label="Over time">
         <Sparkline label={describeCounts('Accepted', activity, counts)} counts={counts} />
       </td>
-      <td>
+      <td data-label="First">
         <Time at={firstAt} format={format} />
       </td>
-      <td>
+      <td data-label="Last">
         <Time at={lastAt} format={format} />
       </td>
-      {choice && <td>{choice(volume)}</td>}
+      {choice && <td data-label="Compare">{choice(volume)}</td>}
     </tr>
   )
 }
