@@ -1,7 +1,7 @@
 // @ts-check
 // Runs the `ingest` command as a user would, and prints the requests and responses of a game server:
 //
-//     node examples/quickstart.js [--stay] [directory]
+//     node examples/quickstart.js [--stay [--port 8787]] [directory]
 //
 // With --stay, the server runs until Ctrl-C, with a console that shows demo traffic. Without a directory, a temporary one
 // is used and removed.
@@ -25,10 +25,9 @@ const buildId = '2026.11.20'
 /** Event ids are permanent, so every run needs its own. */
 const suffix = randomBytes(4).toString('hex')
 
-const { values, positionals } = parseArgs({ options: { stay: { type: 'boolean' } }, allowPositionals: true })
+const { stay, port, directory: named = stay ? join(root, 'data/quickstart') : undefined } = parseCommandLine()
 /** With --stay, exports only new events, because earlier runs have left many. */
-const exported = values.stay ? ['--from', new Date().toISOString()] : []
-const [named = values.stay ? join(root, 'data/quickstart') : undefined] = positionals
+const exported = stay ? ['--from', new Date().toISOString()] : []
 
 try {
   if (!existsSync(join(root, 'packages/cli/dist'))) throw new Error('nothing is built: run `npm run build`')
@@ -38,18 +37,33 @@ try {
   process.exitCode = 1
 }
 
+/** @returns {{ stay: boolean, port: number, directory: string | undefined }} */
+function parseCommandLine() {
+  try {
+    const options = /** @type {const} */ ({ stay: { type: 'boolean' }, port: { type: 'string', default: '8787' } })
+    const { values, positionals } = parseArgs({ options, allowPositionals: true })
+    if (positionals.length > 1) throw new Error(`Unexpected argument '${positionals[1]}'`)
+    const port = Number(values.port)
+    if (!/^\d+$/.test(values.port) || port > 65_535) throw new Error(`'${values.port}' is not a port`)
+    return { stay: values.stay ?? false, port, directory: positionals[0] }
+  } catch (error) {
+    console.error(`quickstart: ${reasonOf(error)}`)
+    process.exit(2)
+  }
+}
+
 async function run() {
   const directory = named ?? (await mkdtemp(join(tmpdir(), 'ingest-quickstart-')))
   try {
     await mkdir(directory, { recursive: true })
     const key = await createKey(directory)
-    const server = await startServer(directory, values.stay ? await freePort(Number(process.env.PORT ?? 8787)) : 0)
+    const server = await startServer(directory, stay ? await freePort(port) : 0)
     try {
       const target = { url: server.url, projectId, key, buildId }
       // before the first event, which freezes it
-      if (values.stay) await (await import('./demo-traffic.js')).publishDemoMap(target)
+      if (stay) await (await import('./demo-traffic.js')).publishDemoMap(target)
       await show(server.url, key, directory)
-      if (values.stay) await invite(server, target, directory)
+      if (stay) await invite(server, target, directory)
     } finally {
       await server.stop()
     }
@@ -163,7 +177,7 @@ async function ingest(...args) {
  * @param {number} port
  */
 async function startServer(directory, port) {
-  const options = ['--listen', `127.0.0.1:${port}`, ...(values.stay ? ['--console', '--keep-rejected'] : [])]
+  const options = ['--listen', `127.0.0.1:${port}`, ...(stay ? ['--console', '--keep-rejected'] : [])]
   const server = spawn(process.execPath, [bin, 'serve', '--store', directory, ...options], {
     stdio: ['ignore', 'pipe', 'pipe'],
     // a process group of its own, so that Ctrl-C reaches it once
@@ -180,6 +194,8 @@ async function startServer(directory, port) {
   stopped.catch(() => {})
   process.once('exit', () => server.kill('SIGKILL'))
   for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP']) process.on(signal, () => server.kill('SIGTERM'))
+  // npm passes SIGTERM on to its shell only, which ends and leaves this process to another parent
+  if (process.env.npm_lifecycle_event) onOrphaned(() => server.kill('SIGTERM'))
 
   const first = await Promise.race([once(createInterface(server.stdout), 'line'), stopped])
   const url = /^listening on (http:\S+)$/.exec(String(first))?.[1]
@@ -193,6 +209,20 @@ async function startServer(directory, port) {
       return stopped
     },
   }
+}
+
+/**
+ * Calls `stop` once this process has another parent.
+ *
+ * @param {() => void} stop
+ */
+function onOrphaned(stop) {
+  const parent = process.ppid
+  const timer = setInterval(() => {
+    if (process.ppid === parent) return
+    clearInterval(timer)
+    stop()
+  }, 200).unref()
 }
 
 /**

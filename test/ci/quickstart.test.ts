@@ -1,5 +1,6 @@
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
+import { readFileSync, symlinkSync } from 'node:fs'
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { join } from 'node:path'
@@ -18,7 +19,7 @@ t.test(
     const port = String((taken.address() as AddressInfo).port)
 
     for (const signal of ['SIGINT', 'SIGTERM'] as const) {
-      const { child, exit, output } = start(['--stay', directory], { PORT: port })
+      const { child, exit, output } = start(['--stay', '--port', port, directory])
       for await (const line of createInterface(child.stdout)) {
         const [, url, projectId, key] = /^Console: (\S+) {2}project (\S+) {2}key (\S+)$/.exec(line) ?? []
         if (url && projectId && key) await checkConsole(t, url, { 'X-Project-Id': projectId, 'X-Ingestion-Key': key })
@@ -44,10 +45,39 @@ async function checkConsole(t: Test, url: string, headers: Record<string, string
   t.match(events, /"type":"player\.move",.*"position":\{"x":-?[\d.]+,"y":3,"z":-?[\d.]+\}/)
 }
 
-function start(args: string[], env: NodeJS.ProcessEnv) {
+t.test('a wrong option of the quickstart is one line, and exit code 2', async (t) => {
+  for (const args of [['--prot', '1234'], ['--port', 'many'], ['--port', '65536'], ['--port'], ['one', 'two']]) {
+    const { child, exit } = start(args)
+    const [[code], message] = await Promise.all([exit, text(child.stderr)])
+    t.equal(code, 2, args.join(' '))
+    t.match(message, /^quickstart: .+\n$/, args.join(' '))
+  }
+})
+
+t.test('SIGTERM to `npm start` stops the server', { skip: process.platform === 'win32' && 'no signals' }, async (t) => {
+  const { scripts } = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8'))
+  // other tests use the build while this runs
+  const manifest = JSON.stringify({ scripts: { start: scripts.start, build: 'node --version' } })
+  const directory = t.testdir({ 'package.json': manifest })
+  symlinkSync(join(root, 'examples'), join(directory, 'examples'))
+  const args = ['start', '--', '--port', '0', join(directory, 'data')]
+  const child = spawn('npm', args, { cwd: directory, stdio: ['ignore', 'pipe', 'inherit'] })
+  const exit = once(child, 'exit')
+  let url = ''
+  const lines: string[] = []
+  for await (const line of createInterface(child.stdout)) {
+    lines.push(line)
+    url ||= /^Console: (\S+)/.exec(line)?.[1] ?? ''
+    if (line.includes('Ctrl-C stops')) child.kill('SIGTERM')
+  }
+  await exit
+  t.ok(lines.includes('The server drained and stopped.'))
+  await t.rejects(fetch(url), 'nothing listens')
+})
+
+function start(args: string[]) {
   const child = spawn(process.execPath, [join(root, 'examples/quickstart.js'), ...args], {
     stdio: ['ignore', 'pipe', 'pipe'],
-    env: { ...process.env, ...env },
   })
   return { child, exit: once(child, 'exit'), output: text(child.stdout) }
 }

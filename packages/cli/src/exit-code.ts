@@ -22,6 +22,8 @@ export const exitCode = {
 
 /** Error codes whose exit code does not follow from the table of errors. */
 const exceptions: Readonly<Partial<Record<ErrorCode, number>>> = {
+  // a server that its operator has to correct
+  'body-consumed': exitCode.usage,
   'chunk-undeclared': exitCode.temporary,
   'internal-error': exitCode.bug,
   'invalid-argument': exitCode.usage,

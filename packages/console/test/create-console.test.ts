@@ -158,7 +158,7 @@ for (const [name, open] of Object.entries(edges)) {
       '....//index.js',
     ]
     for (const path of outside) t.equal((await send(`/console/${path}`)).status, 404, path)
-    for (const path of ['/consoles', '/Console/', '//console/', '/']) t.equal((await send(path)).status, 404, path)
+    for (const path of ['/consoles', '/Console/', '//console/', '//']) t.equal((await send(path)).status, 404, path)
   })
 
   t.test(`by ${name}, /console redirects to /console/`, async (t) => {
@@ -169,6 +169,17 @@ for (const [name, open] of Object.entries(edges)) {
     }
     t.equal((await send('/console/?a=b')).status, 200)
   })
+
+  t.test(
+    `by ${name}, ${name === 'node:http' ? '/ is not of the console' : '/ redirects to the console'}`,
+    async (t) => {
+      const send = await open(t)
+      for (const path of ['/', '/?a=b']) {
+        const { status, headers } = await send(path)
+        t.match([status, headers.location], name === 'node:http' ? [404, undefined] : [308, 'console/'])
+      }
+    },
+  )
 }
 
 t.test('without node:http, a response to HEAD has no body, and other paths have no response', async (t) => {
@@ -232,13 +243,13 @@ t.test('a server with a console responds to its paths, and one without passes th
       createServer((req, res) => handler(req, res, () => res.writeHead(299).end())),
     )
     t.equal((await send('/console/')).status, expected)
-    t.equal((await send('/other')).status, 299)
+    for (const path of ['/', '/other']) t.equal((await send(path)).status, 299)
   }
 })
 
 t.test('a server without a console has no such path', async (t) => {
   const handle = toFetchHandler(openIngest())
-  for (const path of ['/console', '/console/']) {
+  for (const path of ['/', '/console', '/console/']) {
     const response = await handle(new Request(`http://localhost${path}`))
     t.match(await response.json(), { status: 404, code: 'not-found' })
   }

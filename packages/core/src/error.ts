@@ -52,7 +52,7 @@ export const errorTable = {
   // Arguments and cursors of any call.
   'invalid-argument': { title: 'Invalid argument', status: 400, retryable: false, meaning: 'invalid query or precondition; empty chunk' },
   'invalid-cursor': { title: 'Invalid cursor', status: 400, retryable: false, meaning: 'see [Cursors](http-api.md#cursors): read from the beginning' },
-  'internal-error': { title: 'Internal error', status: 500, retryable: true, outcome: 'unknown', meaning: 'a bug, or a body parser before the handler: see the log' },
+  'internal-error': { title: 'Internal error', status: 500, retryable: true, outcome: 'unknown', meaning: 'a bug: see the log' },
   // Batches of events.
   'malformed-body': { title: 'Malformed body', status: 400, retryable: false, meaning: 'not gzip as declared, UTF-8 or JSON' },
   'invalid-envelope': { title: 'Invalid envelope', status: 400, retryable: false, meaning: 'no array `events`, or not 1 to 64 `chunks`' },
@@ -95,8 +95,10 @@ export const errorTable = {
   'headers-too-large': { title: 'Request headers too large', status: 431, retryable: false, meaning: 'over 100 headers or 16,384 bytes' },
   'repeated-header': { title: 'Repeated header', status: 400, retryable: false, meaning: 'a header that must not repeat: send it once' },
   'unsupported-coding': { title: 'Unsupported content coding', status: 400, retryable: false, meaning: 'send gzip or no `Content-Encoding`' },
-  'unsupported-media-type': { title: 'Unsupported media type', status: 400, retryable: false, meaning: 'send the `Content-Type` of the route' },
+  'unsupported-media-type': { title: 'Missing or unsupported media type', status: 400, retryable: false, meaning: 'send the `Content-Type` of the route' },
   'body-too-large': { title: 'Body too large', status: 413, retryable: false, meaning: 'publication: use a manifest; chunks: send fewer' },
+  // 500, not 400: a sender drops a batch on a 400, and a mistake in the wiring of a server must not cost events
+  'body-consumed': { title: 'Body consumed before Ingest', status: 500, retryable: false, meaning: 'mount the handler before any body parser' },
   'range-not-satisfiable': { title: 'Range not satisfiable', status: 416, retryable: false, meaning: 'the range starts beyond the end' },
   'rate-limited': { title: 'Rate limited', status: 429, retryable: true, meaning: 'over a [rate limit](http-api.md#rate-limits)' },
   'request-timeout': { title: 'Request timeout', status: 408, retryable: true, outcome: 'unknown', meaning: 'the request arrived too slowly' },

@@ -172,7 +172,9 @@ function callRoute<Route>(
   const { method, path } = request
   check?.(request)
   if (!found) {
-    const page = console?.respond({ method, path, headers: request.headers.values })
+    // a handler with `next` has passed / on
+    const pagePath = path === '/' ? '/console' : path
+    const page = console?.respond({ method, path: pagePath, headers: request.headers.values })
     if (page) return { ...page }
     throw new IngestError('not-found', 'There is nothing at this path.')
   }

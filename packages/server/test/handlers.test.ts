@@ -100,7 +100,11 @@ t.test('a body whose bytes are gone is a 500 that names the fix', async (t) => {
     const send = await openStack(t, bodyParser(parse), createHandler(ingest, { log }))
     const response = await send({ headers, body: batchOf(1) })
     t.equal(response.status, 500)
-    t.match(response.json, { code: 'internal-error', detail: /mount this handler before the body parser/ })
+    t.match(response.json, {
+      code: 'body-consumed',
+      retryable: false,
+      detail: /mount its handler before the body parser/,
+    })
     t.equal(errors.length, 1)
     t.equal(await storedCount(), 0)
   }
@@ -291,7 +295,7 @@ t.test('by fetch, a consumed body is a 500 that names the fix', async (t) => {
   await request.json()
   const response = await toFetchHandler(ingest)(request)
   t.equal(response.status, 500)
-  t.match(await response.json(), { code: 'internal-error', detail: /before the body parser/ })
+  t.match(await response.json(), { code: 'body-consumed', retryable: false, detail: /before the body parser/ })
 })
 
 t.test('by fetch, a Content-Length that is not a number is refused', async (t) => {

@@ -106,9 +106,16 @@ const cases: Case[] = [
   ),
   ...['[]', '{"events":{}}'].map((body) => refused(`${body} is no envelope`, 400, 'invalid-envelope', { body })),
   ...['text/plain', 'application/jsonl', 'application/json+x', 'application/problem+json', ''].map((type) =>
-    refused(`the media type "${type}" is unsupported`, 400, 'unsupported-media-type', withType(type)),
+    refused(`the media type "${type}" is unsupported`, 400, 'unsupported-media-type', {
+      ...withType(type),
+      more: { detail: 'This Content-Type is not supported: send application/json.' },
+    }),
   ),
-  refused('a media type is required', 400, 'unsupported-media-type', { ...withType(), body: Buffer.from(batchOf(1)) }),
+  refused('a media type is required', 400, 'unsupported-media-type', {
+    ...withType(),
+    body: Buffer.from(batchOf(1)),
+    more: { title: /^Missing/, detail: 'Content-Type is missing: send application/json.' },
+  }),
   ...['Application/JSON', 'application/json;charset=utf-8', 'application/json ; a=b'].map((type) =>
     stored(`the media type "${type}" is JSON`, 1, withType(type)),
   ),

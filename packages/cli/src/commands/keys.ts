@@ -1,7 +1,7 @@
 import { IngestError, type KeyRecord, type Scope, scopes } from '@ingest/core'
 import { type DescribedKey, describeKey, isTimestamp } from '@ingest/core/internal'
 import { Command, InvalidArgumentError, Option } from 'commander'
-import { withIngest } from '../connect.ts'
+import { requireKnown, withIngest } from '../connect.ts'
 import { type Io, type PrintOptions, printMessage, printResult } from '../io.ts'
 import { durationMs, jsonOption, parseDuration, projectOption } from '../options.ts'
 import { parseStore, storeOption } from '../store.ts'
@@ -79,7 +79,10 @@ function keysListCommand(io: Io): Command {
     .addHelpText('after', examples('ingest keys list --store data/games --project demo'))
     .action(async (options: KeysOptions, command: Command) => {
       const { project } = options
-      const records = await withIngest(io, { store: parseStore(command) }, ({ keys }) => keys.list(project))
+      const records = await withIngest(io, { store: parseStore(command) }, async (ingest) => {
+        requireKnown(await ingest.hasProject(project), project)
+        return ingest.keys.list(project)
+      })
       if (records.length === 0) printMessage(io, `the project ${project} has no keys`)
       const keys = records.map(describe)
       await printResult(io, options, { projectId: project, keys }, formatKeyTable(keys))

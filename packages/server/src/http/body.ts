@@ -27,7 +27,8 @@ export function checkBodyHeaders<Kind extends BodyKind>(
   const kind = kinds.get(mediaTypeOf(values['content-type']))
   if (!kind) {
     const types = [...kinds.keys()].join(' or ')
-    throw new IngestError('unsupported-media-type', `The body must be sent with Content-Type: ${types}.`)
+    const what = values['content-type'] === undefined ? 'Content-Type is missing' : 'This Content-Type is not supported'
+    throw new IngestError('unsupported-media-type', `${what}: send ${types}.`)
   }
   const gzip = isGzipCoding(values['content-encoding'])
   checkTransferCoding(values['transfer-encoding'])
@@ -135,8 +136,8 @@ export async function readBody(
 /** The error for a body that a body parser has consumed. */
 export function bodyConsumed(): IngestError {
   return new IngestError(
-    'internal-error',
-    'The body was consumed before it reached Ingest, which stores its bytes as sent: mount this handler before the body parser.',
+    'body-consumed',
+    'The body was consumed before it reached Ingest, which stores its bytes as sent: mount its handler before the body parser.',
   )
 }
 

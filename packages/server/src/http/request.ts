@@ -115,7 +115,7 @@ export interface HttpRequest extends RequestHead {
    *
    * @throws {IngestError} `limit.tooLarge`; the errors of `limit.receive` and `limit.complete`; `malformed-body` for
    *   invalid gzip; `malformed-request` for tiny chunks; `request-timeout` if the client disconnects before the end;
-   *   `internal-error` if the body was read before
+   *   `body-consumed` if it was read before
    */
   readBody(gzip: boolean, limit: BodyLimit): Promise<Uint8Array>
   /**

@@ -64,8 +64,7 @@ export function problemResponse(
     detail,
     code: error.code,
     requestId,
-    // senders retry every 5xx
-    retryable: status >= 500 || error.retryable,
+    retryable: internalCodes.has(error.code) || error.retryable,
     issues: error.issues,
     limit: error.limit,
     actual: error.actual,

@@ -139,7 +139,12 @@ const projectCodes: readonly ErrorCode[] = [
   'store-locked',
   'store-unavailable',
 ]
-const bodyCodes: readonly ErrorCode[] = ['unsupported-media-type', 'unsupported-coding', 'malformed-body']
+const bodyCodes: readonly ErrorCode[] = [
+  'unsupported-media-type',
+  'unsupported-coding',
+  'malformed-body',
+  'body-consumed',
+]
 /** The error codes of an invalid query. Batches have none, because their query is ignored. */
 const queryCodes: readonly ErrorCode[] = ['invalid-argument']
 

@@ -1,5 +1,6 @@
 import { type ErrorCode, type ErrorDetails, errorTable, IngestError } from '@ingest/core'
 import { Issue } from '@ingest/core/wire'
+import { bodyConsumed } from '../http/body.ts'
 import { problemResponse } from '../http/response.ts'
 
 const bytesMax = { limit: 1_048_576, actual: 2_000_000 }
@@ -9,7 +10,7 @@ const soon = { retryAfterSeconds: 1 }
 const examples: Readonly<Partial<Record<ErrorCode, [detail: string, details?: ErrorDetails]>>> = {
   'malformed-request': ['The request has no Host header.'],
   'repeated-header': ['The header content-type must not be repeated.'],
-  'unsupported-media-type': ['The body must be sent with Content-Type: application/json.'],
+  'unsupported-media-type': ['Content-Type is missing: send application/json.'],
   'unsupported-coding': ['Content-Encoding must be gzip or absent.'],
   'malformed-body': ['The body is not JSON.'],
   'invalid-envelope': ['The body must have an array "events": { "events": [ … ] }.'],
@@ -54,6 +55,7 @@ const examples: Readonly<Partial<Record<ErrorCode, [detail: string, details?: Er
   'range-not-satisfiable': ['The range is outside the 31 bytes of the map.', { limit: 31 }],
   'rate-limited': ['The project is over its limit of requests: try again in 1 s.', soon],
   'headers-too-large': ['Send at most 100 headers, of 16,384 bytes in total.', { limit: 100, actual: 101 }],
+  'body-consumed': [bodyConsumed().message],
   'internal-error': ['The server failed unexpectedly: try again later.'],
   'store-damaged': [''],
   'disk-full': [''],

@@ -249,6 +249,7 @@ const particular: Record<string, Provoked> = {
 /** Documented codes that are not provoked here. */
 const unseen: Record<string, string> = {
   'request-timeout': 'needs a client that is slow; serve.test.ts and uploads.test.ts have some',
+  'body-consumed': 'needs a body parser before the handler; handlers.test.ts has some',
   'GET /v1/maps/content range-not-satisfiable HEAD': 'HEAD has no ranges (RFC 9110 section 14.2)',
 }
 
