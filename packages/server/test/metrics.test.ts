@@ -1,4 +1,5 @@
 import { createIngest, openMemoryStore, type StoreMetric } from '@ingest/core'
+import { Counter, collectDefaultMetrics, Registry } from 'prom-client'
 import t, { type Test } from 'tap'
 import { toFetchHandler } from '../src/fetch-handler.ts'
 import { createMetrics } from '../src/metrics/metrics.ts'
@@ -184,6 +185,19 @@ t.test('a store that hangs or fails leaves the other metrics', async (t) => {
   t.equal(same, text, 'concurrent scrapes share one rendering')
   has(t, text, { ingest_store_up: 0, ingest_http_requests_in_flight: 0 })
   t.equal(calls, 1)
+})
+
+t.test('the registry of a program has the metrics beside its own, each once', async (t) => {
+  const { ingest } = await openTestIngest()
+  const register = new Registry()
+  collectDefaultMetrics({ register })
+  new Counter({ name: 'game_rounds_total', help: 'Rounds.', registers: [register] }).inc(3)
+  const text = await createMetrics(ingest, { register, defaultMetrics: false }).render()
+  has(t, text, { game_rounds_total: 3, ingest_store_up: 1, ingest_http_requests_in_flight: 0 })
+  const names = Array.from(text.matchAll(/^# TYPE (\S+)/gm), ([, name]) => name)
+  t.ok(names.includes('process_cpu_seconds_total'))
+  t.equal(new Set(names).size, names.length)
+  t.notMatch(await createMetrics(ingest, { defaultMetrics: false }).render(), 'process_cpu')
 })
 
 t.test('metrics can be read after the Ingest is closed', async (t) => {

@@ -11,6 +11,13 @@ import { createStoreMetrics, measureTimeoutMs } from './store-metrics.ts'
 export interface MetricsOptions {
   /** Maximum number of projects with a label of their own; the others share the label `other`. Default: 100. */
   projectsMax?: number
+  /**
+   * The registry of prom-client that holds the metrics, of one Ingest at most. Serve `render()`, which renders all of it:
+   * `register.metrics()` does not measure the store and its consumers. Default: a new registry.
+   */
+  register?: Registry
+  /** Whether to add the `nodejs_…` and `process_…` metrics: `false` for a registry that has them. Default: true. */
+  defaultMetrics?: boolean
 }
 
 /** The metrics of one Ingest and the handlers that use them. */
@@ -36,9 +43,8 @@ export const metricsContentType: string = Registry.PROMETHEUS_CONTENT_TYPE
 /** Starts to measure an Ingest. Pass the result to `createHandler` or `serve`, and to `createAdminHandler`. */
 export function createMetrics(
   ingest: Pick<EmbeddedIngest, 'observe' | 'measure' | 'checkReady' | 'listAllConsumers'>,
-  { projectsMax = 100 }: MetricsOptions = {},
+  { projectsMax = 100, register: registry = new Registry(), defaultMetrics = true }: MetricsOptions = {},
 ): Metrics {
-  const registry = new Registry()
   const factory = metricsIn(registry)
   const projects = createProjectMetrics(factory, projectsMax)
   const http = createHttpMetrics(factory)
@@ -51,7 +57,7 @@ export function createMetrics(
     },
   })
   observeCommits(ingest, factory)
-  collectDefaultMetrics({ register: registry })
+  if (defaultMetrics) collectDefaultMetrics({ register: registry })
   return {
     render: shareCalls(async () => {
       await Promise.all([store.collect(), consumers.collect()])
