@@ -26,6 +26,22 @@ t.test('a code block equals the file that it names', async (t) => {
   )
 })
 
+t.test('no page installs or runs the package `ingest`, which is not ours', async (t) => {
+  const foreign = /\b(?:npx|bunx|dlx|npm (?:i|install|exec)|(?:pnpm|yarn|bun) add)(?: -\S*)* ingest(?![\w/-])/
+  t.match('$ npx --no -- ingest send', foreign)
+  t.notMatch('npx --package @ingest/cli ingest send', foreign)
+  const texts = files.filter((file) => !file.endsWith('docs.test.ts'))
+  const lines = texts.flatMap((file) =>
+    textOf(file)
+      .split('\n')
+      .map((line) => `${file}: ${line}`),
+  )
+  t.strictSame(
+    lines.filter((line) => foreign.test(line)),
+    [],
+  )
+})
+
 t.test('the first program of the README runs, and prints what its comments say', async (t) => {
   const [, program = ''] = /^```js\n(.*?)^```$/ms.exec(textOf('README.md')) ?? []
   const printed = Array.from(program.matchAll(/^console\.log\(.*\/\/ (.+)$/gm), ([, comment]) => comment)

@@ -6,7 +6,7 @@ import { openLmdbStore } from '@ingest/lmdb'
 //
 //   node packages/console/scripts/fill-history.js DIRECTORY [--events 4000000] [--days 3] [--builds 40]
 //     [--end 2026-11-20T18:00:00Z] [--project demo]
-//   npx ingest serve --store DIRECTORY --console
+//   npx @ingest/cli serve --store DIRECTORY --console
 //
 // Builds of which each replaces the one before, players whose sessions play one build in one place, places with maps,
 // and two spots where players die. 1.42.1 adds two traps, which kill beside the deaths at these spots; with it, one
