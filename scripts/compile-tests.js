@@ -19,7 +19,7 @@ import ts from 'typescript'
 const outDirectory = '.build'
 /** The directories that the copy shares with the repository: installed packages, and the builds that packages import. */
 const sharedDirectories = ['node_modules', 'dist', 'sql']
-const copied = /^(packages|clients|examples|scripts|test)\//
+const copied = /^(packages|clients|examples|scripts|site|test)\//
 /** tap in one file. In a package of this name, tap leaves it out of the stacks that it prints. */
 const bundledTap = join(outDirectory, 'tap/node_modules/@tapjs/tap.mjs')
 const domainModule = fileURLToPath(new URL('./tap-domain.js', import.meta.url))

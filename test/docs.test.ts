@@ -2,6 +2,7 @@ import { execFile } from 'node:child_process'
 import { join, posix } from 'node:path'
 import { promisify } from 'node:util'
 import t from 'tap'
+import { sidebar } from '../site/.vitepress/sidebar.js'
 import { files, root, textOf } from './repository.ts'
 
 const pages = files.filter((file) => file.endsWith('.md') && !file.startsWith('.changeset/'))
@@ -13,6 +14,15 @@ t.test('every relative link leads to a file, and to a heading where it names one
   t.strictSame(
     broken.map(({ page, link }) => `${page} links to ${link}`),
     [],
+  )
+})
+
+t.test('every page is in the sidebar of the site once', async (t) => {
+  const listed = sidebar.flatMap(({ items }) => items.map(({ page }) => page))
+  const generated = /^docs\/api\//
+  t.strictSame(
+    listed.filter((page) => !generated.test(page)).sort(),
+    pages.filter((page) => !page.startsWith('packages/cli/test/')),
   )
 })
 

@@ -44,6 +44,7 @@ const below: Record<string, string[]> = {
   '@ingest/lmdb': ['@ingest/core'],
   '@ingest/postgres': ['@ingest/core'],
   '@ingest/server': ['@ingest/core'],
+  '@ingest/site': ['@ingest/core', '@ingest/server'],
   '@ingest/soak': ['@ingest/bench', '@ingest/cli', '@ingest/client', '@ingest/lmdb', '@ingest/core', '@ingest/export'],
 }
 

@@ -15,7 +15,7 @@ export const issueCodes = [
   'undeclared',
 ] as const
 
-/** One of {@link issueCodes}. */
+/** One of `issueCodes`. */
 export type IssueCode = (typeof issueCodes)[number]
 
 /** One problem of a value: `{ code: 'invalid_type', path: '/buildId', message: 'Expected a string.' }`. */

@@ -18,7 +18,7 @@ export interface AppendBatch {
  * and storing it. Offsets are into the body of the batch.
  */
 export interface BatchEvents {
-  /** {@link wordsPerEvent} words for each event, in the order in which they were sent; {@link column} names them. */
+  /** `wordsPerEvent` words for each event, in the order in which they were sent; `column` names them. */
   rows: Uint32Array
   /** The builds that the events reference, each once. */
   builds: readonly string[]

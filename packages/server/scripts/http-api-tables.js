@@ -94,23 +94,28 @@ function codeRows({ components }) {
 }
 
 /** @param {string} markdown */
-function withLocalLinks(markdown) {
+export function withLocalLinks(markdown) {
   return markdown.replaceAll(`${docsUrl}http-api.md#`, '#').replaceAll(docsUrl, '')
 }
 
 /** @param {string[][]} rows */
-function toTable([head = [], ...rows]) {
+export function toTable([head = [], ...rows]) {
   const widths = head.map((_, column) => Math.max(...[head, ...rows].map((row) => row[column]?.length ?? 0)))
   const line = (/** @type {string[]} */ cells) =>
     `| ${cells.map((cell, i) => cell.padEnd(widths[i] ?? 0)).join(' | ')} |\n`
   return [line(head), line(widths.map((width) => '-'.repeat(width))), ...rows.map(line)].join('')
 }
 
-if (argv[1] === fileURLToPath(import.meta.url)) {
+/** The document that a server with this build serves. */
+export async function readDocument() {
   const { createIngest, openMemoryStore } = await import('@ingest/core')
   const { toFetchHandler } = await import('../dist/index.js')
   const handler = toFetchHandler(createIngest({ store: openMemoryStore() }))
   const response = await handler(new Request('http://localhost/openapi.json'))
+  return response.json()
+}
+
+if (argv[1] === fileURLToPath(import.meta.url)) {
   const path = fileURLToPath(new URL('../../../docs/http-api.md', import.meta.url))
-  writeFileSync(path, fillTables(readFileSync(path, 'utf8'), await response.json()))
+  writeFileSync(path, fillTables(readFileSync(path, 'utf8'), await readDocument()))
 }

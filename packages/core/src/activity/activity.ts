@@ -37,7 +37,7 @@ export interface Activity {
   groups?: ActivityGroup[]
 }
 
-/** A range of at most {@link activityRangeMsMax}. */
+/** A range of at most `activityRangeMsMax`. */
 export interface ActivityRangeOptions {
   /** In milliseconds since 1970. Default: an hour before `to`. */
   from?: number

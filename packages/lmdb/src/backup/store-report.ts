@@ -13,7 +13,7 @@ export interface StoreProblem {
 
 /** The result of verifying a store. */
 export interface StoreReport {
-  /** The first {@link problemsMax} problems. */
+  /** The first `problemsMax` problems. */
   problems: StoreProblem[]
   problemCount: number
   /** Batches in the log; each is one record. */
