@@ -10,7 +10,8 @@ import { startWorkerThread, type WorkerThreadOptions } from './worker-thread.ts'
  * Threads that write. The thread that serves requests never commits: it sends requests to the writer of the log or to
  * the writer of blobs, each a worker thread with an environment of its own.
  *
- * - client: the sending side (`request-client.ts`); it posts the requests of one turn of the event loop in one message
+ * - client: the sending side (`request-client.ts`); it posts the requests of successive turns of the
+ *   event loop in one message
  * - request in flight: sent and not settled (`in-flight-requests.ts`); the bytes in flight are limited
  * - loop: the receiving side (`request-loop.ts`); while one batch commits, the next one queues up in the port
  * - commit: one transaction for a batch (`commit.ts`); a request that fails is undone and refused alone
@@ -22,6 +23,13 @@ import { startWorkerThread, type WorkerThreadOptions } from './worker-thread.ts'
  * The id of a request is free again once the thread has settled it, and the thread settles each request exactly once. A
  * failure frees all ids, and no request is accepted after it. So a late response never settles another request.
  */
+
+/**
+ * The most bytes and turns of the event loop that are gathered for one message. A commit costs as much as 64 KiB of
+ * events, and with larger groups the thread would idle while the next one is gathered.
+ */
+const groupBytesMax = 65_536
+const groupTurnsMax = 16
 
 /** How long a thread whose commit may never return has to end; then it is left running. */
 const failedCloseMs = 2000
@@ -86,6 +94,7 @@ export async function startRequestClient<Request extends { id: number }>(
   let onReady = () => {}
   let onUnready = (_: IngestError) => {}
   let outbox: Post<Request>[] = []
+  let outboxBytes = 0
   const thread = startWorkerThread<readonly Request[], ThreadMessage>({
     ...options,
     onMessage(message) {
@@ -129,10 +138,20 @@ export async function startRequestClient<Request extends { id: number }>(
     )
   }
 
-  /** Posts the requests of this turn of the event loop in one message, so that the thread commits them together. */
+  /**
+   * Posts the requests in one message, so that the thread commits them together, after the first turn of the event loop
+   * that has brought no more. The clients of a commit send their next requests at about the same time.
+   */
+  function flushWhenGathered(countBefore: number, turn: number): void {
+    if (outbox.length > countBefore && outboxBytes < groupBytesMax && turn < groupTurnsMax) {
+      setImmediate(flushWhenGathered, outbox.length, turn + 1)
+    } else flush()
+  }
+
   function flush(): void {
     const posts = outbox
     outbox = []
+    outboxBytes = 0
     try {
       post(posts)
     } catch {
@@ -171,7 +190,8 @@ export async function startRequestClient<Request extends { id: number }>(
         if (error) throw error
         inFlight.checkLimit(bytes)
         const id = inFlight.add({ bytes, resolve, reject, onCommit })
-        if (outbox.length === 0) setImmediate(flush)
+        if (outbox.length === 0) setImmediate(flushWhenGathered, 0, 1)
+        outboxBytes += bytes
         outbox.push({ request: { ...request, id, round: roundOf(state) } as unknown as Request, transfer })
       })
     },
