@@ -12,11 +12,11 @@ export interface Commit<Request, Value> {
   /**
    * Resolves when a write can be tried: no stopped process holds the write lock, and a disk that was full has some
    * space again. Called before each commit, because a thread that waits inside LMDB cannot be ended, so neither its
-   * process nor the store could be closed.
+   * process nor the store could be closed. Calls `onWait` again and again while it waits.
    *
    * @throws {IngestError} `disk-full`, `store-locked` when it takes longer than {@link lockTimeoutMs}
    */
-  ready(guard: ExitGuard): Promise<void>
+  ready(guard: ExitGuard, onWait?: () => void): Promise<void>
   /** Resolves when it is this thread's turn to commit. Requests can be withdrawn until then. */
   turn(guard: ExitGuard): Promise<void>
   /**
@@ -106,12 +106,13 @@ export function createCommit<Request extends CommitRequest, Value>(
   }
 
   return {
-    async ready(guard) {
+    async ready(guard, onWait = () => {}) {
       // avoids a commit that fails, which is expensive
       if (isDiskFull) checkSpace()
       for (let holder = lockHolder(); holder?.isStopped; holder = lockHolder()) {
         if (!locked || locked.pid !== holder.pid) locked = { pid: holder.pid, since: performance.now() }
         if (performance.now() - locked.since > lockTimeoutMs) throw lockedError(holder)
+        onWait()
         await pause(guard, pollMs)
       }
       locked = undefined

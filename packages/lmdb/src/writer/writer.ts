@@ -74,9 +74,6 @@ export type FromWriter =
   /** Blobs were marked as garbage. */
   | { type: 'garbage' }
 
-/** How often a waiting writer reports that it is alive, in milliseconds. */
-const waitingMs = 100
-
 /**
  * The only writer of the log in a process: many requests, one transaction, one sync. Requests are settled once they are
  * durable. If a request fails, only that request is undone.
@@ -162,19 +159,10 @@ async function openWriter(
     }
   }
 
-  async function waitUntilReady(): Promise<void> {
-    const timer = setInterval(() => post({ type: 'alive' }), waitingMs)
-    try {
-      await ready(guard)
-    } finally {
-      clearInterval(timer)
-    }
-  }
-
   async function writeAll(requests: readonly WriteRequest[], settle: Settle): Promise<void> {
     try {
       if (!failure()) {
-        await waitUntilReady()
+        await ready(guard, () => post({ type: 'alive' }))
         await turn(guard)
       }
     } catch (error) {
