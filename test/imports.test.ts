@@ -248,6 +248,7 @@ const sharedByTests = [
   'packages/console/scripts/chromium.js',
   'packages/core/test/copy/filled-store.ts',
   'packages/postgres/test/database.ts',
+  'packages/postgres/test/postgres-server.ts',
   'packages/server/test/certificates.ts',
   'packages/soak/src/faults/preload-library.js',
   'scripts/compile-tests.js',

@@ -32,6 +32,7 @@ export const sidebar = [
     items: [
       { text: 'Serve', page: 'docs/serve.md' },
       { text: 'How much machine', page: 'docs/capacity.md' },
+      { text: 'Scale out', page: 'docs/scale-out.md' },
       { text: 'Keys', page: 'docs/keys.md' },
       { text: 'Commands', page: 'docs/commands.md' },
       { text: 'Metrics, logs and traces', page: 'docs/metrics.md' },
