@@ -1,4 +1,5 @@
 import { readFileSync } from 'node:fs'
+import { setFlagsFromString } from 'node:v8'
 import { type PlatformAnswer, type PlatformRequest, sendRequest } from './send-request.ts'
 
 /** A request that a game has made, and when, in seconds of its own time. */
@@ -59,6 +60,8 @@ export interface GameOptions {
 const forever = 1e15
 const fileOf = (name: string) => readFileSync(new URL(name, import.meta.url), 'utf8')
 
+// The optimizing compiler takes most of a second for the interpreter, longer than most games run.
+setFlagsFromString('--liftoff-only')
 // In luau-web 1.4.0 the build for newer Nodes, with WebAssembly's promise integration, has a `pcall` that does not catch.
 // It takes the other build when it does not see that.
 Reflect.deleteProperty(Reflect.get(globalThis, 'WebAssembly'), 'Suspending')
