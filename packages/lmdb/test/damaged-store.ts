@@ -26,7 +26,7 @@ export async function makeStore(directory: string, batches: number): Promise<str
   await project.publishMap({ ...map, map: { walls: 'x'.repeat(9000) } })
   await project.publishMap({ placeId: '2', buildId: 'b', map: { walls: 2 } })
   for (let batch = 1; batch <= batches; batch++) {
-    const filler = 'f'.repeat(batch % 2 === 0 ? 9000 : 10)
+    const filler = 'f'.repeat(batch % 2 === 0 ? 3000 : 10)
     const events = [0, 1].map((i) => ({ projectId, eventId: `e-${batch}-${i}`, buildId: `b${batch % 3}`, filler }))
     await project.submitBatch({ events })
   }

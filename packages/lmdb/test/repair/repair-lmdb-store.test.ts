@@ -1,4 +1,5 @@
 import { spawnSync } from 'node:child_process'
+import { createHash } from 'node:crypto'
 import { cpSync, mkdirSync, readdirSync, readFileSync, statSync } from 'node:fs'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
@@ -44,17 +45,21 @@ function copy(name: string): string {
   return directory
 }
 
-const bytesOf = (directory: string) =>
-  ['events', 'chunks', 'ids'].map((name) => readFileSync(join(directory, name, 'data.mdb'), 'base64'))
+const digestsOf = (directory: string) =>
+  ['events', 'chunks', 'ids'].map((name) =>
+    createHash('sha256')
+      .update(readFileSync(join(directory, name, 'data.mdb')))
+      .digest('hex'),
+  )
 
 /** Repairs a copy of the store after some damage, and opens the result. */
 async function repair(name: string, damage: (directory: string) => Promise<void> | void) {
   const directory = copy(name)
   await damage(directory)
-  const before = bytesOf(directory)
+  const before = digestsOf(directory)
   const target = join(path, `${name}, repaired`)
   const report = await repairLmdbStore(directory, target)
-  t.strictSame(bytesOf(directory), before, 'the damaged store is not changed')
+  t.strictSame(digestsOf(directory), before, 'the damaged store is not changed')
   const ingest = createIngest({ store: await openLmdbStore(target, { create: false }) })
   const project = ingest.project(projectId)
   const ids: string[] = []
