@@ -109,6 +109,11 @@ async function bundleTap() {
       js: `import { createRequire as requireFrom } from 'node:module'\nconst require = requireFrom('${entry}')`,
     },
     esbuildPlugins: [replacements],
+    // names stay, as they are in stacks
+    esbuildOptions(options) {
+      options.minifyWhitespace = true
+      options.minifySyntax = true
+    },
   })
 }
 
