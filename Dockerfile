@@ -1,4 +1,4 @@
-# Ingest from the packages that would be published.
+# Ingest, with the dependencies of pnpm-lock.yaml.
 #
 #   docker build --tag ingest .
 #   docker run --detach --name ingest --init --read-only --publish 8787:8787 --volume ingest:/data ingest
@@ -6,21 +6,20 @@
 
 ARG NODE_IMAGE=node:24.21.0-bookworm-slim
 
-FROM ${NODE_IMAGE} AS pack
+FROM ${NODE_IMAGE} AS build
 WORKDIR /src
 COPY . .
-RUN npm run pack
-
-FROM ${NODE_IMAGE} AS install
-WORKDIR /opt/ingest
-COPY --from=pack /src/dist/ /tmp/dist/
+# CI: the lockfile is not changed
+ENV CI=true
+RUN npm run build
 # lmdb comes with its binary: nothing is compiled
-RUN npm install --ignore-scripts --no-audit --no-fund /tmp/dist/*.tgz
+RUN npx --yes pnpm@10.34.9 --filter @ingest/cli deploy --prod --ignore-scripts \
+  --config.inject-workspace-packages=true /opt/ingest
 
 FROM ${NODE_IMAGE}
-COPY --from=install /opt/ingest /opt/ingest
+COPY --from=build /opt/ingest /opt/ingest
 COPY deploy/healthcheck.cjs /opt/ingest/healthcheck.cjs
-RUN ln -s /opt/ingest/node_modules/@ingest/cli/bin/ingest.js /usr/local/bin/ingest \
+RUN ln -s /opt/ingest/bin/ingest.js /usr/local/bin/ingest \
  && install --directory --owner=1000 --group=1000 --mode=0700 /data
 ENV NODE_ENV=production INGEST_STORE=/data INGEST_LISTEN=0.0.0.0:8787
 USER 1000:1000

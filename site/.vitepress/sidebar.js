@@ -38,6 +38,7 @@ export const sidebar = [
       { text: 'Metrics, logs and traces', page: 'docs/metrics.md' },
       { text: 'Backups', page: 'docs/backups.md' },
       { text: 'PostgreSQL', page: 'docs/postgres.md' },
+      { text: 'Kubernetes', page: 'docs/kubernetes.md' },
       { text: 'Retention and erasure', page: 'docs/erase.md' },
       { text: 'Export to files', page: 'docs/export.md' },
       { text: 'Sinks', page: 'docs/sinks.md' },
