@@ -1,4 +1,4 @@
-import { fork } from 'node:child_process'
+import { type ChildProcess, fork } from 'node:child_process'
 import { fileURLToPath } from 'node:url'
 import { IngestError } from '@ingest/core'
 import { deserializeError, type SerializedError } from '../threads/error-transfer.ts'
@@ -50,14 +50,7 @@ const module = fileURLToPath(new URL('./job-worker.js', import.meta.url))
  */
 export async function runJob(job: Job, { signal, onProgress = () => {} }: JobOptions): Promise<StoreReport> {
   signal?.throwIfAborted()
-  const { SystemRoot } = process.env
-  const child = fork(module, {
-    execArgv: [],
-    env: SystemRoot ? { SystemRoot } : {},
-    serialization: 'advanced',
-    // LMDB writes plain text about damage to standard error
-    stdio: ['ignore', 'ignore', 'ignore', 'ipc'],
-  })
+  const child = startReader(module)
   const stop = () => void child.kill('SIGKILL')
   signal?.addEventListener('abort', stop)
   let phase = 'opening'
@@ -84,6 +77,18 @@ export async function runJob(job: Job, { signal, onProgress = () => {} }: JobOpt
       stop()
     })
   }
+}
+
+/** Starts a process that may crash. */
+export function startReader(program: string): ChildProcess {
+  const { SystemRoot } = process.env
+  return fork(program, {
+    execArgv: [],
+    env: SystemRoot ? { SystemRoot } : {},
+    serialization: 'advanced',
+    // LMDB writes plain text about damage to standard error
+    stdio: ['ignore', 'ignore', 'ignore', 'ipc'],
+  })
 }
 
 function describe(progress: JobProgress): string {

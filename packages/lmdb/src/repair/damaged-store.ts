@@ -1,33 +1,35 @@
-import { type ChildProcess, fork } from 'node:child_process'
+import type { ChildProcess } from 'node:child_process'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { IngestError } from '@ingest/core'
-import { sequenceKey } from '../environment/row-keys.ts'
+import { startReader } from '../backup/run-job.ts'
+import { readSequence, sequenceKey } from '../environment/row-keys.ts'
 import type { TableName } from '../environment/schema.ts'
 import { deserializeError, type SerializedError } from '../threads/error-transfer.ts'
 
-/**
- * A request for rows of a table, in the order of their keys: from `start` on; with `reverse`, from the end of the
- * table; without a `limit`, the row of `start` only.
- */
-export interface Request {
+/** A request for the next rows of a table, from `start` on, in the order of their keys. */
+export interface Request extends Place {
   directory: string
-  /** The name of the environment. */
-  name: 'events' | 'chunks'
-  /** Without a table, the request only opens the environment. */
-  table?: TableName
   start: Buffer
-  limit?: number
+  limit: number
+  /** From the end of the table on; not with numbers. */
   reverse?: true
 }
 
+export interface Place {
+  /** The name of the environment. */
+  name: 'events' | 'chunks'
+  table: TableName
+  /** Whether the keys are consecutive numbers, each of which is looked up by itself. */
+  isNumbered?: boolean
+}
+
 export interface Reply {
+  /** The rows before the first one that cannot be read. */
   rows: Row[]
-  /**
-   * Whether more rows may follow; `damage`: the next rows cannot be read; `missing`: there is no such table or file.
-   */
-  end: 'more' | 'end' | 'damage' | 'missing'
-  /** The reason why the environment cannot be opened. */
+  /** The number of rows of the table; undefined if there is no such table or file. */
+  count?: number
+  /** The reason why the environment or its list of tables cannot be read. */
   error?: SerializedError
 }
 
@@ -36,45 +38,34 @@ export interface Row {
   value: Buffer
 }
 
-/** A reply, and whether the process crashed. */
-type Answer = Reply & { isCrash?: true }
-
-type Place = Required<Pick<Request, 'name' | 'table'>>
-
 /** Reads the intact rows of a damaged store in a separate process, because some damage makes LMDB crash. */
 export type DamagedStore = ReturnType<typeof openDamagedStore>
 
 const module = fileURLToPath(new URL('./read-worker.js', import.meta.url))
-/** Maximum rows of one request. After a crash, these rows are read one by one, up to the damage. */
+/** Maximum rows of one request. After a crash, this number of rows is read one by one. */
 const rowsAtOnce = 64
-const keyBytesMin = 8
+/** The first bytes by which the end of damage is searched, if a key before it is not longer. */
+const searchedBytes = 64
+/** As LMDB may crash at each, the end of damage is not searched to the last bit. */
+const bisectionsMax = 24
 
 export function openDamagedStore(directory: string, signal?: AbortSignal) {
   let child: ChildProcess | undefined
+  /** The number of rows that are read one by one. */
+  let singles = 0
   const damaged = new Set<TableName>()
 
-  function start(): ChildProcess {
-    const { SystemRoot } = process.env
-    return fork(module, {
-      execArgv: [],
-      env: SystemRoot ? { SystemRoot } : {},
-      serialization: 'advanced',
-      // LMDB writes plain text about damage to standard error
-      stdio: ['ignore', 'ignore', 'ignore', 'ipc'],
-    })
-  }
-
-  /** A crash counts as damage at the place of the request. */
-  async function ask(request: Omit<Request, 'directory'>): Promise<Answer> {
+  /** Resolves with undefined after a crash. */
+  async function ask(request: Omit<Request, 'directory'>): Promise<Reply | undefined> {
     signal?.throwIfAborted()
     const isRunning = child && child.exitCode === null && child.signalCode === null
-    const worker = child && isRunning ? child : start()
+    const worker = child && isRunning ? child : startReader(module)
     child = worker
     try {
       return await new Promise((resolve, reject) => {
         const noteCrash = () => {
           child = undefined
-          resolve({ rows: [], end: 'damage', isCrash: true })
+          resolve(undefined)
         }
         worker.once('message', resolve)
         worker.once('error', reject)
@@ -87,34 +78,57 @@ export function openDamagedStore(directory: string, signal?: AbortSignal) {
     }
   }
 
-  /** Returns a function that reads rows of a table. A key greater than the last one of the table is damage. */
-  async function readerOf(place: Place) {
-    const newest = (await ask({ ...place, start: nothing, limit: 1, reverse: true })).rows[0]?.key
-    return async (start: Buffer, limit: number): Promise<Answer> => {
-      const { rows, end, isCrash } = await ask({ ...place, start, limit })
-      const ahead = newest ? rows.findIndex(({ key }) => Buffer.compare(key, newest) > 0) : -1
-      if (ahead !== -1) return { rows: rows.slice(0, ahead), end: 'damage' }
-      // LMDB treats a page of zeros as the end of the table
-      const last = rows.at(-1)?.key ?? start
-      const isEnd = end === 'end' && (!newest || Buffer.compare(last, newest) >= 0)
-      return { rows, end: end === 'end' && !isEnd ? 'damage' : end, ...(isCrash && { isCrash }) }
+  /** The rows from `start` on, up to one that cannot be read. */
+  async function next(place: Place, start: Buffer): Promise<Partial<Reply>> {
+    for (;;) {
+      const limit = singles > 0 ? 1 : rowsAtOnce
+      const reply = await ask({ ...place, start, limit })
+      if (reply || singles > 0) {
+        singles = Math.max(0, singles - 1)
+        return reply ?? {}
+      }
+      singles = rowsAtOnce
     }
   }
 
-  /** The next number after `unreadable` whose row can be read; greater than `last` if there is none. */
-  async function findNumber(place: Place, unreadable: number, last: number): Promise<number> {
-    const isReadable = async (at: number) => (await ask({ ...place, start: sequenceKey(at) })).rows.length > 0
-    let low = unreadable
-    let high = low + 1
-    for (let step = 1; high <= last && !(await isReadable(high)); step *= 2) [low, high] = [high, high + step]
-    if (high > last) return high
-    damaged.add(place.table)
-    while (high - low > 1) {
-      const middle = Math.floor((low + high) / 2)
-      if (await isReadable(middle)) high = middle
+  /**
+   * The first key after an unreadable one at which rows can be read; undefined if there is none before `end`. Searches in
+   * steps that begin with `gap`, as LMDB may crash at each.
+   */
+  async function findIntact(place: Place, unreadable: Buffer, gap: bigint, end?: Buffer): Promise<Buffer | undefined> {
+    const width = place.isNumbered ? unreadable.length : Math.max(searchedBytes, unreadable.length)
+    const behindAll = end ? toNumber(end, width) : 1n << BigInt(width * 8)
+    async function isIntact(at: bigint): Promise<boolean> {
+      const reply = await ask({ ...place, start: toKey(at, width), limit: 1 })
+      return reply !== undefined && reply.rows.length > 0
+    }
+
+    const first = toNumber(unreadable, width)
+    let [low, high] = [first, first + gap]
+    for (let step = gap; high < behindAll && !(await isIntact(high)); step *= 2n) [low, high] = [high, high + step]
+    if (high >= behindAll) {
+      // steps from a key that has little in common with the next ones are too long
+      const newest = await newestKey(place)
+      low = first
+      for (let length = 1; length <= newest.length && high >= behindAll; length++) {
+        const at = toNumber(newest.subarray(0, length), width)
+        if (at <= first) continue
+        if (await isIntact(at)) high = at
+        else low = at
+      }
+      if (high >= behindAll) return undefined
+    }
+    for (let left = bisectionsMax; left > 0 && high - low > 1n; left--) {
+      const middle = (low + high) / 2n
+      if (await isIntact(middle)) high = middle
       else low = middle
     }
-    return high
+    return toKey(high, width)
+  }
+
+  async function newestKey(place: Place): Promise<Buffer> {
+    if (place.isNumbered) return nothing
+    return (await ask({ ...place, start: nothing, limit: 1, reverse: true }))?.rows[0]?.key ?? nothing
   }
 
   return {
@@ -126,71 +140,40 @@ export function openDamagedStore(directory: string, signal?: AbortSignal) {
      *   opening
      */
     async open(): Promise<void> {
-      const name = 'events'
-      const { end, error } = await ask({ name, start: nothing })
-      if (end !== 'damage' && (await ask({ name, table: 'log', start: nothing, limit: 1 })).end !== 'missing') return
-      if (error && error.code !== 'store-damaged') throw deserializeError(error)
-      const path = join(directory, name)
+      const reply = await ask({ name: 'events', table: 'log', isNumbered: true, start: nothing, limit: 0 })
+      if (reply?.count !== undefined) return
+      if (reply?.error && reply.error.code !== 'store-damaged') throw deserializeError(reply.error)
+      const path = join(directory, 'events')
       throw new IngestError('store-damaged', `The list of the tables of ${path} cannot be read: restore a backup.`)
     },
 
-    /** The readable rows of a table, in the order of their keys. */
-    async *rows(place: Place): AsyncGenerator<Row> {
-      const read = await readerOf(place)
-      let start: Buffer | undefined = nothing
-      let last: Buffer = nothing
-      // the distance between two keys
-      let gap = 1n
-      let singles = 0
+    /** The readable rows of a table of `events`, in the order of their keys; numbered ones from 1 to before `end`. */
+    async *rows(table: TableName, end?: number): AsyncGenerator<Row> {
+      const place: Place = { name: 'events', table, isNumbered: end !== undefined }
+      let [read, count] = [0, -1]
+      let start: Buffer | undefined = end === undefined ? nothing : sequenceKey(1)
+      let last = start
+      let gap = end === undefined ? firstGap : 1n
       while (start) {
-        const { rows, end, isCrash } = await read(start, singles > 0 ? 1 : rowsAtOnce)
+        const reply = await next(place, start)
+        count = reply.count ?? count
+        const { rows = [] } = reply
         yield* rows
+        read += rows.length
         const key = rows.at(-1)?.key
         if (key) {
-          gap = distance(rows.at(-2)?.key ?? last, key)
+          if (!place.isNumbered) gap = distance(rows.at(-2)?.key ?? last, key)
           last = key
-          start = behind(key)
-        }
-        if (end === 'missing' || end === 'damage') damaged.add(place.table)
-        if (end === 'missing' || end === 'end') return
-        if (isCrash && singles === 0) {
-          singles = rowsAtOnce
-          continue
-        }
-        singles = Math.max(0, singles - 1)
-        if (end === 'more') continue
-        start = await findIntact(read, last, gap)
-        singles = 0
+          start = behind(key, place)
+        } else if (read === count) return
+        else start = await findIntact(place, start, gap, end === undefined ? undefined : sequenceKey(end))
       }
-    },
-
-    /**
-     * The readable values of a table whose keys are consecutive numbers from 1 to at most `last`. Each number is looked
-     * up by itself, as a damaged page may hold the rows of another one.
-     */
-    async *numbered(place: Place, last: number): AsyncGenerator<{ number: number; value: Buffer }> {
-      let singles = 0
-      for (let next = 1; next <= last; ) {
-        const { rows, isCrash } = await ask({
-          ...place,
-          start: sequenceKey(next),
-          ...(singles === 0 && { limit: rowsAtOnce }),
-        })
-        singles = Math.max(0, singles - 1)
-        const before = next
-        for (const { key, value } of rows) {
-          if (!key.equals(sequenceKey(next))) break
-          yield { number: next++, value }
-        }
-        if (next > before) continue
-        if (!isCrash || singles > 0) next = await findNumber(place, next, last)
-        singles = rowsAtOnce
-      }
+      damaged.add(table)
     },
 
     /** The value of a key; undefined if it is missing or cannot be read. */
     async get(place: Place, key: Buffer): Promise<Buffer | undefined> {
-      return (await ask({ ...place, start: key })).rows[0]?.value
+      return (await ask({ ...place, isNumbered: true, start: key, limit: 1 }))?.rows[0]?.value
     },
 
     close: () => void child?.kill('SIGKILL'),
@@ -198,31 +181,12 @@ export function openDamagedStore(directory: string, signal?: AbortSignal) {
 }
 
 const nothing = Buffer.alloc(0)
-
-/** The first key after the damage at which rows can be read; undefined if there is none. */
-async function findIntact(
-  read: (start: Buffer, limit: number) => Promise<Answer>,
-  last: Buffer,
-  gap: bigint,
-): Promise<Buffer | undefined> {
-  const width = Math.max(keyBytesMin, last.length)
-  const end = 1n << BigInt(width * 8)
-  const isIntact = async (at: bigint) => (await read(toKey(at, width), 1)).rows.length > 0
-  let low = toNumber(last, width)
-  let high = low + 1n
-  for (let step = gap; high < end && !(await isIntact(high)); step *= 2n) [low, high] = [high, high + step]
-  if (high >= end) return undefined
-  while (high - low > 1n && high - low > gap / 64n) {
-    const middle = (low + high) / 2n
-    if (await isIntact(middle)) high = middle
-    else low = middle
-  }
-  return toKey(high, width)
-}
+/** The distance between the numbers of two projects. */
+const firstGap = 1n << BigInt((searchedBytes - 4) * 8)
 
 /** The smallest key that is greater than this one. */
-function behind(key: Buffer): Buffer {
-  return Buffer.concat([key, Buffer.of(0)])
+function behind(key: Buffer, { isNumbered }: Place): Buffer {
+  return isNumbered ? sequenceKey(readSequence(key) + 1) : Buffer.concat([key, Buffer.of(0)])
 }
 
 /** A key as a number, padded with zeros at the end. */
@@ -230,13 +194,13 @@ function toNumber(key: Buffer, width: number): bigint {
   return BigInt(`0x${key.toString('hex').padEnd(width * 2, '0')}`)
 }
 
-function toKey(number: bigint, width: number): Buffer {
-  return Buffer.from(number.toString(16).padStart(width * 2, '0'), 'hex')
-}
-
 /** The distance between two keys; at least 1. */
 function distance(from: Buffer, to: Buffer): bigint {
-  const width = Math.max(keyBytesMin, from.length, to.length)
+  const width = Math.max(searchedBytes, from.length, to.length)
   const between = toNumber(to, width) - toNumber(from, width)
   return between > 0n ? between : 1n
+}
+
+function toKey(number: bigint, width: number): Buffer {
+  return Buffer.from(number.toString(16).padStart(width * 2, '0'), 'hex')
 }

@@ -2,15 +2,7 @@ import { createHash } from 'node:crypto'
 import { statSync } from 'node:fs'
 import { rm } from 'node:fs/promises'
 import { join } from 'node:path'
-import {
-  type ChunkRef,
-  digestOf,
-  IngestError,
-  type Manifest,
-  type MapKey,
-  type Project,
-  type Store,
-} from '@ingest/core'
+import { digestOf, IngestError, type Manifest, type MapKey, type Project, type Store } from '@ingest/core'
 import { asPermissionDenied, isProjectId, toBatch } from '@ingest/core/internal'
 import { type JobOptions, runJob } from '../backup/run-job.ts'
 import { fillDirectory } from '../backup/staging.ts'
@@ -20,7 +12,7 @@ import { chunkKey } from '../chunks/chunk-tables.ts'
 import { openProjects } from '../entries/projects.ts'
 import { checkDataFile } from '../environment/data-file.ts'
 import { openEnvironment } from '../environment/environment.ts'
-import { projectKey, sequenceKey } from '../environment/row-keys.ts'
+import { projectKey, readSequence, sequenceKey } from '../environment/row-keys.ts'
 import type { TableName } from '../environment/schema.ts'
 import { findProcessMapping } from '../environment/write-lock.ts'
 import { decodeRecord, isTombstone, type LogRecord, parseEventId } from '../log/record.ts'
@@ -36,8 +28,7 @@ import type { RepairReport } from './repair-report.ts'
  *
  * - read worker: a process that reads rows of the damaged store (`read-worker.ts`); if LMDB crashes it, another one is
  *   started
- * - damaged store: asks the worker for rows, and searches for the next key that can be read after damage
- *   (`damaged-store.ts`)
+ * - damaged store: walks the tables, and searches for the next key that can be read after damage (`damaged-store.ts`)
  * - record: copied only if its checksums are right; the lists of projects, the totals and the id index are rebuilt
  * - report: the copied and the lost content, by ranges of records, events of projects, and maps (`repair-report.ts`)
  *
@@ -106,24 +97,18 @@ interface CopyOptions extends JobOptions {
 }
 
 async function copyAll(source: DamagedStore, staging: string, options: CopyOptions): Promise<Copied> {
-  const { names, withKeys } = await copyProjects(source, join(staging, 'events'))
+  const { names, known } = await readProjects(source)
+  await writeProjects(source, join(staging, 'events'), names, known)
   const store = await openLmdbStore(staging)
   try {
-    const log = await copyLog(source, store, names, options)
+    const { lost, ...log } = await copyLog(source, store, names, options)
     const maps = await copyMaps(source, store, names, options)
+    const keysOf = [...names.values()].filter((projectId) => !known.has(projectId))
     return {
-      records: log.records,
-      events: log.events,
-      maps: maps.maps,
+      ...log,
+      maps: maps.copied,
       projects: names.size,
-      lost: {
-        records: log.lost,
-        recordCount: log.lostRecords,
-        events: log.lostEvents,
-        maps: maps.lost,
-        keysOf: [...names.values()].filter((projectId) => !withKeys.has(projectId)),
-        tables: [...source.damaged],
-      },
+      lost: { ...lost, maps: maps.lost, keysOf, tables: [...source.damaged] },
     }
   } finally {
     await store.close()
@@ -132,50 +117,52 @@ async function copyAll(source: DamagedStore, staging: string, options: CopyOptio
   }
 }
 
-/** Copies projects with their numbers and keys, and frozen builds. */
-async function copyProjects(source: DamagedStore, to: string) {
+/** The names of projects by number, and the entries of those whose row is intact: undefined without keys. */
+async function readProjects(source: DamagedStore) {
   const names = new Map<number, string>()
-  const known: Project[] = []
-  const withKeys = new Set<string>()
-  for await (const { key, value } of source.rows({ name: 'events', table: 'projects' })) {
-    if (value.length < 4 || !isProjectId(key.toString())) continue
-    names.set(value.readUInt32BE(), key.toString())
-    const project = value.length === 4 ? undefined : parseJson<Project>(value.subarray(4))
-    if (value.length > 4 && project?.projectId !== key.toString()) continue
-    withKeys.add(key.toString())
-    if (project) known.push(project)
+  const known = new Map<string, Project | undefined>()
+  for await (const { key, value } of source.rows('projects')) {
+    const projectId = key.toString()
+    if (value.length < 4 || !isProjectId(projectId)) continue
+    names.set(value.readUInt32BE(), projectId)
+    const project = parseJson<Project>(value.subarray(4))
+    if (value.length === 4 || project?.projectId === projectId) known.set(projectId, project)
   }
-  for await (const { key, value } of source.rows({ name: 'events', table: 'project-numbers' })) {
+  for await (const { key, value } of source.rows('project-numbers')) {
     if (key.length !== 4 || !isProjectId(value.toString())) continue
     const number = key.readUInt32BE()
-    const known = names.get(number)
-    if (known === undefined) names.set(number, value.toString())
+    const name = names.get(number)
+    if (name === undefined) names.set(number, value.toString())
     // one of the two names is damaged; the events say which
-    else if (known !== value.toString()) names.delete(number)
+    else if (name !== value.toString()) names.delete(number)
+  }
+  return { names, known }
+}
+
+/** Writes projects with their numbers and keys, and frozen builds. */
+async function writeProjects(
+  source: DamagedStore,
+  to: string,
+  names: ReadonlyMap<number, string>,
+  known: ReadonlyMap<string, Project | undefined>,
+): Promise<void> {
+  const frozen: Row[] = []
+  for await (const row of source.rows('freezes')) {
+    if (row.key.length <= 4 || row.value.length !== 8 || !names.has(row.key.readUInt32BE())) continue
+    if (!Number.isNaN(new Date(row.value.readDoubleLE()).getTime())) frozen.push(row)
   }
   const environment = await openEnvironment(to)
   try {
     const { table } = environment
     const projects = openProjects(table)
-    const [entries, numbers, freezes, newest] = [
-      table('projects'),
-      table('project-numbers'),
-      table('freezes'),
-      table('newest-builds'),
-    ]
+    const [entries, numbers, freezes] = [table('projects'), table('project-numbers'), table('freezes')]
+    const newest = table('newest-builds')
     environment.write(() => {
       for (const [number, projectId] of names) {
         entries.put(Buffer.from(projectId), projectKey(number))
         numbers.put(projectKey(number), Buffer.from(projectId))
       }
-      for (const project of known) projects.put(project.projectId, JSON.stringify(project))
-    })
-    const frozen: Row[] = []
-    for await (const row of source.rows({ name: 'events', table: 'freezes' })) {
-      if (row.key.length <= 4 || row.value.length !== 8 || !names.has(row.key.readUInt32BE())) continue
-      if (!Number.isNaN(new Date(row.value.readDoubleLE()).getTime())) frozen.push(row)
-    }
-    environment.write(() => {
+      for (const [projectId, project] of known) if (project) projects.put(projectId, JSON.stringify(project))
       for (const { key, value } of frozen) {
         freezes.put(key, value)
         addFrozenBuild(newest, key.readUInt32BE(), key.toString('utf8', 4), value.readDoubleLE())
@@ -184,74 +171,70 @@ async function copyProjects(source: DamagedStore, to: string) {
   } finally {
     await environment.close()
   }
-  return { names, withKeys }
 }
 
+/** Copies the records whose checksums are right. Adds the names of projects that only events have to `names`. */
 async function copyLog(
   source: DamagedStore,
   store: Store,
   names: Map<number, string>,
   { onProgress = () => {}, recordsMax }: CopyOptions,
 ) {
-  const copied = { records: 0, events: 0, lost: [] as { from: number; to: number }[], lostRecords: 0 }
-  const lostEvents: { projectId: string; events: number }[] = []
   const totals = await readTotals(source)
   const sum = [...totals.values()].reduce((sum, { records }) => sum + records, 0)
-  const total = sum <= recordsMax ? sum : 0
+  const last = sum <= recordsMax ? sum : 0
+  const lost: Pick<RepairReport['lost'], 'records' | 'recordCount' | 'events'> = {
+    records: [],
+    recordCount: 0,
+    events: [],
+  }
+  const copied = { records: 0, events: 0 }
   let appends: Promise<unknown>[] = []
   let bytes = 0
+  let next = 1
 
-  function noteLost(from: number, to: number): void {
-    if (to < from) return
-    copied.lostRecords += to - from + 1
-    const previous = copied.lost.at(-1)
-    if (previous?.to === from - 1) previous.to = to
-    else if (copied.lost.length < lostRangesMax) copied.lost.push({ from, to })
+  /** Notes that the records from `next` to before `sequence` are lost. */
+  function noteLost(sequence: number): void {
+    if (sequence <= next) return
+    lost.recordCount += sequence - next
+    if (lost.records.length < lostRangesMax) lost.records.push({ from: next, to: sequence - 1 })
   }
 
-  function append({ project, receivedAt, events }: LogRecord): boolean {
-    const projectId = names.get(project) ?? nameIn(events)
-    if (projectId === undefined) return false
-    names.set(project, projectId)
-    const group = events.map((event) =>
-      isTombstone(event)
-        ? { receivedAt, bytes: nothing, erased: parseEventId(event), cursor: '' }
-        : { receivedAt, bytes: event, cursor: '' },
-    )
-    const appended = store.append(projectId, toBatch(group, store.hashKey))
+  for await (const { key, value } of source.rows('log', recordsMax + 1)) {
+    const sequence = readSequence(key)
+    const record = decode(value, sequence)
+    const projectId = record && (names.get(record.project) ?? nameIn(record.events))
+    if (!record || projectId === undefined) continue
+    noteLost(sequence)
+    next = sequence + 1
+    names.set(record.project, projectId)
+    const appended = store.append(projectId, toBatch(record.events.map(toStored(record.receivedAt)), store.hashKey))
     // the error is thrown when the append is awaited
     appended.catch(() => {})
     appends.push(appended)
-    bytes += events.reduce((sum, { length }) => sum + length, 0)
+    bytes += value.length
     copied.records++
-    copied.events += events.length
-    return true
-  }
-
-  let next = 1
-  let lastRead = 0
-  for await (const { number: sequence, value } of source.numbered({ name: 'events', table: 'log' }, recordsMax)) {
-    lastRead = sequence
-    const record = decode(value, sequence)
-    if (!record || !append(record)) continue
-    noteLost(next, sequence - 1)
-    next = sequence + 1
+    copied.events += record.events.length
     if (appends.length < appendRecords && bytes < appendBytes) continue
     await Promise.all(appends)
     appends = []
     bytes = 0
-    onProgress({ phase: 'log', done: sequence, total: Math.max(total, sequence) })
+    onProgress({ phase: 'log', done: sequence, total: Math.max(last, sequence) })
   }
   await Promise.all(appends)
-  noteLost(next, total)
-  if (lastRead < total) source.damaged.add('log')
+  noteLost(last + 1)
   for (const [project, { events }] of totals) {
     const projectId = names.get(project)
-    const lost = projectId === undefined ? 0 : events - (await store.totals(projectId)).events
-    if (projectId !== undefined && lost > 0) lostEvents.push({ projectId, events: lost })
+    const missing = projectId === undefined ? 0 : events - (await store.totals(projectId)).events
+    if (projectId !== undefined && missing > 0) lost.events.push({ projectId, events: missing })
   }
-  return { ...copied, lostEvents }
+  return { ...copied, lost }
 }
+
+const toStored = (receivedAt: number) => (event: Buffer) =>
+  isTombstone(event)
+    ? { receivedAt, bytes: nothing, erased: parseEventId(event), cursor: '' }
+    : { receivedAt, bytes: event, cursor: '' }
 
 function decode(value: Buffer, sequence: number): LogRecord | undefined {
   try {
@@ -264,7 +247,7 @@ function decode(value: Buffer, sequence: number): LogRecord | undefined {
 /** The number of events and records that each project had. */
 async function readTotals(source: DamagedStore): Promise<Map<number, { events: number; records: number }>> {
   const totals = new Map<number, { events: number; records: number }>()
-  for await (const { key, value } of source.rows({ name: 'events', table: 'totals' })) {
+  for await (const { key, value } of source.rows('totals')) {
     if (key.length !== 4 || value.length !== 24) continue
     const [events, records] = [value.readDoubleLE(0), value.readDoubleLE(8)]
     if (Number.isSafeInteger(events + records)) totals.set(key.readUInt32BE(), { events, records })
@@ -281,13 +264,15 @@ function nameIn(events: readonly Buffer[]): string | undefined {
   return undefined
 }
 
+/** Copies the complete maps whose bytes are those of their digests. */
 async function copyMaps(
   source: DamagedStore,
   store: Store,
   names: ReadonlyMap<number, string>,
   { onProgress = () => {}, signal }: JobOptions,
 ) {
-  const copied = { maps: 0, lost: [] as RepairReport['lost']['maps'] }
+  const lost: RepairReport['lost']['maps'] = []
+  let copied = 0
 
   /** A malformed row loses only its map. */
   function orDamaged(error: unknown): false {
@@ -295,7 +280,7 @@ async function copyMaps(
     return false
   }
 
-  for await (const { key, value } of source.rows({ name: 'events', table: 'maps' })) {
+  for await (const { key, value } of source.rows('maps')) {
     if (key.length <= mapKeyOffset || !key.includes(0, mapKeyOffset)) continue
     const project = key.readUInt32BE()
     const row = parseJson<MapRow>(value)
@@ -304,50 +289,45 @@ async function copyMaps(
     const projectId = names.get(project)
     const isCopied =
       projectId !== undefined &&
-      row &&
-      (await copyMap(source, store, project, { ...id, projectId }, row).catch(orDamaged))
-    if (!isCopied) copied.lost.push({ ...id, ...(projectId !== undefined && { projectId }) })
-    else onProgress({ phase: 'maps', done: ++copied.maps })
+      row?.complete &&
+      (await copyMap(source, store, project, { ...id, projectId }, row.complete).catch(orDamaged))
+    if (isCopied) onProgress({ phase: 'maps', done: ++copied })
+    else lost.push({ ...id, ...(projectId !== undefined && { projectId }) })
   }
-  return copied
+  return { copied, lost }
 }
 
-/** Returns whether the map was complete and intact. */
+/** Returns whether the map is intact. A pending map names its chunks until they are all stored. */
 async function copyMap(
   source: DamagedStore,
   store: Store,
   project: number,
   key: MapKey,
-  { complete }: MapRow,
+  { number, publishedAt, contentType, size, digest }: NonNullable<MapRow['complete']>,
 ): Promise<boolean> {
-  if (!complete) return false
-  const get = (table: TableName, key: Buffer, name: 'events' | 'chunks' = 'events') => source.get({ name, table }, key)
-  const bytes = await get('manifests', sequenceKey(complete.number))
-  if (!bytes || bytes.length === 0 || bytes.length % chunkRefBytes !== 0) return false
-  const { contentType, size, digest, publishedAt } = complete
-  const manifest: Manifest = { contentType, size, digest, chunks: decodeChunks(bytes) }
-
-  async function blobOf({ digest, size }: ChunkRef): Promise<Buffer | undefined> {
-    const blob = chunkKey(project, digest)
-    const row = await get('chunks', blob)
-    const bytes = row && (await get('bytes', Buffer.concat([blob, decodeStored(row).upload]), 'chunks'))
-    return bytes?.length === size && digestOf(bytes) === digest ? bytes : undefined
-  }
-
+  const get = (table: TableName, key: Buffer) =>
+    source.get({ name: table === 'bytes' ? 'chunks' : 'events', table }, key)
+  const refs = await get('manifests', sequenceKey(number))
+  if (!refs || refs.length % chunkRefBytes !== 0) return false
+  const manifest: Manifest = { contentType, size, digest, chunks: decodeChunks(refs) }
   await store.updateMap(key, {}, () => ({
     contents: { pending: { manifest, touchedAt: Date.now() } },
     result: undefined,
   }))
   const hash = createHash('sha256')
-  for (const ref of manifest.chunks) {
-    const bytes = await blobOf(ref)
-    if (!bytes) break
+  let left = size
+  for (const { digest, size } of manifest.chunks) {
+    const blob = chunkKey(project, digest)
+    const row = await get('chunks', blob)
+    const bytes = row && (await get('bytes', Buffer.concat([blob, decodeStored(row).upload])))
+    if (bytes?.length !== size || digestOf(bytes) !== digest) break
     hash.update(bytes)
-    await store.putChunk(key.projectId, { digest: ref.digest, bytes, receivedAt: publishedAt })
+    left -= bytes.length
+    await store.putChunk(key.projectId, { digest, bytes, receivedAt: publishedAt })
   }
-  const isWhole = `sha256:${hash.digest('hex')}` === digest
-  await store.updateMap(key, {}, ({ pending }) => ({
-    contents: isWhole && pending ? { complete: { manifest: pending.manifest, publishedAt } } : {},
+  const isWhole = left === 0 && `sha256:${hash.digest('hex')}` === digest
+  await store.updateMap(key, {}, () => ({
+    contents: isWhole ? { complete: { manifest, publishedAt } } : {},
     result: undefined,
   }))
   return isWhole

@@ -24,7 +24,7 @@ import {
 } from '../damaged-store.ts'
 import { startStoreProcess } from '../store-process.ts'
 
-const { openLmdbStore, repairLmdbStore, restoreLmdbStore, verifyLmdbStore } = (await import(
+const { backUpLmdbStore, openLmdbStore, repairLmdbStore, restoreLmdbStore, verifyLmdbStore } = (await import(
   builtStore
 )) as typeof import('../../src/index.ts')
 
@@ -283,6 +283,40 @@ t.test('an invalid row of a map loses only this map', async (t) => {
     changeRows(directory, 'maps', (rows) => {
       const [row] = [...rows.getRange({})].filter(({ value }) => value.includes('"number"'))
       if (row) rows.putSync(row.key, Buffer.from(row.value.toString().replace('"number"', '"nulber"')))
+    }),
+  )
+  t.strictSame(ids, allIds)
+  t.strictSame({ maps: report.maps, lost: report.lost.maps.length }, { maps: 1, lost: 1 })
+  await ingest.close()
+})
+
+t.test('damaged pages of the table of maps lose only their maps', async (t) => {
+  const whole = join(path, 'many maps')
+  const ingest = createIngest({ store: await openLmdbStore(`${whole}, written`) })
+  const maps = Array.from({ length: 120 }, (_, i) => ({ placeId: 'the-only-place', buildId: `build-${1000 + i}` }))
+  for (const each of maps) await ingest.project(projectId).publishMap({ ...each, map: {} })
+  await ingest.close()
+  await backUpLmdbStore(`${whole}, written`, whole)
+  for (const damaged of [[0], [40, 80], [119]]) {
+    const directory = `${whole}, damaged at ${damaged}`
+    cpSync(whole, directory, { recursive: true })
+    const rows = damaged.map((i) => `${maps[i]?.buildId}\0${maps[i]?.placeId}{`)
+    fillPages(
+      events(directory),
+      rows.flatMap((row) => pagesWith(events(directory), Buffer.from(row))),
+      0,
+    )
+    const { lost, ...report } = await repairLmdbStore(directory, `${directory}, repaired`)
+    t.strictSame(lost.tables, ['maps'])
+    t.ok(report.maps >= 80 && report.maps < 120, `${report.maps} maps are copied with damage at ${damaged}`)
+  }
+})
+
+t.test('a map row with another size loses only this map', async (t) => {
+  const { report, ingest, ids } = await repair('a map size', (directory) =>
+    changeRows(directory, 'maps', (rows) => {
+      const [row] = [...rows.getRange({})].filter(({ value }) => value.includes('"size":'))
+      if (row) rows.putSync(row.key, Buffer.from(row.value.toString().replace('"size":', '"size":1')))
     }),
   )
   t.strictSame(ids, allIds)
