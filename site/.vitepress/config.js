@@ -61,8 +61,6 @@ export default defineConfig({
   },
   vite: {
     plugins: [dependencies],
-    // the root of the repository is watched
-    server: { watch: { ignored: ['**/.build/**', '**/dist/**', '**/data/**'] } },
   },
 })
 
