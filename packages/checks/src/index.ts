@@ -38,7 +38,11 @@ export {
   shareStore,
 } from './store/store-check.ts'
 
-/** The promises of every store. With `shareStore`, checks that are not isolated use one store. */
+/**
+ * The promises of every store. With `shareStore`, checks that are not isolated use one store.
+ *
+ * @experimental
+ */
 export const storeChecks: readonly StoreCheck[] = [
   ...appendChecks,
   ...identityChecks,
@@ -55,7 +59,11 @@ export const storeChecks: readonly StoreCheck[] = [
   ...closeChecks,
 ]
 
-/** The promises of a store that several processes may use at once. */
+/**
+ * The promises of a store that several processes may use at once.
+ *
+ * @experimental
+ */
 export const sharedStoreChecks: readonly SharedStoreCheck[] = [
   ...raceChecks,
   ...raceEraseChecks,
@@ -65,14 +73,22 @@ export const sharedStoreChecks: readonly SharedStoreCheck[] = [
   ...handleEraseChecks,
 ]
 
-/** The promises of a store that outlives its process. */
+/**
+ * The promises of a store that outlives its process.
+ *
+ * @experimental
+ */
 export const durableStoreChecks: readonly DurableStoreCheck[] = [
   ...durableChecks,
   ...durableEraseChecks,
   ...durableActivityChecks,
 ]
 
-/** The promises of a store whose backups can be restored, by the store or, if that is allowed, by hand. */
+/**
+ * The promises of a store whose backups can be restored, by the store or, if that is allowed, by hand.
+ *
+ * @experimental
+ */
 export const restoreChecks: readonly RestoreCheck[] = backupChecks
 
 /** The promises of every Ingest: `for (const { name, run } of ingestChecks) test(name, () => run(openMyIngest))`. */

@@ -1,9 +1,10 @@
 import { existsSync, readdirSync, readFileSync, writeFileSync } from 'node:fs'
-import { join, posix } from 'node:path'
+import { dirname, join, posix } from 'node:path'
 import { createIngest, errorTable, openMemoryStore } from '@ingest/core'
 import { toFetchHandler } from '@ingest/server'
 import type { Command, Option } from 'commander'
 import t from 'tap'
+import ts from 'typescript'
 import { exitCodeOf } from '../src/exit-code.ts'
 import { createProgram } from '../src/program.ts'
 
@@ -12,12 +13,14 @@ const textOf = (path: string) => readFileSync(join(root, path), 'utf8')
 
 const rewrite = 'INGEST_WRITE=1 npx pnpm@10.34.9 run tap packages/cli/test/surface.test.ts'
 
+const printer = ts.createPrinter({ removeComments: true })
+
 /** An Io whose output is never used. */
 const silent = { env: {}, stdout: {}, stderr: {} } as Parameters<typeof createProgram>[0]
 
-t.test('surface.txt lists what a user can name', async (t) => {
+t.test('surface.txt lists what a user can name, and its types', async (t) => {
   const sections = [
-    ...readdirSync(join(root, 'packages')).sort().flatMap(exportsOf),
+    ...listExports(),
     { title: 'Commands', lines: commandsOf(createProgram(silent)) },
     { title: 'Variables', lines: variablesOf(createProgram(silent)) },
     { title: 'Routes', lines: await listRoutes() },
@@ -34,30 +37,48 @@ t.test('surface.txt lists what a user can name', async (t) => {
   t.equal(textOf('surface.txt'), text.trimEnd().concat('\n'), `a line more is a decision; then ${rewrite}`)
 })
 
-/** The names that the entries of a published package export, without those for sibling packages, which are no promise. */
-function exportsOf(directory: string): { title: string; lines: string[] }[] {
-  const manifest = `packages/${directory}/package.json`
-  if (!existsSync(join(root, manifest))) return []
-  const { name, private: isPrivate, exports = {} } = JSON.parse(textOf(manifest))
+/** What the entries of the published packages export, without those for sibling packages, which are no promise. */
+function listExports(): { title: string; lines: string[] }[] {
+  const entries = readdirSync(join(root, 'packages')).sort().flatMap(entriesOf)
+  const options = { module: ts.ModuleKind.NodeNext, noLib: true, types: [] }
+  const program = ts.createProgram(
+    entries.map(({ file }) => file),
+    options,
+  )
+  return entries.map(({ title, file }) => ({ title, lines: declarationsIn(program, file) }))
+}
+
+function entriesOf(directory: string): { title: string; file: string }[] {
+  const manifest = join(root, 'packages', directory, 'package.json')
+  if (!existsSync(manifest)) return []
+  const { name, private: isPrivate, exports = {} } = JSON.parse(readFileSync(manifest, 'utf8'))
   if (isPrivate) return []
   return Object.entries<{ types?: string }>(exports).flatMap(([entry, { types }]) => {
     if (types === undefined || entry === './internal') return []
-    const source = posix.join(posix.dirname(manifest), types.replace('/dist/', '/src/').replace('.d.ts', '.ts'))
-    return { title: posix.join(name, entry), lines: namesIn(source).sort() }
+    return { title: posix.join(name, entry), file: join(dirname(manifest), types) }
   })
 }
 
-function namesIn(path: string): string[] {
-  const text = textOf(path)
-  if (text.includes('export *')) throw new Error(`${path} does not list what it exports`)
-  const listed = Array.from(text.matchAll(/^export (type )?\{([^}]*)\}/gm), ([, type = '', names = '']) =>
-    names.split(',').flatMap((each) => each.trim() && `${type}${each.trim().replace(/.* as /, '')}`),
-  )
-  const declared = Array.from(
-    text.matchAll(/^export (?:async )?(const|function|class|interface|type) (\w+)/gm),
-    ([, kind = '', name = '']) => (/^(?:interface|type)$/.test(kind) ? `type ${name}` : name),
-  )
-  return [...listed.flat(), ...declared]
+/** The declarations of what a module exports, by name, as its package ships them. */
+function declarationsIn(program: ts.Program, file: string): string[] {
+  const checker = program.getTypeChecker()
+  const source = program.getSourceFile(file)
+  const module = source && checker.getSymbolAtLocation(source)
+  if (!module) throw new Error(`${file} is not a module: build first`)
+  const symbols = checker.getExportsOfModule(module).sort((a, b) => (a.name < b.name ? -1 : 1))
+  return symbols.flatMap((symbol) => {
+    const target = symbol.flags & ts.SymbolFlags.Alias ? checker.getAliasedSymbol(symbol) : symbol
+    const declarations = (target.declarations ?? []).map(printDeclaration)
+    if (declarations.length === 0) throw new Error(`${file} has no declaration of ${symbol.name}`)
+    return target.name === symbol.name ? declarations : [`${symbol.name} is`, ...declarations]
+  })
+}
+
+function printDeclaration(declaration: ts.Declaration): string {
+  const isVariable = ts.isVariableDeclaration(declaration)
+  const node = isVariable ? declaration.parent.parent : declaration
+  const text = printer.printNode(ts.EmitHint.Unspecified, node, declaration.getSourceFile())
+  return text.replace(/^export (declare )?/, '')
 }
 
 function commandsOf(command: Command, words: readonly string[] = []): string[] {

@@ -53,6 +53,8 @@ import type {
  * - Operations are own properties without `this`, and results plain objects, since checks and wrappers copy both. Those
  *   with a question mark are optional. Neither side changes arguments or results afterwards; of bytes in arguments, a store
  *   keeps only those of `AppendBatch.body`.
+ *
+ * @experimental
  */
 export interface Store extends EventStore, MapStore, EntryStore, ActivityStore {
   /**

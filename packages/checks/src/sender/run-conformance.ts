@@ -67,6 +67,8 @@ const concurrency = 4
  *
  * @throws {IngestError} `invalid-argument` for an unknown rule, and if the program cannot be started, or ends before its
  *   sender has taken an event
+ *
+ * @experimental
  */
 export async function runConformance(options: ConformanceOptions): Promise<Verdict[]> {
   const { rules: ids, hasSpool = false, onVerdict } = options

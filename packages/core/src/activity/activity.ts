@@ -106,7 +106,11 @@ export interface Rejections extends Pick<Activity, 'from' | 'to' | 'stepSeconds'
   other: number
 }
 
-/** Reads the counts of one project from all processes that share the store. */
+/**
+ * Reads the counts of one project from all processes that share the store.
+ *
+ * @experimental
+ */
 export interface ActivityReader {
   /**
    * Outcomes by time, and on request by type or build.
