@@ -25,10 +25,10 @@ import { startWorkerThread, type WorkerThreadOptions } from './worker-thread.ts'
  */
 
 /**
- * The most bytes and turns of the event loop that are gathered for one message. A commit costs as much as 64 KiB of
- * events, and with larger groups the thread would idle while the next one is gathered.
+ * The most bytes and turns of the event loop that are gathered for one message. Large batches are not gathered: the
+ * thread would idle while this one parses them.
  */
-const groupBytesMax = 65_536
+const groupBytesMax = 32_768
 const groupTurnsMax = 16
 
 /** How long a thread whose commit may never return has to end; then it is left running. */
