@@ -95,6 +95,8 @@ export async function startRequestClient<Request extends { id: number }>(
   let onUnready = (_: IngestError) => {}
   let outbox: Post<Request>[] = []
   let outboxBytes = 0
+  /** The number of requests in the last message. */
+  let lastCount = 0
   const thread = startWorkerThread<readonly Request[], ThreadMessage>({
     ...options,
     onMessage(message) {
@@ -143,7 +145,10 @@ export async function startRequestClient<Request extends { id: number }>(
    * that has brought no more. The clients of a commit send their next requests at about the same time.
    */
   function flushWhenGathered(countBefore: number, turn: number): void {
-    if (outbox.length > countBefore && outboxBytes < groupBytesMax && turn < groupTurnsMax) {
+    // a client that sends one request after another does not wait
+    const isAlone = lastCount === 1 && inFlight.size().requests === 1
+    const hasRoom = outboxBytes < groupBytesMax && turn < groupTurnsMax
+    if (outbox.length > countBefore && hasRoom && !isAlone) {
       setImmediate(flushWhenGathered, outbox.length, turn + 1)
     } else flush()
   }
@@ -152,6 +157,7 @@ export async function startRequestClient<Request extends { id: number }>(
     const posts = outbox
     outbox = []
     outboxBytes = 0
+    lastCount = posts.length
     try {
       post(posts)
     } catch {
