@@ -34,6 +34,8 @@ export default defineConfig({
   head: [['link', { rel: 'icon', href: 'data:,' }]],
   markdown: {
     anchor: { slugify: slugOf },
+    // as on GitHub, braces at the end of a heading are text
+    attrs: { disable: true },
     config: (markdown) =>
       void markdown.core.ruler.push('repository-links', ({ tokens, env }) => moveLinks(tokens, env)),
   },

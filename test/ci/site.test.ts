@@ -36,6 +36,7 @@ t.test('every link within the site leads to a page, and to a heading where it na
       .map(({ target, heading }) => `${page} links to ${target}#${heading}`),
   )
   t.ok(pages.length > 50)
+  t.match(readFileSync(join(site, 'api/http.html'), 'utf8'), />PUT \/v1\/consumers\/\{name\} </, 'braces are text')
   t.strictSame([...new Set(broken)], [])
 })
 
