@@ -1,6 +1,17 @@
-import { defineConfig, type Options } from 'tsup'
+import { defineConfig } from 'tsup'
 
-const options: Options = {
+export default defineConfig({
+  entry: {
+    index: 'src/index.ts',
+    internal: 'src/internal.ts',
+    // threads of their own, so files of their own; all files in one folder, wherever the code ends up that starts them
+    'index-worker': 'src/ids/index-worker.ts',
+    'write-worker': 'src/writer/write-worker.ts',
+    'blob-worker': 'src/chunks/blob-worker.ts',
+    // processes of their own
+    'job-worker': 'src/backup/job-worker.ts',
+    'read-worker': 'src/repair/read-worker.ts',
+  },
   format: 'esm',
   target: 'node20',
   sourcemap: true,
@@ -10,22 +21,4 @@ const options: Options = {
   dts: false,
   // else `node:http` becomes `http`
   removeNodeProtocol: false,
-}
-
-export default defineConfig([
-  { ...options, entry: { index: 'src/index.ts', internal: 'src/internal.ts' } },
-  {
-    ...options,
-    entry: {
-      // threads of their own, so files of their own; all files in one folder, wherever the code ends up that starts them
-      'index-worker': 'src/ids/index-worker.ts',
-      'write-worker': 'src/writer/write-worker.ts',
-      'blob-worker': 'src/chunks/blob-worker.ts',
-      // processes of their own
-      'job-worker': 'src/backup/job-worker.ts',
-      'read-worker': 'src/repair/read-worker.ts',
-    },
-    // only what they use of it: each thread compiles its modules again
-    noExternal: ['@ingest/core'],
-  },
-])
+})
