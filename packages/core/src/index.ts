@@ -24,9 +24,8 @@ export type { BatchInput, BatchResult, RejectedEvent } from './events/batch.ts'
 export { batchBytesMax, batchEventsMax } from './events/batch.ts'
 export type { ErasedTotals, EraseSelection, ErasureOptions } from './events/erase-events.ts'
 export type { IngestEvent } from './events/event.ts'
-export { EventSchema, eventDepthMax } from './events/event.ts'
+export { EventSchema } from './events/event.ts'
 export type { EventOf, EventSchemas } from './events/event-schemas.ts'
-export { eventIdBytesMax } from './events/known-fields.ts'
 export type { EndableRead } from './read/endable-read.ts'
 export type { EventFilter } from './read/event-filter.ts'
 export type { EventBatch, ReadBatchesOptions } from './read/read-batches.ts'
@@ -34,7 +33,6 @@ export type { FollowOptions, ReadEventsOptions } from './read/read-events.ts'
 export { eventLine, followEvents } from './read/read-events.ts'
 export type { RetentionOptions, RetentionRule } from './retention.ts'
 export { startRetention } from './retention.ts'
-export { issuesMax } from './validation.ts'
 
 // Activity
 
@@ -55,7 +53,7 @@ export { activityBodyBytesMax, activityRowsMax } from './store-types.ts'
 
 // Maps
 
-export { canonicalJson, mapDepthMax } from './json/canonical-json.ts'
+export { canonicalJson } from './json/canonical-json.ts'
 export type { LatePublish } from './maps/decide-publication.ts'
 export { digestOf } from './maps/digest.ts'
 export type {
@@ -73,7 +71,7 @@ export type {
   VerificationOptions,
 } from './maps/map.ts'
 export type { MapRules } from './maps/maps.ts'
-export { chunkBytesMax, ManifestSchema, manifestChunksMax, PublicationSchema } from './maps/publication.ts'
+export { chunkBytesMax, ManifestSchema, PublicationSchema } from './maps/publication.ts'
 export type { ChunkRef, ChunkUpload, Digest, Manifest, MapId, MapKey } from './store-types.ts'
 
 // Entries of projects
