@@ -4,7 +4,8 @@
 //     --to two --to-store postgres://ingest@two.example/games
 //
 // Requests of the project get a 503 with Retry-After while the last events are copied. If a step fails, they go to the
-// old cluster again. Where several HAProxies run, each needs these steps at the same time.
+// old cluster again. With several HAProxies, all must
+// complete a step before any begins the next.
 import { readFileSync, renameSync, writeFileSync } from 'node:fs'
 import { connect } from 'node:net'
 import { text } from 'node:stream/consumers'

@@ -98,7 +98,7 @@ export const errorTable = {
   'unsupported-media-type': { title: 'Missing or unsupported media type', status: 400, retryable: false, meaning: 'send the `Content-Type` of the route' },
   'body-too-large': { title: 'Body too large', status: 413, retryable: false, meaning: 'publication: use a manifest; chunks: send fewer' },
   // 500, not 400: a sender drops a batch on a 400, and a mistake in the wiring of a server must not cost events
-  'body-consumed': { title: 'Body consumed before Ingest', status: 500, retryable: false, meaning: 'mount the handler before any body parser' },
+  'body-consumed': { title: 'Body already consumed', status: 500, retryable: false, meaning: 'mount the handler before any body parser' },
   'range-not-satisfiable': { title: 'Range not satisfiable', status: 416, retryable: false, meaning: 'the range starts beyond the end' },
   'rate-limited': { title: 'Rate limited', status: 429, retryable: true, meaning: 'over a [rate limit](http-api.md#rate-limits)' },
   'request-timeout': { title: 'Request timeout', status: 408, retryable: true, outcome: 'unknown', meaning: 'the request arrived too slowly' },

@@ -172,7 +172,7 @@ function callRoute<Route>(
   const { method, path } = request
   check?.(request)
   if (!found) {
-    // a handler with `next` has passed / on
+    // with `next`, a handler passes / on before this
     const pagePath = path === '/' ? '/console' : path
     const page = console?.respond({ method, path: pagePath, headers: request.headers.values })
     if (page) return { ...page }

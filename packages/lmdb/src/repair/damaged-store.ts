@@ -12,7 +12,7 @@ export interface Request extends Place {
   directory: string
   start: Buffer
   limit: number
-  /** From the end of the table on; not with numbers. */
+  /** Reads backwards from the end of the table; not for numbered tables. */
   reverse?: true
 }
 

@@ -25,8 +25,8 @@ import { startWorkerThread, type WorkerThreadOptions } from './worker-thread.ts'
  */
 
 /**
- * The most bytes and turns of the event loop that are gathered for one message. Large batches are not gathered: the
- * thread would idle while this one parses them.
+ * Limits of one message: the bytes of its requests, and the turns of the event loop for which it waits for more. A larger
+ * batch goes at once: the thread would idle while this one parses the next.
  */
 const groupBytesMax = 32_768
 const groupTurnsMax = 16
@@ -141,8 +141,7 @@ export async function startRequestClient<Request extends { id: number }>(
   }
 
   /**
-   * Posts the requests in one message, so that the thread commits them together, after the first turn of the event loop
-   * that has brought no more. The clients of a commit send their next requests at about the same time.
+   * Waits while turns of the event loop bring more requests, then posts all in one message, so that they share a commit. The clients of a commit send their next requests at about the same time.
    */
   function flushWhenGathered(countBefore: number, turn: number): void {
     // a client that sends one request after another does not wait

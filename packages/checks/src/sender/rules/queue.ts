@@ -29,7 +29,7 @@ export const queueRules: readonly Rule[] = [
   },
   {
     id: 'trickle',
-    rule: 'Send a batch when it is full, when its first event has waited, on `flush` and on `close`.',
+    rule: 'Send a batch when it is full, when its first event has waited long enough, on `flush` and on `close`.',
     expected: 'a request after INGEST_FLUSH_MS although further events keep coming, one at a time',
     settings: { flushMs: 800 },
     async play(play) {
@@ -66,7 +66,7 @@ export const queueRules: readonly Rule[] = [
   },
   {
     id: 'batching',
-    rule: 'Send a batch when it is full, when its first event has waited, on `flush` and on `close`.',
+    rule: 'Send a batch when it is full, when its first event has waited long enough, on `flush` and on `close`.',
     expected: 'a request for 100 events, for 262,144 bytes, and for one event after INGEST_FLUSH_MS',
     async play(play) {
       play.send(makeEvents(100))

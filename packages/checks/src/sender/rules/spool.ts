@@ -13,7 +13,7 @@ const settings = { hasSpool: true, flushMs: 20 }
 const lockRule =
   'One sender at a time uses a spool: a second one is refused or takes another directory, and no event is lost.'
 const deletedRule =
-  'A spool whose directory was deleted is made again, with the events in memory. `unsent` counts no event that is in no file.'
+  'If the directory of the spool is deleted, the sender creates it again, with the events in memory. `unsent` counts only events that are in a file.'
 const rule =
   'With a spool, events survive the end of the process; the next sender on the directory sends them first, with the same ids.'
 
@@ -103,7 +103,7 @@ export const spoolRules: readonly Rule[] = [
   },
   {
     id: 'spool-chdir',
-    rule: 'A relative directory of the spool is that of the start, also after the program has changed its directory.',
+    rule: 'A relative spool directory is resolved at the start, even if the program changes its working directory later.',
     expected: 'after INGEST_CHDIR and a kill, all events of `taken` lines from the spool of the start',
     settings: { hasSpool: true, changesDirectory: true },
     needsSpool: true,
