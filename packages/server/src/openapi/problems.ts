@@ -100,7 +100,10 @@ export const Problem = {
     },
     detail: { type: 'string', description: 'for people: what to do' },
     requestId: { type: 'string', description: 'as in `X-Request-Id`' },
-    retryable: { type: 'boolean', description: 'whether the same request may succeed later; senders decide by the status' },
+    retryable: {
+      type: 'boolean',
+      description: 'whether the same request may succeed later; senders decide by the status',
+    },
     issues: { type: 'array', items: Issue, description: 'what is wrong, where it applies' },
     limit: { type: 'number', description: 'the limit that was exceeded, where it applies' },
     actual: { type: 'number', description: 'the value that exceeded `limit`, where it applies' },
