@@ -1,4 +1,4 @@
-import { execFileSync } from 'node:child_process'
+import { spawnSync } from 'node:child_process'
 import { mkdirSync, rmSync } from 'node:fs'
 import { join, resolve } from 'node:path'
 import { listPublished, readManifest, root } from './published.js'
@@ -24,9 +24,19 @@ runPnpm(['--recursive', ...filters, 'pack', '--pack-destination', destination])
 
 /** @param {string[]} args */
 function runPnpm(args) {
-  execFileSync('npx', ['--yes', '--prefer-offline', readManifest('.').packageManager, ...args], {
-    cwd: root,
-    stdio: ['ignore', 'ignore', 'inherit'],
-    shell: process.platform === 'win32',
-  })
+  const { status, stdout } = spawnSync(
+    'npx',
+    ['--yes', '--prefer-offline', readManifest('.').packageManager, ...args],
+    {
+      cwd: root,
+      encoding: 'utf8',
+      maxBuffer: 2 ** 26,
+      stdio: ['ignore', 'pipe', 'inherit'],
+      shell: process.platform === 'win32',
+    },
+  )
+  if (status === 0) return
+  // pnpm prints errors there
+  console.error(stdout)
+  process.exit(1)
 }

@@ -10,18 +10,22 @@ import { listPublished, root } from './published.js'
 
 const { values, positionals } = parseArgs({ allowPositionals: true, options: { registry: { type: 'string' } } })
 const directory = resolve(positionals[0] ?? join(root, 'dist'))
-const registry = values.registry === undefined ? [] : ['--registry', values.registry]
+const published = listPublished()
+const scope = published[0]?.name.split('/')[0]
+// a registry of the scope in an .npmrc takes precedence over --registry
+const registry =
+  values.registry === undefined ? [] : [`--registry=${values.registry}`, `--${scope}:registry=${values.registry}`]
 // set in a job of GitHub that may attest what it has built
 const provenance = process.env.ACTIONS_ID_TOKEN_REQUEST_URL === undefined ? [] : ['--provenance']
 
-for (const { name, version, tarball } of listPublished()) {
+for (const { name, version, tarball } of published) {
   if (isOnRegistry(`${name}@${version}`)) console.log(`${name}@${version} is published already`)
   else runNpm(['publish', join(directory, tarball), '--access', 'public', ...provenance])
 }
 
 /** @param {string} release */
 function isOnRegistry(release) {
-  const { status, stdout, stderr } = npm(['view', release, 'version'], 'pipe')
+  const { status, stdout, stderr } = npm(['view', release, 'version', '--loglevel=error'], 'pipe')
   if (status !== 0 && !/\bE404\b/.test(stderr)) throw new Error(`npm cannot look up ${release}:\n${stderr}`)
   return status === 0 && stdout.trim() !== ''
 }

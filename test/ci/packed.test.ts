@@ -94,26 +94,23 @@ runServer({
 }).then((server) => server.listen(0, '127.0.0.1', () => console.log('listening on ' + server.address().port)))
 `
 
+const { NODE_OPTIONS: _, ...env } = process.env
+
 /** Runs npm in a directory, whose `.npmrc` it reads. */
 function npm(directory: string, ...args: string[]) {
-  return run('npm', args, { cwd: directory, env: envOf(directory), shell: process.platform === 'win32' })
-}
-
-function envOf(directory: string) {
-  const { NODE_OPTIONS: _, ...env } = process.env
-  return { ...env, NPM_CONFIG_USERCONFIG: join(directory, '.npmrc') }
+  return run('npm', args, { cwd: directory, env, shell: process.platform === 'win32' })
 }
 
 /** Starts a registry for the packages of this repository; npm finds what they depend on where it finds everything. */
 async function startRegistry(t: Test, directory: string): Promise<string> {
-  // a dependency of it names a dist-tag, which not every mirror has
+  // a dependency of it names a dist-tag
   const manifest = { private: true, dependencies: { verdaccio: '6.5.0' }, overrides: { 'node-fetch': '2.7.0' } }
   writeFileSync(join(directory, 'package.json'), JSON.stringify(manifest))
   writeFileSync(join(directory, 'registry.cjs'), registry)
   await npm(directory, 'install', '--ignore-scripts', '--prefer-offline')
   const server = spawn(process.execPath, ['registry.cjs'], {
     cwd: directory,
-    env: envOf(directory),
+    env,
     stdio: ['ignore', 'pipe', 'inherit'],
   })
   t.teardown(() => server.kill())
@@ -127,7 +124,7 @@ async function startRegistry(t: Test, directory: string): Promise<string> {
 /** Publishes the packages, and prints what the release prints. */
 async function publish(directory: string, tarballs: string, url: string): Promise<string> {
   const args = [join(root, 'scripts/publish.js'), tarballs, '--registry', url]
-  return (await run(process.execPath, args, { env: envOf(directory) })).stdout
+  return (await run(process.execPath, args, { cwd: directory, env })).stdout
 }
 
 /** Files that both compilations read: parsing them costs most of the time. */
@@ -254,7 +251,7 @@ t.test('the packages, published to a registry and installed from it', async (t) 
     const store = join(directory, 'both')
     const stored = await Promise.all(
       [directory, newer, directory, newer].map(async (cwd) => {
-        return Number((await run(process.execPath, ['appending.cjs', store], { cwd, env: envOf(directory) })).stdout)
+        return Number((await run(process.execPath, ['appending.cjs', store], { cwd, env })).stdout)
       }),
     )
     t.equal(
@@ -275,7 +272,7 @@ t.test('the packages, published to a registry and installed from it', async (t) 
       tsconfigRaw: {},
     })
     const args = [outfile, join(directory, 'bundled')]
-    t.equal((await run(process.execPath, args, { env: envOf(directory) })).stdout, '50\n')
+    t.equal((await run(process.execPath, args, { env })).stdout, '50\n')
   })
 
   t.test('the command of the package serves, with the files of the console', async (t) => {
@@ -287,6 +284,7 @@ t.test('the packages, published to a registry and installed from it', async (t) 
     const server = spawn(process.execPath, [ingest, 'serve', '--listen', '127.0.0.1:0', '--console', ...at], {
       stdio: ['ignore', 'pipe', 'ignore'],
     })
+    t.teardown(() => server.kill('SIGKILL'))
     const exit = once(server, 'exit')
     const [line] = await once(createInterface(server.stdout), 'line')
     const { url, console } = JSON.parse(line)

@@ -19,7 +19,7 @@ t.test(
     const port = String((taken.address() as AddressInfo).port)
 
     for (const signal of ['SIGINT', 'SIGTERM'] as const) {
-      const { child, exit, output } = start(['--stay', '--port', port, directory])
+      const { child, exit, output } = start(t, ['--stay', '--port', port, directory])
       for await (const line of createInterface(child.stdout)) {
         const [, url, projectId, key] = /^Console: (\S+) {2}project (\S+) {2}key (\S+)$/.exec(line) ?? []
         if (url && projectId && key) await checkConsole(t, url, { 'X-Project-Id': projectId, 'X-Ingestion-Key': key })
@@ -47,7 +47,7 @@ async function checkConsole(t: Test, url: string, headers: Record<string, string
 
 t.test('a wrong option of the quickstart is one line, and exit code 2', async (t) => {
   for (const args of [['--prot', '1234'], ['--port', 'many'], ['--port', '65536'], ['--port'], ['one', 'two']]) {
-    const { child, exit } = start(args)
+    const { child, exit } = start(t, args)
     const [[code], message] = await Promise.all([exit, text(child.stderr)])
     t.equal(code, 2, args.join(' '))
     t.match(message, /^quickstart: .+\n$/, args.join(' '))
@@ -62,6 +62,7 @@ t.test('SIGTERM to `npm start` stops the server', { skip: process.platform === '
   symlinkSync(join(root, 'examples'), join(directory, 'examples'))
   const args = ['start', '--', '--port', '0', join(directory, 'data')]
   const child = spawn('npm', args, { cwd: directory, stdio: ['ignore', 'pipe', 'inherit'] })
+  t.teardown(() => child.kill())
   const exit = once(child, 'exit')
   let url = ''
   const lines: string[] = []
@@ -72,12 +73,14 @@ t.test('SIGTERM to `npm start` stops the server', { skip: process.platform === '
   }
   await exit
   t.ok(lines.includes('The server drained and stopped.'))
+  t.match(url, /^http:/)
   await t.rejects(fetch(url), 'nothing listens')
 })
 
-function start(args: string[]) {
+function start(t: Test, args: string[]) {
   const child = spawn(process.execPath, [join(root, 'examples/quickstart.js'), ...args], {
     stdio: ['ignore', 'pipe', 'pipe'],
   })
+  t.teardown(() => child.kill('SIGKILL'))
   return { child, exit: once(child, 'exit'), output: text(child.stdout) }
 }

@@ -54,7 +54,7 @@ function entriesOf(directory: string): { title: string; file: string }[] {
   const { name, private: isPrivate, exports = {} } = JSON.parse(readFileSync(manifest, 'utf8'))
   if (isPrivate) return []
   return Object.entries<{ types?: string }>(exports).flatMap(([entry, { types }]) => {
-    if (types === undefined || entry === './internal') return []
+    if (types === undefined || ['./internal', './wire'].includes(entry)) return []
     return { title: posix.join(name, entry), file: join(dirname(manifest), types) }
   })
 }
@@ -65,18 +65,49 @@ function declarationsIn(program: ts.Program, file: string): string[] {
   const source = program.getSourceFile(file)
   const module = source && checker.getSymbolAtLocation(source)
   if (!module) throw new Error(`${file} is not a module: build first`)
-  const symbols = checker.getExportsOfModule(module).sort((a, b) => (a.name < b.name ? -1 : 1))
-  return symbols.flatMap((symbol) => {
-    const target = symbol.flags & ts.SymbolFlags.Alias ? checker.getAliasedSymbol(symbol) : symbol
+  const exported = new Map(checker.getExportsOfModule(module).map((symbol) => [targetOf(checker, symbol), symbol]))
+  // grows while it is read: parts of parts
+  const targets = new Set(exported.keys())
+  for (const target of targets) for (const part of partsOf(checker, target, dirname(file))) targets.add(part)
+  const symbols = [...targets].map((target) => ({ target, symbol: exported.get(target) ?? target }))
+  symbols.sort((a, b) => (a.symbol.name < b.symbol.name ? -1 : 1))
+  return symbols.flatMap(({ target, symbol }) => {
     const declarations = (target.declarations ?? []).map(printDeclaration)
     if (declarations.length === 0) throw new Error(`${file} has no declaration of ${symbol.name}`)
     return target.name === symbol.name ? declarations : [`${symbol.name} is`, ...declarations]
   })
 }
 
+function targetOf(checker: ts.TypeChecker, symbol: ts.Symbol): ts.Symbol {
+  return symbol.flags & ts.SymbolFlags.Alias ? checker.getAliasedSymbol(symbol) : symbol
+}
+
+/** What a declaration consists of without exporting it, such as an interface that another extends. */
+function partsOf(checker: ts.TypeChecker, { declarations = [] }: ts.Symbol, directory: string): ts.Symbol[] {
+  const parts: ts.Symbol[] = []
+  for (const declaration of declarations) visit(statementOf(declaration))
+  return parts
+
+  function visit(node: ts.Node): void {
+    const symbol = ts.isIdentifier(node) ? checker.getSymbolAtLocation(node) : undefined
+    const target = symbol && targetOf(checker, symbol)
+    const [found] = target?.declarations ?? []
+    if (target && found && isOfModule(found) && found.getSourceFile().fileName.startsWith(directory)) parts.push(target)
+    ts.forEachChild(node, visit)
+  }
+}
+
+function isOfModule(declaration: ts.Declaration): boolean {
+  return ts.isSourceFile(statementOf(declaration).parent)
+}
+
+/** The statement of a variable, otherwise the declaration. */
+function statementOf(declaration: ts.Declaration): ts.Node {
+  return ts.isVariableDeclaration(declaration) ? declaration.parent.parent : declaration
+}
+
 function printDeclaration(declaration: ts.Declaration): string {
-  const isVariable = ts.isVariableDeclaration(declaration)
-  const node = isVariable ? declaration.parent.parent : declaration
+  const node = statementOf(declaration)
   const text = printer.printNode(ts.EmitHint.Unspecified, node, declaration.getSourceFile())
   return text.replace(/^export (declare )?/, '')
 }
