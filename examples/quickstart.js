@@ -25,6 +25,9 @@ const buildId = '2026.11.20'
 /** Event ids are permanent, so every run needs its own. */
 const suffix = randomBytes(4).toString('hex')
 
+/** Read at the start: it may end at any time. */
+const parent = process.ppid
+
 const { stay, port, directory: named = stay ? join(root, 'data/quickstart') : undefined } = parseCommandLine()
 /** With --stay, exports only new events, because earlier runs have left many. */
 const exported = stay ? ['--from', new Date().toISOString()] : []
@@ -217,7 +220,6 @@ async function startServer(directory, port) {
  * @param {() => void} stop
  */
 function onOrphaned(stop) {
-  const parent = process.ppid
   const timer = setInterval(() => {
     if (process.ppid === parent) return
     clearInterval(timer)

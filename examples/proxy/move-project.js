@@ -3,9 +3,8 @@
 //   node move-project.js --project demo --from one --from-store postgres://ingest@one.example/games \
 //     --to two --to-store postgres://ingest@two.example/games
 //
-// Requests of the project get a 503 with Retry-After while the last events are copied. If a step fails, they go to the
-// old cluster again. With several HAProxies, all must
-// complete a step before any begins the next.
+// Requests of the project get a 503 with Retry-After while the last events are copied. If a step fails or Ctrl-C is
+// pressed, they go to the old cluster again. With several HAProxies, all must complete a step before any begins the next.
 import { readFileSync, renameSync, writeFileSync } from 'node:fs'
 import { connect } from 'node:net'
 import { text } from 'node:stream/consumers'
@@ -27,25 +26,35 @@ const { values } = parseArgs({
 })
 const { project, from, to, socket, map } = values
 const pollMs = 200
+/** A project that is closed for longer stays where it is: its reads may take long. */
+const closedMsMax = 30_000
+const stopping = new AbortController()
+for (const name of ['SIGINT', 'SIGTERM', 'SIGHUP']) process.once(name, () => stopping.abort())
 
 /** Sends one command to HAProxy. @param {string} command */
 async function haproxy(command) {
   const connection = connect(socket)
   connection.end(`${command}\n`)
-  return text(connection)
+  return (await text(connection)).trim()
 }
 
-/** Sends the requests of the project to another backend, also after a restart of HAProxy. @param {string} backend */
-async function route(backend) {
-  const others = readFileSync(map, 'utf8')
+const readMap = () =>
+  readFileSync(map, 'utf8')
     .split('\n')
-    .filter((line) => line !== '' && line.split(' ')[0] !== project)
+    .filter((line) => line !== '')
+
+/** For the next start of HAProxy. @param {string} backend */
+function writeMap(backend) {
+  const others = readMap().filter((line) => line.split(' ')[0] !== project)
   writeFileSync(`${map}.new`, `${[...others, `${project} ${backend}`].join('\n')}\n`)
   renameSync(`${map}.new`, map)
-  if ((await haproxy(`set map ${map} ${project} ${backend}`)).trim() !== '') {
-    const refusal = (await haproxy(`add map ${map} ${project} ${backend}`)).trim()
-    if (refusal !== '') throw new Error(refusal)
-  }
+}
+
+/** Sends the requests of the project to a backend. @param {string} backend */
+async function route(backend) {
+  const refusal =
+    (await haproxy(`set map ${map} ${project} ${backend}`)) && (await haproxy(`add map ${map} ${project} ${backend}`))
+  if (refusal) throw new Error(refusal)
   console.log(`${new Date().toISOString()} ${project} → ${backend}`)
 }
 
@@ -58,38 +67,73 @@ async function agesIn(backend) {
   })
 }
 
-/** Resolves when the requests that are older than `since` have ended. @param {string} backend @param {number} since */
-async function untilEnded(backend, since) {
-  while ((await agesIn(backend)).some((age) => (age + 1) * 1000 >= Date.now() - since)) await sleep(pollMs)
+/**
+ * Resolves when the requests that are older than `since` have ended.
+ *
+ * @param {string} backend
+ * @param {number} since
+ * @param {AbortSignal} signal
+ */
+async function untilEnded(backend, since, signal) {
+  const isOlder = (/** @type {number} */ age) => (age + 1) * 1000 >= Date.now() - since
+  while ((await agesIn(backend)).some(isOlder)) await sleep(pollMs, undefined, { signal })
 }
 
-/** Twice, as a request may be on its way to the backend at the first look. @param {string} backend */
-async function untilEmpty(backend) {
+/**
+ * Looks twice, as a request may be on its way to the backend at the first look.
+ *
+ * @param {string} backend
+ * @param {AbortSignal} signal
+ */
+async function untilEmpty(backend, signal) {
   for (let empty = 0; empty < 2; ) {
-    await sleep(pollMs)
+    await sleep(pollMs, undefined, { signal })
     empty = (await agesIn(backend)).length === 0 ? empty + 1 : 0
   }
 }
 
-const source = await openPostgresStore(values['from-store'])
-const target = await openPostgresStore(values['to-store'])
+/** @param {AbortSignal} signal */
+async function move(signal) {
+  const source = await openPostgresStore(values['from-store'])
+  const target = await openPostgresStore(values['to-store'])
+  const copy = async (/** @type {AbortSignal} */ signal) =>
+    console.log(await copyStores(source, target, { projectIds: [project], hasOneOrder: false, signal }))
+  try {
+    // most events are copied before, so that the last copy is short
+    await copy(signal)
+    await route(`${from}-before-move`)
+    await untilEnded(from, Date.now(), signal)
+    await copy(signal)
+    const closedAt = Date.now()
+    const closed = AbortSignal.any([signal, AbortSignal.timeout(closedMsMax)])
+    writeMap('moving')
+    await route('moving')
+    await untilEmpty(`${from}-before-move`, closed)
+    // from here on, no event of the project is acknowledged
+    await copy(closed)
+    // first, as a start of HAProxy must not send the project back
+    writeMap(to)
+    await route(to)
+    console.log(`closed for ${Date.now() - closedAt} ms`)
+  } finally {
+    await Promise.all([source.close(), target.close()])
+  }
+}
+
+// HAProxy sends the requests of a backend that it does not have to the default one
+const backends = (await haproxy('show backend')).split('\n')
+const missing = [from, `${from}-before-move`, to].find((name) => !backends.includes(name))
+if (missing) throw new Error(`HAProxy has no backend ${missing}`)
+const current =
+  readMap()
+    .map((line) => line.split(' '))
+    .find(([name]) => name === project)?.[1] ?? from
+if (![from, 'moving'].includes(current)) throw new Error(`${project} is in ${current}, not in ${from}`)
 try {
-  const copy = () => copyStores(source, target, { projectIds: [project], hasOneOrder: false })
-  // most events are copied before, so that the last copy is short
-  console.log(await copy())
-  await route(`${from}-before-move`)
-  await untilEnded(from, Date.now())
-  console.log(await copy())
-  await route('moving')
-  const closedAt = Date.now()
-  await untilEmpty(`${from}-before-move`)
-  // from here on, no event of the project is acknowledged
-  console.log(await copy())
-  await route(to)
-  console.log(`closed for ${Date.now() - closedAt} ms`)
+  await move(stopping.signal)
 } catch (error) {
+  console.error(`${project} stays in ${from}: ${error}`)
+  process.exitCode = 1
   await route(from)
-  throw error
-} finally {
-  await Promise.all([source.close(), target.close()])
+  writeMap(from)
 }

@@ -4,6 +4,8 @@ import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { type AddressInfo, createServer } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { createInterface } from 'node:readline'
+import { text } from 'node:stream/consumers'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
 import { promisify } from 'node:util'
@@ -85,35 +87,63 @@ t.test(
     t.equal((await storedIds(one.url, 'staying')).length, stays, 'the other project stayed, and was never refused')
     t.equal(readFileSync(map, 'utf8'), 'demo two\n')
 
+    const again = promisify(execFile)(process.execPath, [join(proxy, 'move-project.js'), ...args])
+    await t.rejects(again, /demo is in two, not in one/, 'a project is not moved twice')
+    t.equal(readFileSync(map, 'utf8'), 'demo two\n')
+
     const [first] = await readAll(createClient({ url: servers[0]?.url ?? '', projectId: 'demo', key }))
     await t.rejects(readAll(moved, first?.cursor), { code: 'invalid-cursor' }, 'cursors of the old cluster are refused')
   },
 )
 
-t.test('a move that fails leaves the project where it is', { skip: noHaproxy || whyNoServer() }, async (t) => {
-  const one = await startPostgres()
-  const { url } = await startServe(t, ['--store', one.url])
-  const key = await createKey(one.url, 'demo')
-  const { socket, map, ...haproxy } = await startHaproxy(t, [url, url, url, url])
-  const closed = await startPostgres()
-  await closed.stop()
-  const args = [
-    '--project',
-    'demo',
-    '--from-store',
-    one.url,
-    '--to-store',
-    closed.url,
-    '--socket',
-    socket,
-    '--map',
-    map,
-  ]
-  await t.rejects(promisify(execFile)(process.execPath, [join(proxy, 'move-project.js'), ...args]), { code: 1 })
-  const client = createClient({ url: haproxy.url, projectId: 'demo', key })
-  t.match(await client.submitBatch({ events: [{ projectId: 'demo', eventId: 'a', type: 'test' }] }), { accepted: 1 })
-  await client.close()
-})
+t.test(
+  'a move that fails or is stopped leaves the project where it is',
+  { skip: noHaproxy || whyNoServer() },
+  async (t) => {
+    const one = await startPostgres()
+    const { url } = await startServe(t, ['--store', one.url])
+    const key = await createKey(one.url, 'demo')
+    const { socket, map, ...haproxy } = await startHaproxy(t, [url, url, url, url])
+    const client = createClient({ url: haproxy.url, projectId: 'demo', key })
+    const isOpen = async (eventId: string) => {
+      const result = await client.submitBatch({ events: [{ projectId: 'demo', eventId, type: 'test' }] })
+      t.match(result, { accepted: 1 }, eventId)
+      t.equal(readFileSync(map, 'utf8').replace(/^demo one\n$/, ''), '')
+    }
+    await isOpen('before')
+    const start = (to: string, store: string) => {
+      const args = ['--project', 'demo', '--from-store', one.url, '--to', to, '--to-store', store]
+      return spawn(process.execPath, [join(proxy, 'move-project.js'), ...args, '--socket', socket, '--map', map])
+    }
+
+    const unknown = start('three', one.url)
+    t.match(await text(unknown.stderr), /HAProxy has no backend three/)
+    await isOpen('after an unknown backend')
+
+    const two = await startPostgres()
+    const stopped = start('two', two.url)
+    const exit = once(stopped, 'exit')
+    const read = new AbortController()
+    for await (const line of createInterface(stopped.stdout)) {
+      // keeps the project closed until it ends
+      if (/→ one-before-move/.test(line))
+        fetch(`${haproxy.url}/v1/events?after=end&wait=60`, {
+          headers: { 'X-Project-Id': 'demo', 'X-Ingestion-Key': key },
+          signal: read.signal,
+        }).catch(() => {})
+      if (/→ moving/.test(line)) stopped.kill('SIGINT')
+    }
+    t.strictSame(await exit, [1, null])
+    read.abort()
+    await isOpen('after Ctrl-C')
+
+    await two.stop()
+    const failing = start('two', two.url)
+    t.match(await text(failing.stderr), /^demo stays in one: /)
+    await isOpen('after a failed copy')
+    await client.close()
+  },
+)
 
 async function createKey(store: string, projectId: string): Promise<string> {
   return (await spawnIngest(['keys', 'create', '--store', store, '--project', projectId])).stdout.trim()

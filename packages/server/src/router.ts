@@ -173,7 +173,7 @@ function callRoute<Route>(
   check?.(request)
   if (!found) {
     // with `next`, a handler passes / on before this
-    const pagePath = path === '/' ? '/console' : path
+    const pagePath = path === '/' && (method === 'GET' || method === 'HEAD') ? '/console' : path
     const page = console?.respond({ method, path: pagePath, headers: request.headers.values })
     if (page) return { ...page }
     throw new IngestError('not-found', 'There is nothing at this path.')

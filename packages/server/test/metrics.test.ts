@@ -192,6 +192,7 @@ t.test('the registry of a program has the metrics beside its own, each once', as
   const register = new Registry()
   collectDefaultMetrics({ register })
   new Counter({ name: 'game_rounds_total', help: 'Rounds.', registers: [register] }).inc(3)
+  t.throws(() => createMetrics(ingest, { register }), /already been registered/, 'its default metrics are there twice')
   const text = await createMetrics(ingest, { register, defaultMetrics: false }).render()
   has(t, text, { game_rounds_total: 3, ingest_store_up: 1, ingest_http_requests_in_flight: 0 })
   const names = Array.from(text.matchAll(/^# TYPE (\S+)/gm), ([, name]) => name)

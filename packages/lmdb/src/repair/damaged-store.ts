@@ -12,7 +12,7 @@ export interface Request extends Place {
   directory: string
   start: Buffer
   limit: number
-  /** Reads backwards from the end of the table; not for numbered tables. */
+  /** Reads backwards from the end of the table, its keys as bytes. */
   reverse?: true
 }
 
@@ -112,7 +112,7 @@ export function openDamagedStore(directory: string, signal?: AbortSignal) {
       low = first
       for (let length = 1; length <= newest.length && high >= behindAll; length++) {
         const at = toNumber(newest.subarray(0, length), width)
-        if (at <= first) continue
+        if (at <= first || at >= behindAll) continue
         if (await isIntact(at)) high = at
         else low = at
       }
@@ -127,8 +127,9 @@ export function openDamagedStore(directory: string, signal?: AbortSignal) {
   }
 
   async function newestKey(place: Place): Promise<Buffer> {
-    if (place.isNumbered) return nothing
-    return (await ask({ ...place, start: nothing, limit: 1, reverse: true }))?.rows[0]?.key ?? nothing
+    return (
+      (await ask({ ...place, isNumbered: false, start: nothing, limit: 1, reverse: true }))?.rows[0]?.key ?? nothing
+    )
   }
 
   return {

@@ -10,8 +10,7 @@ import { startWorkerThread, type WorkerThreadOptions } from './worker-thread.ts'
  * Threads that write. The thread that serves requests never commits: it sends requests to the writer of the log or to
  * the writer of blobs, each a worker thread with an environment of its own.
  *
- * - client: the sending side (`request-client.ts`); it posts the requests of successive turns of the
- *   event loop in one message
+ * - client: the sending side (`request-client.ts`); it posts the requests of one turn of the event loop in one message
  * - request in flight: sent and not settled (`in-flight-requests.ts`); the bytes in flight are limited
  * - loop: the receiving side (`request-loop.ts`); while one batch commits, the next one queues up in the port
  * - commit: one transaction for a batch (`commit.ts`); a request that fails is undone and refused alone
@@ -23,13 +22,6 @@ import { startWorkerThread, type WorkerThreadOptions } from './worker-thread.ts'
  * The id of a request is free again once the thread has settled it, and the thread settles each request exactly once. A
  * failure frees all ids, and no request is accepted after it. So a late response never settles another request.
  */
-
-/**
- * Limits of one message: the bytes of its requests, and the turns of the event loop for which it waits for more. A larger
- * batch goes at once: the thread would idle while this one parses the next.
- */
-const groupBytesMax = 32_768
-const groupTurnsMax = 16
 
 /** How long a thread whose commit may never return has to end; then it is left running. */
 const failedCloseMs = 2000
@@ -94,9 +86,6 @@ export async function startRequestClient<Request extends { id: number }>(
   let onReady = () => {}
   let onUnready = (_: IngestError) => {}
   let outbox: Post<Request>[] = []
-  let outboxBytes = 0
-  /** The number of requests in the last message. */
-  let lastCount = 0
   const thread = startWorkerThread<readonly Request[], ThreadMessage>({
     ...options,
     onMessage(message) {
@@ -140,23 +129,11 @@ export async function startRequestClient<Request extends { id: number }>(
     )
   }
 
-  /**
-   * Waits while turns of the event loop bring more requests, then posts all in one message, so that they share a commit. The clients of a commit send their next requests at about the same time.
-   */
-  function flushWhenGathered(countBefore: number, turn: number): void {
-    // a client that sends one request after another does not wait
-    const isAlone = lastCount === 1 && inFlight.size().requests === 1
-    const hasRoom = outboxBytes < groupBytesMax && turn < groupTurnsMax
-    if (outbox.length > countBefore && hasRoom && !isAlone) {
-      setImmediate(flushWhenGathered, outbox.length, turn + 1)
-    } else flush()
-  }
-
+  /** Posts the requests of this turn of the event loop in one message, so that the thread commits them together. */
   function flush(): void {
+    if (outbox.length === 0) return
     const posts = outbox
     outbox = []
-    outboxBytes = 0
-    lastCount = posts.length
     try {
       post(posts)
     } catch {
@@ -195,8 +172,7 @@ export async function startRequestClient<Request extends { id: number }>(
         if (error) throw error
         inFlight.checkLimit(bytes)
         const id = inFlight.add({ bytes, resolve, reject, onCommit })
-        if (outbox.length === 0) setImmediate(flushWhenGathered, 0, 1)
-        outboxBytes += bytes
+        if (outbox.length === 0) setImmediate(flush)
         outbox.push({ request: { ...request, id, round: roundOf(state) } as unknown as Request, transfer })
       })
     },
@@ -209,6 +185,8 @@ export async function startRequestClient<Request extends { id: number }>(
     async close() {
       isClosed = true
       await inFlight.settled()
+      // refused requests are settled before they are posted
+      flush()
       thread.ref()
       thread.post({ type: 'close' })
       if (inFlight.failure() || inFlight.lockError()) {

@@ -230,6 +230,16 @@ for (const [what, damage] of Object.entries(damages)) {
   })
 }
 
+t.test('what is behind damage is copied, also if it is shorter than the damage', async (t) => {
+  const leaves = Array.from({ length: 85 }, (_, i) => 301 + i)
+  const { report, ingest } = await repair('shorter', (directory) =>
+    fillPages(events(directory), logPages(directory, leaves), 0),
+  )
+  t.equal(report.lost.records.length, 1)
+  t.ok((report.lost.records[0]?.to ?? 0) < batches, 'the last record is copied')
+  await ingest.close()
+})
+
 t.test('a damaged branch loses the pages below it', async (t) => {
   const { report, ingest, ids } = await repair('a branch', (directory) =>
     fillPages(events(directory), [logBranch(directory, 101)], 0),

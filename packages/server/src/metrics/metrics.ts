@@ -45,6 +45,8 @@ export function createMetrics(
   ingest: Pick<EmbeddedIngest, 'observe' | 'measure' | 'checkReady' | 'listAllConsumers'>,
   { projectsMax = 100, register: registry = new Registry(), defaultMetrics = true }: MetricsOptions = {},
 ): Metrics {
+  // first, as it throws if the registry has them
+  if (defaultMetrics) collectDefaultMetrics({ register: registry })
   const factory = metricsIn(registry)
   const projects = createProjectMetrics(factory, projectsMax)
   const http = createHttpMetrics(factory)
@@ -57,7 +59,6 @@ export function createMetrics(
     },
   })
   observeCommits(ingest, factory)
-  if (defaultMetrics) collectDefaultMetrics({ register: registry })
   return {
     render: shareCalls(async () => {
       await Promise.all([store.collect(), consumers.collect()])
