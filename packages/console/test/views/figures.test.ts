@@ -269,14 +269,19 @@ for (const [view, outcome, range, title] of [
     // an hour is the default
     const { page } = await openPage({ url: `${url}#/${view}${range === '1h' ? '' : `?range=${range}`}`, key })
     await page.waitForSelector(`.outcome.${outcome} .bars > span`)
-    const box = await page.$eval(`.outcome.${outcome} .bars`, (bars) => {
-      const { left, top, width, height } = bars.getBoundingClientRect()
-      return { left, top, width, height }
-    })
-    const y = box.top + box.height / 2
-    await page.mouse.move(box.left + box.width / 2, y)
-    await page.mouse.down()
-    await page.mouse.move(box.left + 0.75 * box.width, y, { steps: 4 })
+    // again where what is loaded later has moved the chart meanwhile
+    for (let isDragged = false; !isDragged; ) {
+      const box = await page.$eval(`.outcome.${outcome} .bars`, (bars) => {
+        const { left, top, width, height } = bars.getBoundingClientRect()
+        return { left, top, width, height }
+      })
+      const y = box.top + box.height / 2
+      await page.mouse.move(box.left + box.width / 2, y)
+      await page.mouse.down()
+      await page.mouse.move(box.left + 0.75 * box.width, y, { steps: 4 })
+      isDragged = (await page.$('.bars > .dragged')) !== null
+      if (!isDragged) await page.mouse.up()
+    }
     t.ok((await page.$$('.bars > .dragged')).length > 10)
     await page.mouse.up()
     await page.waitForFunction(() => /range=.*&from=.*&to=|from=.*&to=.*&range=/.test(location.hash))
