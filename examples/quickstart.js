@@ -25,7 +25,7 @@ const buildId = '2026.11.20'
 /** Event ids are permanent, so every run needs its own. */
 const suffix = randomBytes(4).toString('hex')
 
-/** Read at the start: it may end at any time. */
+/** Read before the parent can end. */
 const parent = process.ppid
 
 const { stay, port, directory: named = stay ? join(root, 'data/quickstart') : undefined } = parseCommandLine()
@@ -197,7 +197,7 @@ async function startServer(directory, port) {
   stopped.catch(() => {})
   process.once('exit', () => server.kill('SIGKILL'))
   for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP']) process.on(signal, () => server.kill('SIGTERM'))
-  // npm passes SIGTERM on to its shell only, which ends and leaves this process to another parent
+  // npm forwards SIGTERM only to its shell, which ends and orphans this process
   if (process.env.npm_lifecycle_event) onOrphaned(() => server.kill('SIGTERM'))
 
   const first = await Promise.race([once(createInterface(server.stdout), 'line'), stopped])

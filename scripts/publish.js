@@ -3,8 +3,8 @@ import { join, resolve } from 'node:path'
 import { parseArgs } from 'node:util'
 import { listPublished, root } from './published.js'
 
-// Publishes the tarballs of a directory, each package after those that it depends on. A version that the registry has is
-// left out, so that an interrupted release is completed by running it again.
+// Publishes the tarballs of a directory, each package after those that it depends on. Versions that
+// the registry has are skipped, so that a repeated run completes an interrupted release.
 //
 //   node scripts/publish.js [--registry <url>] [<directory>, by default dist]
 
@@ -15,7 +15,7 @@ const scope = published[0]?.name.split('/')[0]
 // a registry of the scope in an .npmrc takes precedence over --registry
 const registry =
   values.registry === undefined ? [] : [`--registry=${values.registry}`, `--${scope}:registry=${values.registry}`]
-// set in a job of GitHub that may attest what it has built
+// set in GitHub jobs with the permission `id-token: write`
 const provenance = process.env.ACTIONS_ID_TOKEN_REQUEST_URL === undefined ? [] : ['--provenance']
 
 for (const { name, version, tarball } of published) {

@@ -3,8 +3,8 @@ import { readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { readManifest, root } from './published.js'
 
-// Gives the packages another scope, in every file that git tracks; the present one is in the name of packages/core. Then
-// `pnpm install` links the packages, `pnpm run format` sorts the imports, and `npm run build` builds them.
+// Renames the npm scope of the packages in every file that git tracks; the current one is in the name of packages/core.
+// Then `pnpm install` links the packages, `pnpm run format` sorts the imports, and `npm run build` builds them.
 //
 //   node scripts/rename-scope.js @another
 

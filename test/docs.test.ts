@@ -3,6 +3,7 @@ import { join, posix } from 'node:path'
 import { promisify } from 'node:util'
 import t from 'tap'
 import { sidebar } from '../site/.vitepress/sidebar.js'
+import { slugOf } from '../site/.vitepress/slug.js'
 import { files, root, textOf } from './repository.ts'
 
 const pages = files.filter((file) => file.endsWith('.md') && !file.startsWith('.changeset/'))
@@ -83,12 +84,7 @@ function leadsSomewhere(page: string, link: string): boolean {
 
 /** The headings of a page, as they are named in links to them. */
 function headingsOf(page: string): string[] {
-  return Array.from(textOf(page).matchAll(/^#+ (.+)$/gm), ([, heading = '']) =>
-    heading
-      .toLowerCase()
-      .replace(/[^\p{L}\p{N}\s_-]/gu, '')
-      .replaceAll(' ', '-'),
-  )
+  return Array.from(textOf(page).matchAll(/^#+ (.+)$/gm), ([, heading = '']) => slugOf(heading))
 }
 
 /** The files that a page shows a part of, in a fenced block, which they do not hold word for word. */

@@ -26,7 +26,7 @@ const { values } = parseArgs({
 })
 const { project, from, to, socket, map } = values
 const pollMs = 200
-/** A project that is closed for longer stays where it is: its reads may take long. */
+/** The longest time with 503: then the move fails. Long polls of the project prolong it. */
 const closedMsMax = 30_000
 const stopping = new AbortController()
 for (const name of ['SIGINT', 'SIGTERM', 'SIGHUP']) process.once(name, () => stopping.abort())
@@ -43,7 +43,7 @@ const readMap = () =>
     .split('\n')
     .filter((line) => line !== '')
 
-/** For the next start of HAProxy. @param {string} backend */
+/** Persists the route for the next start of HAProxy. @param {string} backend */
 function writeMap(backend) {
   const others = readMap().filter((line) => line.split(' ')[0] !== project)
   writeFileSync(`${map}.new`, `${[...others, `${project} ${backend}`].join('\n')}\n`)
@@ -111,7 +111,7 @@ async function move(signal) {
     await untilEmpty(`${from}-before-move`, closed)
     // from here on, no event of the project is acknowledged
     await copy(closed)
-    // first, as a start of HAProxy must not send the project back
+    // before the switch: a restart of HAProxy must not route the project back
     writeMap(to)
     await route(to)
     console.log(`closed for ${Date.now() - closedAt} ms`)
@@ -120,7 +120,7 @@ async function move(signal) {
   }
 }
 
-// HAProxy sends the requests of a backend that it does not have to the default one
+// if the named backend is missing, HAProxy routes to the default one
 const backends = (await haproxy('show backend')).split('\n')
 const missing = [from, `${from}-before-move`, to].find((name) => !backends.includes(name))
 if (missing) throw new Error(`HAProxy has no backend ${missing}`)

@@ -3,6 +3,7 @@ import { posix } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { defineConfig } from 'vitepress'
 import { sidebar } from './sidebar.js'
+import { slugOf } from './slug.js'
 
 const root = fileURLToPath(new URL('../..', import.meta.url))
 const { version, repository } = JSON.parse(readFileSync(`${root}packages/core/package.json`, 'utf8'))
@@ -11,7 +12,7 @@ const changes = readFileSync(`${root}CHANGELOG.md`, 'utf8')
 const releases = Array.from(changes.matchAll(/^## \[?(\d[^\]\s]*)/gm), ([, release]) => release)
 const pages = new Set(sidebar.flatMap(({ items }) => items.map(({ page }) => page)))
 
-/** Pages above this folder find Vue where VitePress does. @type {import('vitepress').Plugin} */
+/** Resolves Vue for pages outside of this folder. @type {import('vitepress').Plugin} */
 const dependencies = {
   name: 'dependencies',
   enforce: 'pre',
@@ -48,7 +49,7 @@ export default defineConfig({
         text: releases.includes(version) ? version : 'Unreleased',
         items: [
           { text: 'Changes', link: '/changelog' },
-          // each release has a site of its own below its name; the dots leave the base of this one
+          // each release has a site at /<release>/; `..` leaves the base of this one
           ...releases.map((release) => ({ text: release, link: `/../${release}/`, target: '_self' })),
         ],
       },
@@ -75,18 +76,6 @@ function pathOf(page) {
 /** @param {string} page path in the repository */
 function addressOf(page) {
   return pathOf(page).replace(/(^|\/)index\.md$|\.md$/, '$1')
-}
-
-/**
- * The slug of GitHub, so that a link to a heading works on both.
- *
- * @param {string} heading
- */
-function slugOf(heading) {
-  return heading
-    .toLowerCase()
-    .replace(/[^\p{L}\p{N}\s_-]/gu, '')
-    .replaceAll(' ', '-')
 }
 
 /**

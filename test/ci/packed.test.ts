@@ -101,9 +101,9 @@ function npm(directory: string, ...args: string[]) {
   return run('npm', args, { cwd: directory, env, shell: process.platform === 'win32' })
 }
 
-/** Starts a registry for the packages of this repository; npm finds what they depend on where it finds everything. */
+/** Starts a registry for the packages of this repository; their dependencies come from npm's configured registry. */
 async function startRegistry(t: Test, directory: string): Promise<string> {
-  // a dependency of it names a dist-tag
+  // Verdaccio depends on a dist-tag of it
   const manifest = { private: true, dependencies: { verdaccio: '6.5.0' }, overrides: { 'node-fetch': '2.7.0' } }
   writeFileSync(join(directory, 'package.json'), JSON.stringify(manifest))
   writeFileSync(join(directory, 'registry.cjs'), registry)

@@ -99,7 +99,7 @@ t.test('the site is read in a browser, without a request to another origin', { s
   }
 })
 
-/** What somebody looks for, and the page that is among the results. */
+/** Search phrases, each with the page that the results must include. */
 const searches = [
   ['GDPR', '/erase'],
   ['delete a player', '/erase'],

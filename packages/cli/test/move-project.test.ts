@@ -1,7 +1,6 @@
 import { execFile, spawn, spawnSync } from 'node:child_process'
 import { once } from 'node:events'
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
-import { type AddressInfo, createServer } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { createInterface } from 'node:readline'
@@ -13,7 +12,7 @@ import { createClient } from '@ingest/client'
 import { IngestError, type StoredEvent } from '@ingest/core'
 import { openPostgresStore } from '@ingest/postgres'
 import t, { type Test } from 'tap'
-import { startPostgres, whyNoServer } from '../../postgres/test/postgres-server.ts'
+import { freePort, startPostgres, whyNoServer } from '../../postgres/test/postgres-server.ts'
 import { spawnIngest, startServe } from './ingest-process.ts'
 
 const proxy = fileURLToPath(new URL('../../../examples/proxy/', import.meta.url))
@@ -189,12 +188,4 @@ async function startHaproxy(t: Test, urls: readonly string[]) {
     await sleep(50)
   }
   return { url, socket, map }
-}
-
-async function freePort(): Promise<number> {
-  const server = createServer().listen(0, '127.0.0.1')
-  await once(server, 'listening')
-  const { port } = server.address() as AddressInfo
-  server.close()
-  return port
 }

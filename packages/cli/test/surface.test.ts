@@ -37,7 +37,7 @@ t.test('surface.txt lists what a user can name, and its types', async (t) => {
   t.equal(textOf('surface.txt'), text.trimEnd().concat('\n'), `a line more is a decision; then ${rewrite}`)
 })
 
-/** What the entries of the published packages export, without those for sibling packages, which are no promise. */
+/** The exports of the published packages, except for the entries that only sibling packages import. */
 function listExports(): { title: string; lines: string[] }[] {
   const entries = readdirSync(join(root, 'packages')).sort().flatMap(entriesOf)
   const options = { module: ts.ModuleKind.NodeNext, noLib: true, types: [] }
@@ -59,16 +59,16 @@ function entriesOf(directory: string): { title: string; file: string }[] {
   })
 }
 
-/** The declarations of what a module exports, by name, as its package ships them. */
+/** The shipped declarations of the exports of a module, and of the types that they reference, by name. */
 function declarationsIn(program: ts.Program, file: string): string[] {
   const checker = program.getTypeChecker()
   const source = program.getSourceFile(file)
   const module = source && checker.getSymbolAtLocation(source)
   if (!module) throw new Error(`${file} is not a module: build first`)
   const exported = new Map(checker.getExportsOfModule(module).map((symbol) => [targetOf(checker, symbol), symbol]))
-  // grows while it is read: parts of parts
+  // grows during the iteration, because references have references
   const targets = new Set(exported.keys())
-  for (const target of targets) for (const part of partsOf(checker, target, dirname(file))) targets.add(part)
+  for (const target of targets) for (const found of referencesOf(checker, target, dirname(file))) targets.add(found)
   const symbols = [...targets].map((target) => ({ target, symbol: exported.get(target) ?? target }))
   symbols.sort((a, b) => (a.symbol.name < b.symbol.name ? -1 : 1))
   return symbols.flatMap(({ target, symbol }) => {
@@ -82,17 +82,18 @@ function targetOf(checker: ts.TypeChecker, symbol: ts.Symbol): ts.Symbol {
   return symbol.flags & ts.SymbolFlags.Alias ? checker.getAliasedSymbol(symbol) : symbol
 }
 
-/** What a declaration consists of without exporting it, such as an interface that another extends. */
-function partsOf(checker: ts.TypeChecker, { declarations = [] }: ts.Symbol, directory: string): ts.Symbol[] {
-  const parts: ts.Symbol[] = []
+/** The declarations of the same package that a declaration references, such as an interface that it extends. */
+function referencesOf(checker: ts.TypeChecker, { declarations = [] }: ts.Symbol, directory: string): ts.Symbol[] {
+  const references: ts.Symbol[] = []
   for (const declaration of declarations) visit(statementOf(declaration))
-  return parts
+  return references
 
   function visit(node: ts.Node): void {
     const symbol = ts.isIdentifier(node) ? checker.getSymbolAtLocation(node) : undefined
     const target = symbol && targetOf(checker, symbol)
     const [found] = target?.declarations ?? []
-    if (target && found && isOfModule(found) && found.getSourceFile().fileName.startsWith(directory)) parts.push(target)
+    if (target && found && isOfModule(found) && found.getSourceFile().fileName.startsWith(directory))
+      references.push(target)
     ts.forEachChild(node, visit)
   }
 }

@@ -178,6 +178,7 @@ for (const [name, open] of Object.entries(edges)) {
         const { status, headers } = await send(path)
         t.match([status, headers.location], name === 'node:http' ? [404, undefined] : [308, 'console/'])
       }
+      t.equal((await send('/', { method: 'POST' })).status, 404)
     },
   )
 }

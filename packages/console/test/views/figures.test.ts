@@ -269,7 +269,7 @@ for (const [view, outcome, range, title] of [
     // an hour is the default
     const { page } = await openPage({ url: `${url}#/${view}${range === '1h' ? '' : `?range=${range}`}`, key })
     await page.waitForSelector(`.outcome.${outcome} .bars > span`)
-    // again where what is loaded later has moved the chart meanwhile
+    // retries: data that loads later moves the chart
     for (let isDragged = false; !isDragged; ) {
       const box = await page.$eval(`.outcome.${outcome} .bars`, (bars) => {
         const { left, top, width, height } = bars.getBoundingClientRect()

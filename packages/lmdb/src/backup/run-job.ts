@@ -50,7 +50,7 @@ const module = fileURLToPath(new URL('./job-worker.js', import.meta.url))
  */
 export async function runJob(job: Job, { signal, onProgress = () => {} }: JobOptions): Promise<StoreReport> {
   signal?.throwIfAborted()
-  const child = startReader(module)
+  const child = forkReader(module)
   const stop = () => void child.kill('SIGKILL')
   signal?.addEventListener('abort', stop)
   let phase = 'opening'
@@ -79,8 +79,8 @@ export async function runJob(job: Job, { signal, onProgress = () => {} }: JobOpt
   }
 }
 
-/** Starts a process that may crash. */
-export function startReader(program: string): ChildProcess {
+/** Forks a process for reads that may crash it. */
+export function forkReader(program: string): ChildProcess {
   const { SystemRoot } = process.env
   return fork(program, {
     execArgv: [],

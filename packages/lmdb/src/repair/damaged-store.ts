@@ -2,7 +2,7 @@ import type { ChildProcess } from 'node:child_process'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { IngestError } from '@ingest/core'
-import { startReader } from '../backup/run-job.ts'
+import { forkReader } from '../backup/run-job.ts'
 import { readSequence, sequenceKey } from '../environment/row-keys.ts'
 import type { TableName } from '../environment/schema.ts'
 import { deserializeError, type SerializedError } from '../threads/error-transfer.ts'
@@ -44,14 +44,14 @@ export type DamagedStore = ReturnType<typeof openDamagedStore>
 const module = fileURLToPath(new URL('./read-worker.js', import.meta.url))
 /** Maximum rows of one request. After a crash, this number of rows is read one by one. */
 const rowsAtOnce = 64
-/** The first bytes by which the end of damage is searched, if a key before it is not longer. */
+/** How many bytes of keys the search for the end of damage compares: more if the unreadable key is longer. */
 const searchedBytes = 64
-/** As LMDB may crash at each, the end of damage is not searched to the last bit. */
+/** Limits the bisection: each probe may crash LMDB. */
 const bisectionsMax = 24
 
 export function openDamagedStore(directory: string, signal?: AbortSignal) {
   let child: ChildProcess | undefined
-  /** The number of rows that are read one by one. */
+  /** The number of rows still to be read one by one. */
   let singles = 0
   const damaged = new Set<TableName>()
 
@@ -59,7 +59,7 @@ export function openDamagedStore(directory: string, signal?: AbortSignal) {
   async function ask(request: Omit<Request, 'directory'>): Promise<Reply | undefined> {
     signal?.throwIfAborted()
     const isRunning = child && child.exitCode === null && child.signalCode === null
-    const worker = child && isRunning ? child : startReader(module)
+    const worker = child && isRunning ? child : forkReader(module)
     child = worker
     try {
       return await new Promise((resolve, reject) => {
@@ -92,8 +92,8 @@ export function openDamagedStore(directory: string, signal?: AbortSignal) {
   }
 
   /**
-   * The first key after an unreadable one at which rows can be read; undefined if there is none before `end`. Searches in
-   * steps that begin with `gap`, as LMDB may crash at each.
+   * Finds the first readable key after an unreadable one; undefined if there is none before `end`. Probes at doubling
+   * distances, the first of which is `gap`, then bisects: each probe may crash LMDB.
    */
   async function findIntact(place: Place, unreadable: Buffer, gap: bigint, end?: Buffer): Promise<Buffer | undefined> {
     const width = place.isNumbered ? unreadable.length : Math.max(searchedBytes, unreadable.length)

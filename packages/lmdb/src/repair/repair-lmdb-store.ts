@@ -173,7 +173,7 @@ async function writeProjects(
   }
 }
 
-/** Copies the records whose checksums are right. Adds the names of projects that only events have to `names`. */
+/** Copies the records whose checksums are right. Adds to `names` the projects that only events name. */
 async function copyLog(
   source: DamagedStore,
   store: Store,

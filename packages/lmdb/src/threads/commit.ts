@@ -12,7 +12,7 @@ export interface Commit<Request, Value> {
   /**
    * Resolves when a write can be tried: no stopped process holds the write lock, and a disk that was full has some
    * space again. Called before each commit, because a thread that waits inside LMDB cannot be ended, so neither its
-   * process nor the store could be closed. Calls `onWait` again and again while it waits.
+   * process nor the store could be closed. Calls `onWait` at each check while it waits.
    *
    * @throws {IngestError} `disk-full`, `store-locked` when it takes longer than {@link lockTimeoutMs}
    */

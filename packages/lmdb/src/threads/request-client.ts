@@ -131,7 +131,6 @@ export async function startRequestClient<Request extends { id: number }>(
 
   /** Posts the requests of this turn of the event loop in one message, so that the thread commits them together. */
   function flush(): void {
-    if (outbox.length === 0) return
     const posts = outbox
     outbox = []
     try {
@@ -185,8 +184,6 @@ export async function startRequestClient<Request extends { id: number }>(
     async close() {
       isClosed = true
       await inFlight.settled()
-      // refused requests are settled before they are posted
-      flush()
       thread.ref()
       thread.post({ type: 'close' })
       if (inFlight.failure() || inFlight.lockError()) {
