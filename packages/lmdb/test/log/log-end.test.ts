@@ -10,7 +10,8 @@ async function openStore(t: Test) {
   const directory = t.testdir()
   const fatal: string[] = []
   const store = await openLmdbStore(directory, { onFatal: ({ message }) => fatal.push(message) })
-  const ingest = createIngest({ store })
+  // the activity of a minute is written when it ends: not within the test
+  const ingest = createIngest({ store, now: () => 0 })
   t.teardown(() => ingest.close())
   const submit = (eventId: string) => ingest.project('p').submitBatch({ events: [{ projectId: 'p', eventId }] })
 
@@ -65,9 +66,7 @@ t.test('a log whose last record was replaced fails the store', async (t) => {
   for (const eventId of ['v', 'w', 'x']) await other.submit([eventId])
   await t.rejects(submit('e'), {
     code: 'store-failed',
-    // the last when the other process has made as many transactions
-    message:
-      /^Record 4 of the log is not the one that was stored|^Records 3 to 4 of the log were stored and are lost|transaction (\d+) would replace the last commit, which has number \1\. Nothing was written/,
+    message: /^Record 4 of the log is not the one that was stored|^Records 3 to 4 of the log were stored and are lost/,
   })
   t.equal(fatal.length, 1)
   await t.rejects(store.check(), { code: 'store-failed' })
