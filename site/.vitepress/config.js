@@ -1,4 +1,4 @@
-import { readFileSync } from 'node:fs'
+import { readdirSync, readFileSync } from 'node:fs'
 import { posix } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { defineConfig } from 'vitepress'
@@ -7,9 +7,10 @@ import { slugOf } from './slug.js'
 
 const root = fileURLToPath(new URL('../..', import.meta.url))
 const { version, repository } = JSON.parse(readFileSync(`${root}packages/core/package.json`, 'utf8'))
-const source = `${repository.url.replace(/^git\+|\.git$/g, '')}/tree/main/`
+const isReleased = !readdirSync(`${root}.changeset`).some((file) => file.endsWith('.md'))
+const source = `${repository.url.replace(/^git\+|\.git$/g, '')}/tree/${isReleased ? `v${version}` : 'main'}/`
 const changes = readFileSync(`${root}CHANGELOG.md`, 'utf8')
-const releases = Array.from(changes.matchAll(/^## \[?(\d[^\]\s]*)/gm), ([, release]) => release)
+const releases = Array.from(changes.matchAll(/^## (\d\S*)/gm), ([, release]) => release)
 const pages = new Set(sidebar.flatMap(({ items }) => items.map(({ page }) => page)))
 
 /** Resolves Vue for pages outside of this folder. @type {import('vitepress').Plugin} */
@@ -46,7 +47,7 @@ export default defineConfig({
       { text: 'API', link: '/api/' },
       { text: 'OpenAPI', link: '/api/http' },
       {
-        text: releases.includes(version) ? version : 'Unreleased',
+        text: isReleased ? version : 'Unreleased',
         items: [
           { text: 'Changes', link: '/changelog' },
           // each release has a site at /<release>/; `..` leaves the base of this one
