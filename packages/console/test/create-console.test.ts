@@ -170,17 +170,16 @@ for (const [name, open] of Object.entries(edges)) {
     t.equal((await send('/console/?a=b')).status, 200)
   })
 
-  t.test(
-    `by ${name}, ${name === 'node:http' ? '/ is not of the console' : '/ redirects to the console'}`,
-    async (t) => {
-      const send = await open(t)
-      for (const path of ['/', '/?a=b']) {
-        const { status, headers } = await send(path)
-        t.match([status, headers.location], name === 'node:http' ? [404, undefined] : [308, 'console/'])
-      }
-      t.equal((await send('/', { method: 'POST' })).status, 404)
-    },
-  )
+  // what is mounted by toFetchHandler sees `/` for /ops too, where a relative redirect leads out of it
+  const hasRoot = ['serve', 'createHandler'].includes(name)
+  t.test(`by ${name}, ${hasRoot ? '/ redirects to the console' : '/ is not of the console'}`, async (t) => {
+    const send = await open(t)
+    for (const path of ['/', '/?a=b']) {
+      const { status, headers } = await send(path)
+      t.match([status, headers.location], hasRoot ? [308, 'console/'] : [404, undefined])
+    }
+    t.equal((await send('/', { method: 'POST' })).status, 404)
+  })
 }
 
 t.test('without node:http, a response to HEAD has no body, and other paths have no response', async (t) => {

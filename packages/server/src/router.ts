@@ -172,8 +172,10 @@ function callRoute<Route>(
   const { method, path } = request
   check?.(request)
   if (!found) {
-    // with `next`, a handler passes / on before this
-    const pagePath = path === '/' && (method === 'GET' || method === 'HEAD') ? '/console' : path
+    // with `next`, a handler passes / on before this; a framework of the fetch API may have removed a prefix, and
+    // /ops then leads to /console/
+    const isRoot = path === '/' && request.socket !== undefined
+    const pagePath = isRoot && (method === 'GET' || method === 'HEAD') ? '/console' : path
     const page = console?.respond({ method, path: pagePath, headers: request.headers.values })
     if (page) return { ...page }
     throw new IngestError('not-found', 'There is nothing at this path.')

@@ -2,7 +2,7 @@ import { type EmbeddedIngest, IngestError } from '@ingest/core'
 import { checkRepeated, type HttpRequest } from '../http/request.ts'
 import type { HttpResponse } from '../http/response.ts'
 import { createErrorLog, errorsToConsole, guardLog, type Log } from '../log.ts'
-import { type Metrics, metricsContentType } from '../metrics/metrics.ts'
+import type { Metrics } from '../metrics/metrics.ts'
 import { type Handler, toHandler } from '../node-handler.ts'
 import { createRouter, type Router } from '../router.ts'
 import { getLivez, getReadyz } from '../routes/health.ts'
@@ -12,7 +12,7 @@ import { deleteKey, getKeys, getProjects, type KeysContext, postKey, postRotatio
 /** Options of `createAdminHandler`. */
 export interface AdminOptions {
   /** The metrics that `GET /metrics` returns. Default: it responds with 404. */
-  metrics?: Pick<Metrics, 'render'>
+  metrics?: Pick<Metrics, 'render' | 'contentType'>
   /** The bearer token of the key API, at least 16 characters. Default: the key API responds with 404. */
   token?: string
   /** Receives errors of the server, changes of keys, and wrong tokens. Default: errors go to the console. */
@@ -91,14 +91,14 @@ function checkHost({ socket, headers }: HttpRequest): void {
   throw new IngestError('malformed-request', 'This address serves loopback names only: use localhost or 127.0.0.1.')
 }
 
-/** `GET /metrics`: the metrics in the text format of Prometheus. */
+/** `GET /metrics`: the metrics in the text format of their registry. */
 async function getMetrics({ metrics }: AdminContext): Promise<HttpResponse> {
   if (!metrics) throw new IngestError('not-found', 'This server measures nothing: pass metrics to its handlers.')
   const body = await metrics.render()
   return {
     status: 200,
     headers: {
-      'Content-Type': metricsContentType,
+      'Content-Type': metrics.contentType,
       'Content-Length': String(Buffer.byteLength(body)),
     },
     body,

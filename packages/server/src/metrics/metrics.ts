@@ -23,10 +23,13 @@ export interface MetricsOptions {
 /** The metrics of one Ingest and the handlers that use them. */
 export interface Metrics {
   /**
-   * The metrics in the text format of Prometheus. Concurrent calls share one rendering. Takes at most 2 seconds: if the
-   * store does not respond in time, `ingest_store_up` is 0 and its other metrics are missing.
+   * The metrics in the text format of the registry: that of Prometheus, unless the registry has another one. Concurrent
+   * calls share one rendering. Takes at most 2 seconds: if the store does not respond in time, `ingest_store_up` is 0 and
+   * its other metrics are missing.
    */
   render(): Promise<string>
+  /** The `Content-Type` of what `render()` returns. */
+  readonly contentType: string
   /** Receives the reports of the handlers. */
   requests: RequestMetrics
 }
@@ -36,9 +39,6 @@ export interface RequestMetrics {
   begin(): void
   end(record: RequestRecord): void
 }
-
-/** The `Content-Type` of the rendered metrics: the text format of Prometheus. */
-export const metricsContentType: string = Registry.PROMETHEUS_CONTENT_TYPE
 
 /** Starts to measure an Ingest. Pass the result to `createHandler` or `serve`, and to `createAdminHandler`. */
 export function createMetrics(
@@ -64,6 +64,10 @@ export function createMetrics(
       await Promise.all([store.collect(), consumers.collect()])
       return registry.metrics()
     }),
+    // a host may change it later
+    get contentType() {
+      return registry.contentType
+    },
     requests: {
       begin: http.begin,
       end(record) {

@@ -1,5 +1,6 @@
 import { createServer } from 'node:http'
 import { createIngest, type EmbeddedIngest, IngestError, openMemoryStore } from '@ingest/core'
+import { type OpenMetricsContentType, type PrometheusContentType, Registry } from 'prom-client'
 import t, { type Test } from 'tap'
 
 import { type AdminOptions, createAdminHandler } from '../../src/admin/admin-router.ts'
@@ -39,6 +40,19 @@ async function openAdmin(t: Test, { ingest: given, ...options }: AdminOptions & 
   }
   return { ingest, port, url, send }
 }
+
+t.test('metrics have the format of the registry, and its media type', async (t) => {
+  const { ingest } = await openTestIngest()
+  const register = new Registry<OpenMetricsContentType | PrometheusContentType>()
+  const { send } = await openAdmin(t, { ingest, metrics: createMetrics(ingest, { register: register as Registry }) })
+  const first = await send('/metrics')
+  t.equal(first.headers.get('content-type'), Registry.PROMETHEUS_CONTENT_TYPE)
+  t.notMatch(first.text, '# EOF')
+  register.setContentType(Registry.OPENMETRICS_CONTENT_TYPE)
+  const second = await send('/metrics')
+  t.equal(second.headers.get('content-type'), Registry.OPENMETRICS_CONTENT_TYPE)
+  t.match(second.text, /\n# EOF\n$/)
+})
 
 t.test('keys are created, listed, rotated and revoked', async (t) => {
   const { ingest, send } = await openAdmin(t)
@@ -217,7 +231,9 @@ t.test('changes of keys are logged, without the keys', async (t) => {
 })
 
 t.test('/metrics is text for Prometheus, and needs no token', async (t) => {
-  const { url } = await openAdmin(t, { metrics: { render: async () => 'ingest_up 1\n' } })
+  const { url } = await openAdmin(t, {
+    metrics: { contentType: Registry.PROMETHEUS_CONTENT_TYPE, render: async () => 'ingest_up 1\n' },
+  })
   const response = await fetch(`${url}/metrics`)
   t.equal(response.status, 200)
   t.equal(response.headers.get('content-type'), 'text/plain; version=0.0.4; charset=utf-8')
@@ -252,7 +268,10 @@ t.test('/readyz says why a batch cannot be stored, unlike the public one', async
 
 t.test('/readyz is a 503 while the server drains, and metrics are served to the end', async (t) => {
   const draining = new AbortController()
-  const { send } = await openAdmin(t, { draining: draining.signal, metrics: { render: async () => 'a 1\n' } })
+  const { send } = await openAdmin(t, {
+    draining: draining.signal,
+    metrics: { contentType: 'text/plain', render: async () => 'a 1\n' },
+  })
   t.equal((await send('/readyz')).status, 200)
   draining.abort()
   t.match(await send('/readyz'), { status: 503, body: { code: 'draining' } })
