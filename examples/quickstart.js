@@ -236,7 +236,8 @@ async function freePort(wanted) {
   try {
     await once(probe, 'listening')
     return wanted
-  } catch {
+  } catch (error) {
+    if (/** @type {NodeJS.ErrnoException} */ (error).code !== 'EADDRINUSE') throw error
     console.log(`Port ${wanted} is taken, so the server uses another.`)
     return 0
   } finally {

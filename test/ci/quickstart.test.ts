@@ -54,6 +54,20 @@ t.test('a wrong option of the quickstart is one line, and exit code 2', async (t
   }
 })
 
+t.test('a port that may not be used is an error, not one that is taken', async (t) => {
+  const refusing = `import { Server } from 'node:net'
+    Server.prototype.listen = function () {
+      const error = Object.assign(new Error('listen EACCES: permission denied'), { code: 'EACCES' })
+      process.nextTick(() => this.emit('error', error))
+      return this
+    }`
+  const preload = `--import=data:text/javascript,${encodeURIComponent(refusing)}`
+  const { child, exit, output } = start(t, ['--stay', t.testdir()], [preload])
+  t.equal(await text(child.stderr), 'quickstart failed: listen EACCES: permission denied\n')
+  t.strictSame(await exit, [1, null])
+  t.notMatch(await output, 'is taken')
+})
+
 t.test('SIGTERM to `npm start` stops the server', { skip: process.platform === 'win32' && 'no signals' }, async (t) => {
   const { scripts } = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8'))
   // other tests use the build while this runs
@@ -77,8 +91,8 @@ t.test('SIGTERM to `npm start` stops the server', { skip: process.platform === '
   await t.rejects(fetch(url), 'nothing listens')
 })
 
-function start(t: Test, args: string[]) {
-  const child = spawn(process.execPath, [join(root, 'examples/quickstart.js'), ...args], {
+function start(t: Test, args: string[], options: string[] = []) {
+  const child = spawn(process.execPath, [...options, join(root, 'examples/quickstart.js'), ...args], {
     stdio: ['ignore', 'pipe', 'pipe'],
   })
   t.teardown(() => child.kill('SIGKILL'))
