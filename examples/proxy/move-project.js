@@ -26,7 +26,7 @@ const { values } = parseArgs({
 })
 const { project, from, to, socket, map } = values
 const pollMs = 200
-/** The longest time with 503: then the move fails. Long polls of the project prolong it. */
+/** The longest time with 503: then the move fails. */
 const closedMsMax = 30_000
 const stopping = new AbortController()
 for (const name of ['SIGINT', 'SIGTERM', 'SIGHUP']) process.once(name, () => stopping.abort())
@@ -129,6 +129,8 @@ const current =
     .map((line) => line.split(' '))
     .find(([name]) => name === project)?.[1] ?? from
 if (![from, 'moving'].includes(current)) throw new Error(`${project} is in ${current}, not in ${from}`)
+// fails now rather than during the move if the file cannot be written
+writeMap(current)
 try {
   await move(stopping.signal)
 } catch (error) {

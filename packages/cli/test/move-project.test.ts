@@ -1,6 +1,6 @@
 import { execFile, spawn, spawnSync } from 'node:child_process'
 import { once } from 'node:events'
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { mkdirSync, mkdtempSync, readFileSync, rmdirSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { createInterface } from 'node:readline'
@@ -96,6 +96,35 @@ t.test(
 )
 
 t.test(
+  'a reader that waits for events does not keep its project from being moved',
+  { skip: noHaproxy || whyNoServer() },
+  async (t) => {
+    const [one, two] = await Promise.all([startPostgres({ hasOwnIdentifier: true }), startPostgres()])
+    const servers = await Promise.all([one, one, two, two].map(({ url }) => startServe(t, ['--store', url])))
+    const key = await createKey(one.url, 'demo')
+    const { url, socket, map } = await startHaproxy(
+      t,
+      servers.map((server) => server.url),
+    )
+    const client = createClient({ url, projectId: 'demo', key })
+    t.teardown(() => client.close())
+    const args = ['--project', 'demo', '--from-store', one.url, '--to-store', two.url, '--socket', socket, '--map', map]
+    const moving = spawn(process.execPath, [join(proxy, 'move-project.js'), ...args])
+    const exit = once(moving, 'exit')
+    let polled: Promise<Response> | undefined
+    for await (const line of createInterface(moving.stdout)) {
+      if (/→ one-before-move/.test(line))
+        polled = fetch(`${url}/v1/events?after=end&wait=60`, {
+          headers: { 'X-Project-Id': 'demo', 'X-Ingestion-Key': key },
+        })
+    }
+    t.strictSame(await exit, [0, null])
+    t.equal((await polled)?.status, 200)
+    t.equal(readFileSync(map, 'utf8'), 'demo two\n')
+  },
+)
+
+t.test(
   'a move that fails or is stopped leaves the project where it is',
   { skip: noHaproxy || whyNoServer() },
   async (t) => {
@@ -120,13 +149,21 @@ t.test(
     await isOpen('after an unknown backend')
 
     const two = await startPostgres()
+    mkdirSync(`${map}.new`)
+    const unwritable = start('two', two.url)
+    const [routed, reason] = await Promise.all([text(unwritable.stdout), text(unwritable.stderr)])
+    t.match(reason, /EISDIR.*projects\.map\.new/)
+    t.equal(routed, '', 'nothing was copied or routed')
+    rmdirSync(`${map}.new`)
+    await isOpen('after a map that cannot be written')
+
     const stopped = start('two', two.url)
     const exit = once(stopped, 'exit')
     const read = new AbortController()
     for await (const line of createInterface(stopped.stdout)) {
-      // keeps the project closed until it ends
+      // keeps the project closed until it ends: clusters.cfg shortens a `wait` only if its name is not encoded
       if (/→ one-before-move/.test(line))
-        fetch(`${haproxy.url}/v1/events?after=end&wait=60`, {
+        fetch(`${haproxy.url}/v1/events?after=end&w%61it=60`, {
           headers: { 'X-Project-Id': 'demo', 'X-Ingestion-Key': key },
           signal: read.signal,
         }).catch(() => {})
