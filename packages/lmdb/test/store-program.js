@@ -26,9 +26,13 @@ const store = await openLmdbStoreWith(
 /** @type {import('@ingest/core').EmbeddedIngest | undefined} */
 let ingest
 
-/** Created at first use: an Ingest sweeps after a minute, which would delete the rows of checks, whose times are old. */
+/**
+ * Created at first use: an Ingest sweeps after a minute, which would delete the rows of checks, whose times are old. Its
+ * clock stands still, because activity is written when a minute ends, and tests inject faults into the n-th commit.
+ */
 function openIngest() {
-  ingest ??= createIngest({ store })
+  const openedAt = Date.now()
+  ingest ??= createIngest({ store, now: () => openedAt })
   return ingest
 }
 
