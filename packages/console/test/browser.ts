@@ -38,6 +38,8 @@ export interface PageOptions {
   colorScheme?: ColorScheme
   /** In CSS pixels. Default: 1,280. */
   width?: number
+  /** The time at which the clock of the page stands still. Default: it runs. */
+  now?: number
   /** Problems that the test expects, such as `/status of 401/`. */
   allow?: readonly RegExp[]
 }
@@ -88,7 +90,7 @@ interface WatchedPage extends OpenedPage {
 /** A page with storage and a cache of its own, closed at the end of the test. */
 async function openWatchedPage(
   browser: Browser,
-  { url, key, project = projectId, colorScheme = 'light', width = 1280, allow = [] }: PageOptions,
+  { url, key, project = projectId, colorScheme = 'light', width = 1280, now, allow = [] }: PageOptions,
 ): Promise<WatchedPage> {
   const context = await browser.createBrowserContext()
   const page = await context.newPage()
@@ -97,6 +99,7 @@ async function openWatchedPage(
   await page.setViewport({ width, height: 800 })
   await setColorScheme(page, colorScheme)
   await speedUp(page)
+  if (now !== undefined) await page.evaluateOnNewDocument((now) => Object.assign(Date, { now: () => now }), now)
   await page.goto(url)
   if (key !== undefined) await signIn(page, key, project)
   return {
