@@ -1,6 +1,6 @@
 import { randomBytes } from 'node:crypto'
-import { setImmediate as nextTurn } from 'node:timers/promises'
 import { IngestError } from '../error.ts'
+import { nextReadStep } from '../read-steps.ts'
 import type { ActivityStore } from '../store.ts'
 import { type ActivityRow, type ActivitySpan, type ActivityToPut, activityRowsMax } from '../store-types.ts'
 import type { BatchCounter } from '../submit/submit-batch.ts'
@@ -38,8 +38,6 @@ export interface ActivityCounterOptions {
 
 /** The most bytes of one put. */
 const putBytesMax = 1_048_576
-/** The number of projects whose minute ends in one turn of the event loop. */
-const projectsPerTurn = 16
 /** A batch that was received in the previous minute may be counted in the current one. */
 const lateMs = minuteMs
 /** A timer may fire a millisecond early. */
@@ -63,10 +61,8 @@ interface ProjectSpans {
 export function createActivityCounter(options: ActivityCounterOptions): ActivityCounter {
   const { store, now, server, keepEvents, onError, bytesMax = 33_554_432 } = options
   const projects = new Map<string, ProjectSpans>()
-  /** The rows to put, oldest first. A row stays until the store has it, or a newer one of its hour. */
-  const unput = new Map<string, ActivityToPut>()
+  const unput = createRowQueue(store)
   let countsBytes = 0
-  let rowsBytes = 0
   /** When the current minute began. */
   let minuteAt = Number.NEGATIVE_INFINITY
   let putting: Promise<void> | undefined
@@ -74,8 +70,8 @@ export function createActivityCounter(options: ActivityCounterOptions): Activity
   let hasLost = false
   let timer: NodeJS.Timeout | undefined
 
-  function isMemoryShort(): boolean {
-    return countsBytes + rowsBytes >= bytesMax
+  function isMemoryShort(max = bytesMax): boolean {
+    return countsBytes + unput.bytes() >= max
   }
 
   /** Updates the current minute; returns whether a new one has begun. */
@@ -91,7 +87,7 @@ export function createActivityCounter(options: ActivityCounterOptions): Activity
     const found = projects.get(projectId)
     if (found?.minute?.at === minuteAt) return found.minute.counts
     if (found) endMinute(projectId, found)
-    if (countsBytes + rowsBytes >= 2 * bytesMax) {
+    if (isMemoryShort(2 * bytesMax)) {
       if (!hasLost) onError(new IngestError('overloaded', 'Activity is lost: its counts take too much memory.'))
       hasLost = true
       return undefined
@@ -119,25 +115,14 @@ export function createActivityCounter(options: ActivityCounterOptions): Activity
   }
 
   function queueRows(projectId: string, span: 'minute' | 'hour', from: Span): void {
-    queue({ projectId, span, ...toRow(span, from) })
+    unput.add({ projectId, span, ...toRow(span, from) })
     const rejected = `rejected-${span}` as const
-    if (from.counts.rejected > 0) queue({ projectId, span: rejected, ...toRow(rejected, from) })
+    if (from.counts.rejected > 0) unput.add({ projectId, span: rejected, ...toRow(rejected, from) })
   }
 
   function toRow(span: ActivitySpan, { at, writer, counts }: Span): ActivityRow {
     const isOutcomes = span === 'minute' || span === 'hour'
     return { at, writer, body: isOutcomes ? encodeOutcomes(server, counts) : encodeRejected(counts) }
-  }
-
-  function queue(row: ActivityToPut): void {
-    unqueue(row)
-    unput.set(keyOf(row), row)
-    rowsBytes += row.body.length
-  }
-
-  function unqueue(row: ActivityToPut): void {
-    rowsBytes -= unput.get(keyOf(row))?.body.length ?? 0
-    unput.delete(keyOf(row))
   }
 
   /** Runs one put at a time. */
@@ -148,13 +133,13 @@ export function createActivityCounter(options: ActivityCounterOptions): Activity
 
   /** Puts the rows of all minutes that have ended. What fails is put with the next minute. */
   async function putEnded(): Promise<void> {
-    await nextTurn()
+    await nextReadStep('')
     try {
       let at: number
       do {
         at = minuteAt
         await endMinutes()
-        while (unput.size > 0) await putSome()
+        while (!unput.isEmpty()) await unput.putSome()
         // a minute that has ended meanwhile is put too
       } while (at !== minuteAt)
       hasFailed = false
@@ -167,26 +152,12 @@ export function createActivityCounter(options: ActivityCounterOptions): Activity
   }
 
   async function endMinutes(): Promise<void> {
-    let ended = 0
     for (const [projectId, spans] of projects) {
       if (spans.minute?.at === minuteAt) continue
       endMinute(projectId, spans)
-      if (unput.size >= activityRowsMax || rowsBytes >= putBytesMax) await putSome()
-      else if (++ended % projectsPerTurn === 0) await nextTurn()
+      if (unput.isFull()) await unput.putSome()
+      else await nextReadStep('')
     }
-  }
-
-  async function putSome(): Promise<void> {
-    const rows: ActivityToPut[] = []
-    let putBytes = 0
-    for (const row of unput.values()) {
-      if (rows.length === activityRowsMax || putBytes > putBytesMax) break
-      rows.push(row)
-      putBytes += row.body.length
-    }
-    await store.putActivity(rows)
-    // a row of an hour may have been replaced meanwhile
-    for (const row of rows) if (unput.get(keyOf(row)) === row) unqueue(row)
   }
 
   /** Begins the minute of a time, and the next ones even if nothing is counted in them. */
@@ -220,7 +191,7 @@ export function createActivityCounter(options: ActivityCounterOptions): Activity
     },
 
     unputRows(projectId, span) {
-      const queued = [...unput.values()].filter((row) => row.projectId === projectId && row.span === span)
+      const queued = unput.rowsOf(projectId, span)
       const { minute, hour } = projects.get(projectId) ?? {}
       if (!minute || !hour) return queued
       if (span === 'minute' || span === 'rejected-minute') return [...queued, toRow(span, minute)]
@@ -235,6 +206,45 @@ export function createActivityCounter(options: ActivityCounterOptions): Activity
       minuteAt = Number.NEGATIVE_INFINITY
       await putting
       await put()
+    },
+  }
+}
+
+/** The rows to put, oldest first. A row stays until the store has it, or a newer one of its hour. */
+function createRowQueue(store: ActivityCounterOptions['store']) {
+  const rows = new Map<string, ActivityToPut>()
+  let bytes = 0
+
+  function remove(row: ActivityToPut): void {
+    bytes -= rows.get(keyOf(row))?.body.length ?? 0
+    rows.delete(keyOf(row))
+  }
+
+  return {
+    bytes: () => bytes,
+    isEmpty: () => rows.size === 0,
+    /** Whether it has enough rows for a put. */
+    isFull: () => rows.size >= activityRowsMax || bytes >= putBytesMax,
+    rowsOf: (projectId: string, span: ActivitySpan): ActivityRow[] =>
+      [...rows.values()].filter((row) => row.projectId === projectId && row.span === span),
+
+    add(row: ActivityToPut): void {
+      remove(row)
+      rows.set(keyOf(row), row)
+      bytes += row.body.length
+    },
+
+    async putSome(): Promise<void> {
+      const some: ActivityToPut[] = []
+      let someBytes = 0
+      for (const row of rows.values()) {
+        if (some.length === activityRowsMax || someBytes > putBytesMax) break
+        some.push(row)
+        someBytes += row.body.length
+      }
+      await store.putActivity(some)
+      // a row of an hour may have been replaced meanwhile
+      for (const row of some) if (rows.get(keyOf(row)) === row) remove(row)
     },
   }
 }

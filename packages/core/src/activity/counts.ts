@@ -71,7 +71,7 @@ export function addCounts(counts: Counts, other: Counts): void {
   for (const named of ['types', 'builds'] as const) {
     for (const [name, added] of other[named]) addName(counts, named, name, added)
   }
-  for (const [key, added] of other.causes) addToCause(counts.causes.get(key) ?? addCause(counts, key, added), added)
+  for (const [key, added] of other.causes) addCause(counts, key, added)
   counts.samplesBytes = 0
   for (const cause of counts.causes.values()) {
     const bytes = cause.samples.reduce((sum, sample) => sum + bytesOfSample(sample), 0)
@@ -155,67 +155,57 @@ function countRejection(
   mayAdd: boolean,
 ): boolean {
   const [issue = unknownIssue] = issues
-  const { code } = issue
-  const path = cut(issue.path).replaceAll(arrayIndex, '/*')
-  const event = {
-    code,
-    path,
-    message: cut(issue.message),
-    buildId,
-    type,
-    keyId,
-    firstAt: receivedAt,
-    lastAt: receivedAt,
+  const event: CauseCounts = {
+    ...{ code: issue.code, path: cut(issue.path).replaceAll(arrayIndex, '/*'), message: cut(issue.message) },
+    ...{ buildId, type, keyId, firstAt: receivedAt, lastAt: receivedAt },
+    ...{ count: 1, serverIds: [{ serverId, count: 1 }], samples: [] },
   }
   const key = keyOfCause(event)
   const known = counts.causes.get(key)
   if (!known && !mayAdd) return false
-  const cause = known ?? addCause(counts, key, event)
-  addEvents(cause, event, 1)
-  addServerId(cause, serverId, 1)
-  if (cause.samples.length < samplesMax && counts.samplesBytes < samplesBytesMax) {
+  if ((known?.samples.length ?? 0) < samplesMax && counts.samplesBytes < samplesBytesMax) {
     const sample: RejectionSample = { receivedAt, eventId, issues: issues.map(cutIssue) }
     if (body && end - start <= sampleTextBytesMax) sample.event = body.toString('utf8', start, end)
-    cause.samples.push(sample)
+    event.samples.push(sample)
     counts.samplesBytes += bytesOfSample(sample)
   }
+  addCause(counts, key, event)
   return known === undefined
 }
 
-/** What rejected events of one cause have in common, and when they were received. */
-type Cause = Omit<CauseCounts, 'count' | 'serverIds' | 'samples'>
-
 /** Equal for rejections of the same cause. */
-export function keyOfCause({ code, path, buildId, type, keyId }: Cause): string {
+export function keyOfCause({ code, path, buildId, type, keyId }: CauseCounts): string {
   // the lengths make the key unambiguous for any text, and null different from the text 'null'
   return `${code} ${path.length} ${buildId?.length} ${type?.length} ${keyId?.length} ${path}${buildId}${type}${keyId}`
 }
 
-function addCause(counts: Counts, key: string, cause: Cause): CauseCounts {
+function addCause(counts: Counts, key: string, added: CauseCounts): void {
+  const found = counts.causes.get(key)
+  if (found) {
+    addToCause(found, added)
+    return
+  }
   if (counts.causes.size >= causesMax) counts.causes = new Map(mostCauses(counts.causes).slice(0, causesKept))
-  const added = withoutEvents(cause)
-  counts.causes.set(key, added)
-  return added
+  counts.causes.set(key, copyOfCause(added))
 }
 
-/** The cause, with none of its events yet. */
-export function withoutEvents({ code, path, message, buildId, type, keyId, firstAt, lastAt }: Cause): CauseCounts {
-  return { code, path, message, buildId, type, keyId, count: 0, serverIds: [], firstAt, lastAt, samples: [] }
+/** A copy that other events can be added to. */
+export function copyOfCause(cause: CauseCounts): CauseCounts {
+  return { ...cause, serverIds: cause.serverIds.map((each) => ({ ...each })), samples: [...cause.samples] }
 }
 
-/** Adds the events of the same cause in another span. */
-export function addToCause(cause: CauseCounts, added: CauseCounts): void {
-  addEvents(cause, added, added.count)
-  for (const { serverId, count } of added.serverIds) addServerId(cause, serverId, count)
-  const samples = [...cause.samples, ...added.samples].sort((a, b) => b.receivedAt - a.receivedAt)
-  cause.samples = samples.slice(0, samplesMax)
-}
-
-function addEvents(cause: CauseCounts, { firstAt, lastAt, message }: Cause, count: number): void {
+/** Adds other events of the same cause. */
+export function addToCause(
+  cause: CauseCounts,
+  { count, serverIds, firstAt, lastAt, samples, message }: CauseCounts,
+): void {
   if (lastAt >= cause.lastAt) cause.message = message
   cause.count += count
   cause.firstAt = Math.min(cause.firstAt, firstAt)
   cause.lastAt = Math.max(cause.lastAt, lastAt)
+  for (const { serverId, count } of serverIds) addServerId(cause, serverId, count)
+  if (samples.length === 0) return
+  cause.samples = [...cause.samples, ...samples].sort((a, b) => b.receivedAt - a.receivedAt).slice(0, samplesMax)
 }
 
 function addServerId(cause: CauseCounts, serverId: string | null, count: number): void {

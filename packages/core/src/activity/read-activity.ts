@@ -18,12 +18,12 @@ import type { ActivityCounter } from './activity-counter.ts'
 import {
   addToCause,
   type CauseCounts,
+  copyOfCause,
   keyOfCause,
   mostCauses,
   mostNames,
   samplesMax,
   sortedServerIds,
-  withoutEvents,
 } from './counts.ts'
 import type { OutcomesBody, RejectedBody } from './row-body.ts'
 
@@ -212,20 +212,14 @@ type CountedGroup = Omit<RejectionGroup, 'keyName'>
 function createRejectionGroups(stepCount: number) {
   const groups = new Map<string, CountedGroup>()
 
-  function groupOf(cause: CauseCounts): CountedGroup {
-    const key = keyOfCause(cause)
-    const found = groups.get(key)
-    if (found) return found
-    if (groups.size >= groupsReadMax) for (const [key] of mostCauses(groups).slice(groupsMax)) groups.delete(key)
-    const group = { ...withoutEvents(cause), counts: new Array<number>(stepCount).fill(0) }
-    groups.set(key, group)
-    return group
-  }
-
   return {
     add(step: number, cause: CauseCounts): void {
-      const group = groupOf(cause)
-      addToCause(group, cause)
+      const key = keyOfCause(cause)
+      const found = groups.get(key)
+      if (found) addToCause(found, cause)
+      else if (groups.size >= groupsReadMax) for (const [key] of mostCauses(groups).slice(groupsMax)) groups.delete(key)
+      const group = found ?? { ...copyOfCause(cause), counts: new Array<number>(stepCount).fill(0) }
+      groups.set(key, group)
       group.counts[step] = (group.counts[step] ?? 0) + cause.count
     },
     most(): CountedGroup[] {

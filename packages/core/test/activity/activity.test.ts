@@ -19,6 +19,7 @@ function openRecordedStore() {
   const recorded = {
     puts,
     isFailing: false,
+    failures: 0,
     rows: (span: ActivitySpan) => puts.flat().filter((row) => row.span === span),
   }
   const store: Store = {
@@ -26,7 +27,10 @@ function openRecordedStore() {
     // several Ingests own it
     async close() {},
     async putActivity(rows) {
-      if (recorded.isFailing) throw new IngestError('disk-full', 'The disk is full.')
+      if (recorded.isFailing) {
+        recorded.failures++
+        throw new IngestError('disk-full', 'The disk is full.')
+      }
       puts.push(rows)
       await memory.putActivity(rows)
     },
@@ -205,8 +209,8 @@ t.test('rows that cannot be put are put later, and reported once', async (t) => 
   recorded.isFailing = true
   for (let i = 0; i < 3; i++) {
     await project.submitBatch(bodyOf(event()))
+    while (recorded.failures < i) await new Promise(setImmediate)
     clock.now += minute
-    await new Promise(setImmediate)
   }
   t.match(errors, [{ code: 'disk-full' }])
   const counted = async () => (await project.getActivity(wide)).steps.slice(60, 64).map(({ accepted }) => accepted)
@@ -500,8 +504,6 @@ t.test('the hours of earlier minutes take memory too', async (t) => {
   const count = (projectId: string, receivedAt: number) =>
     counter.count(projectId, { ...nothing, receivedAt, rejections: [rejection('e')], body: largeText })
   for (const projectId of ['p', 'q']) for (let batch = 0; batch < 3; batch++) count(projectId, start)
-  // the first count has put and expired
-  await new Promise(setImmediate)
   // ends the minute of the others
   count('first', start + minute)
   count('late', start + minute)
@@ -592,8 +594,7 @@ t.test('what waits for a store that fails is bounded: further batches are not co
     rows.length,
     'the hours have the same',
   )
-  // the first put has failed
-  await new Promise(setImmediate)
+  while (recorded.failures === 0) await new Promise(setImmediate)
   recorded.isFailing = false
   count(200)
   await untilPut(recorded, rows.length)
@@ -640,11 +641,11 @@ t.test('rows that were replaced before they could be put take no memory afterwar
     counter.count('p', { ...nothing, receivedAt, rejections: [rejection('e')], body: undefined })
     minutes++
   }
-  for (let failure = 0; failure < 6; failure++) {
+  for (let i = 0; i < 6; i++) {
+    const { failures } = recorded
     recorded.isFailing = true
     for (let i = 0; i < 50; i++) count()
-    // the put has failed
-    await new Promise(setImmediate)
+    while (recorded.failures === failures) await new Promise(setImmediate)
     recorded.isFailing = false
     count()
     await untilPut(recorded, minutes - 1)
