@@ -47,45 +47,49 @@ export function openCommandTables(table: (name: TableName) => Rows, onGarbage: (
   }
 }
 
+/** What each command does. Only inside a write transaction. */
+const actions: {
+  [Type in CommandType]: (
+    tables: CommandTables,
+    command: CommandResults[Type]['command'],
+  ) => CommandResults[Type]['result']
+} = {
+  putEntry({ entries }, { kind, projectId, before, after }) {
+    if (entries[kind].json(projectId) !== before) return false
+    entries[kind].put(projectId, after)
+    return true
+  },
+  putActivity({ activity }, { rows }) {
+    for (const row of rows) activity.put(row)
+    return true
+  },
+  removeActivity: ({ activity }, { keys }) => keys.filter((key) => activity.remove(asBuffer(key))).length,
+  putMap,
+  putChunk: ({ maps }, command) => putChunk(maps, command),
+  releaseChunks: ({ maps }) => maps.releaseChunks(),
+  resolveAwaited({ maps }, { project, digest, touchedAt }) {
+    if (maps.chunks.isStored(project, digest)) maps.pending.resolveAwaited(project, digest, touchedAt)
+    return true
+  },
+  sweepMap({ maps }, { project, map, touchedBefore }) {
+    maps.sweep(project, map, touchedBefore)
+    return maps.releaseChunks()
+  },
+  saveOrphansFrom({ maps }, { from }) {
+    maps.chunks.saveOrphansFrom(from && asBuffer(from))
+    return true
+  },
+  markGarbage({ maps }, { blobKeys }) {
+    for (const blobKey of blobKeys.map(asBuffer)) if (!maps.chunks.isUsed(blobKey)) maps.chunks.markGarbage(blobKey)
+    return true
+  },
+  collectGarbage({ maps }, { blobKeys }) {
+    maps.chunks.collectGarbage(blobKeys.map(asBuffer))
+    return true
+  },
+}
+
 /** Runs a command. Only inside a write transaction. */
 export function runCommand(tables: CommandTables, command: Command): CommandResult {
-  const { activity, entries, maps } = tables
-  switch (command.type) {
-    case 'putEntry': {
-      const table = entries[command.kind]
-      if (table.json(command.projectId) !== command.before) return false
-      table.put(command.projectId, command.after)
-      return true
-    }
-    case 'putActivity':
-      for (const row of command.rows) activity.put(row)
-      return true
-    case 'removeActivity':
-      return command.keys.filter((key) => activity.remove(asBuffer(key))).length
-    case 'putMap':
-      return putMap(tables, command)
-    case 'putChunk':
-      return putChunk(maps, command)
-    case 'releaseChunks':
-      return maps.releaseChunks()
-    case 'resolveAwaited': {
-      const { project, digest, touchedAt } = command
-      if (maps.chunks.isStored(project, digest)) maps.pending.resolveAwaited(project, digest, touchedAt)
-      return true
-    }
-    case 'sweepMap':
-      maps.sweep(command.project, command.map, command.touchedBefore)
-      return maps.releaseChunks()
-    case 'saveOrphansFrom':
-      maps.chunks.saveOrphansFrom(command.from && asBuffer(command.from))
-      return true
-    case 'markGarbage':
-      for (const blobKey of command.blobKeys.map(asBuffer)) {
-        if (!maps.chunks.isUsed(blobKey)) maps.chunks.markGarbage(blobKey)
-      }
-      return true
-    case 'collectGarbage':
-      maps.chunks.collectGarbage(command.blobKeys.map(asBuffer))
-      return true
-  }
+  return actions[command.type](tables, command as never)
 }
