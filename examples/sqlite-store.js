@@ -136,6 +136,14 @@ export function openSqliteStore(path) {
     return position
   }
 
+  /** @param {string} project @param {string | undefined} after @param {number} from the position before the range */
+  function startOf(project, after, from = 0) {
+    const { lastPosition = 0 } =
+      get`SELECT lastPosition FROM batches WHERE project = ${project} AND receivedAt < ${from}
+        ORDER BY receivedAt DESC, lastPosition DESC LIMIT 1` ?? {}
+    return Math.max(after === undefined ? 0 : positionOf(project, after), lastPosition)
+  }
+
   /** @param {any} row @returns {import('@ingest/core').StoredEvent} */
   function storedEvent({ project, position, id, receivedAt, checksum, bytes }) {
     const cursor = eventCursors(identity, project).encode(position, checksum)
@@ -261,13 +269,10 @@ export function openSqliteStore(path) {
         return row && storedEvent(row)
       }),
 
-    async *read(project, { after, limit = Number.POSITIVE_INFINITY, from = 0, erased = false, signal } = {}) {
+    async *read(project, { after, limit = Number.POSITIVE_INFINITY, from, erased = false, signal } = {}) {
       let position = await read(() => {
-        const start = after === undefined ? 0 : positionOf(project, after)
-        const { lastPosition = 0 } =
-          get`SELECT lastPosition FROM batches WHERE project = ${project} AND receivedAt < ${from}
-            ORDER BY receivedAt DESC, lastPosition DESC LIMIT 1` ?? {}
-        return Math.max(start, lastPosition, erased ? 0 : headOf(project).expired)
+        const start = startOf(project, after, from)
+        return erased ? start : Math.max(start, headOf(project).expired)
       })
       for (let left = limit; left > 0; ) {
         const rows = await read(
@@ -287,16 +292,11 @@ export function openSqliteStore(path) {
       }
     },
 
-    lastCursor: (project) =>
-      read(() => {
-        const { position, checksum } = headOf(project)
-        return eventCursors(identity, project).encode(position, checksum)
-      }),
-
     totals: (project) =>
       read(() => {
-        const { position, batches, bytes, firstAt, lastAt } = headOf(project)
-        return { events: position, batches, bytes, ...(position > 0 && { firstAt, lastAt }) }
+        const { position, checksum, batches, bytes, firstAt, lastAt } = headOf(project)
+        const lastCursor = eventCursors(identity, project).encode(position, checksum)
+        return { events: position, batches, bytes, ...(position > 0 && { firstAt, lastAt }), lastCursor }
       }),
 
     erase: (project, ids) =>
@@ -322,22 +322,10 @@ export function openSqliteStore(path) {
         return { ...erased, isDone: rows.length < stepRows }
       }),
 
-    countSince: (project, since, batchesMax) =>
-      read(() => {
-        const { position, batches } = headOf(project)
-        const oldest = batches - batchesMax + 1
-        const first = get`SELECT number, receivedAt FROM batches
-          WHERE project = ${project} AND number >= ${oldest} AND receivedAt >= ${since} ORDER BY number LIMIT 1`
-        if (!first) return { events: 0, since }
-        const { lastPosition = 0 } =
-          get`SELECT lastPosition FROM batches WHERE project = ${project} AND number = ${first.number - 1}` ?? {}
-        return { events: position - lastPosition, since: first.number === oldest ? first.receivedAt : since }
-      }),
-
-    countAfter: (project, after, batchesMax) =>
+    count: (project, { after, from }, batchesMax) =>
       read(() => {
         const { batches, expired } = headOf(project)
-        const start = Math.max(positionOf(project, after), expired)
+        const start = Math.max(startOf(project, after, from), expired)
         const first = eventAt(project, start + 1)
         if (!first) return { events: 0, batchesLeft: 0 }
         const last = Math.min(first.batch + batchesMax - 1, batches)

@@ -6,7 +6,7 @@ import { readingChecks } from './ingest/reading.ts'
 import { activityChecks, durableActivityChecks, raceActivityChecks } from './store/activity.ts'
 import { appendChecks } from './store/append.ts'
 import { chunkChecks } from './store/chunks.ts'
-import { countAfterChecks } from './store/count-after.ts'
+import { countChecks } from './store/count.ts'
 import { backupChecks, closeChecks, durableChecks } from './store/durability.ts'
 import { entryChecks, raceEntryChecks } from './store/entries.ts'
 import { durableEraseChecks, eraseChecks, handleEraseChecks, raceEraseChecks } from './store/erase.ts'
@@ -50,7 +50,7 @@ export const storeChecks: readonly StoreCheck[] = [
   ...eraseChecks,
   ...freezeChecks,
   ...entryChecks,
-  ...countAfterChecks,
+  ...countChecks,
   ...activityChecks,
   ...mapChecks,
   ...chunkChecks,

@@ -21,7 +21,8 @@ import {
   storeChecks,
 } from '../src/index.ts'
 import { activityChecks, raceActivityChecks } from '../src/store/activity.ts'
-import { countAfterChecks } from '../src/store/count-after.ts'
+import { appendChecks } from '../src/store/append.ts'
+import { countChecks } from '../src/store/count.ts'
 import { eraseChecks, handleEraseChecks, raceEraseChecks } from '../src/store/erase.ts'
 import { batchOf, event as sampleEvent } from '../src/store/sample-events.ts'
 
@@ -77,7 +78,7 @@ t.test('a store that checks and then writes fails the races, and nothing else', 
   t.strictSame(await failing(open, sharedStoreChecks.filter(isOfAppends), openAgain), [
     ...lost,
     'the time at which events were received never decreases, whatever the clocks of the handles',
-    'totals, recent events, the last cursor, builds and projects agree between handles',
+    'totals with the last cursor, recent events, builds and projects agree between handles',
   ])
 })
 
@@ -125,6 +126,62 @@ t.test('a store that erases nothing, or more than it says, fails the checks of e
   }
 })
 
+t.test(
+  'a store that miscounts a range, or gives another last cursor, fails the checks of counts and appends',
+  async (t) => {
+    const lastOf = async (store: Store, projectId: string) => {
+      const cursors: string[] = []
+      for await (const { cursor } of store.read(projectId)) cursors.push(cursor)
+      return cursors
+    }
+    const broken: Record<string, (store: Store) => Partial<Store>> = {
+      'no time': (store) => ({ count: (projectId, { after }, max) => store.count(projectId, { after }, max) }),
+      'no cursor': (store) => ({ count: (projectId, { from }, max) => store.count(projectId, { from }, max) }),
+      'the cursor alone, where both are given': (store) => ({
+        count: (projectId, { after, from }, max) => store.count(projectId, after ? { after } : { from }, max),
+      }),
+      'a later time': (store) => ({
+        count: (projectId, { after, from = 0 }, max) => store.count(projectId, { after, from: from + 1 }, max),
+      }),
+      'no limit': (store) => ({ count: (projectId, range) => store.count(projectId, range, 1_000) }),
+      'no batches left': (store) => ({
+        count: async (...of) => ({ ...(await store.count(...of)), batchesLeft: 0 }),
+      }),
+      'no time of the first': (store) => ({
+        async count(...of) {
+          const { firstAt: _, ...counted } = await store.count(...of)
+          return counted
+        },
+      }),
+      'the cursor before the last': (store) => ({
+        async totals(projectId) {
+          const [totals, cursors] = [await store.totals(projectId), await lastOf(store, projectId)]
+          return { ...totals, lastCursor: cursors.at(-2) ?? totals.lastCursor }
+        },
+      }),
+      'the first cursor': (store) => ({
+        async totals(projectId) {
+          const [totals, cursors] = [await store.totals(projectId), await lastOf(store, projectId)]
+          return { ...totals, lastCursor: cursors[0] ?? totals.lastCursor }
+        },
+      }),
+      'no cursor of an empty project': (store) => ({
+        async totals(projectId) {
+          const totals = await store.totals(projectId)
+          return { ...totals, lastCursor: totals.events === 0 ? '' : totals.lastCursor }
+        },
+      }),
+    }
+    for (const [name, breakStore] of Object.entries(broken)) {
+      const open = () => {
+        const store = openMemoryStore()
+        return { ...store, ...breakStore(store) }
+      }
+      t.ok((await failing(open, [...countChecks, ...appendChecks])).length > 0, name)
+    }
+  },
+)
+
 t.test('a store that mixes activity up, or keeps it, fails the checks of activity', async (t) => {
   const broken: ((store: Store) => Partial<Store>)[] = [
     (store) => ({ putActivity: (rows) => store.putActivity(rows.map((row) => ({ ...row, span: 'minute' }))) }),
@@ -160,7 +217,7 @@ async function failing<Rest extends unknown[]>(
 
 const otherChecks = [
   ...[...eraseChecks, ...raceEraseChecks, ...handleEraseChecks],
-  ...[...countAfterChecks, ...activityChecks, ...raceActivityChecks],
+  ...[...countChecks, ...activityChecks, ...raceActivityChecks],
 ].map(({ name }) => name)
 
 function isOfAppends({ name }: { name: string }): boolean {
@@ -201,10 +258,7 @@ function openCheckThenActStore(): Store {
   }
 }
 
-type Events = Pick<
-  Store,
-  'append' | 'known' | 'find' | 'read' | 'lastCursor' | 'totals' | 'countSince' | 'projects' | 'close'
->
+type Events = Pick<Store, 'append' | 'known' | 'find' | 'read' | 'totals' | 'count' | 'projects' | 'close'>
 
 /** An event store that checks and then acts; `frozen` holds the builds that were frozen. */
 function createEvents(memory: Store, frozen: Map<string, number>): Events {
@@ -278,25 +332,20 @@ function createEvents(memory: Store, frozen: Map<string, number>): Events {
         yield log[i] as StoredEvent
       }
     },
-    async lastCursor(projectId) {
-      await memory.check()
-      return of(projectId).log.at(-1)?.cursor ?? eventCursors(identity, projectId).encode(0, 0)
-    },
     async totals(projectId) {
       await memory.check()
       const { log, batches, bytes } = of(projectId)
       const [first, last] = [batches[0], batches.at(-1)]
       const times = first && last && { firstAt: first.receivedAt, lastAt: last.receivedAt }
-      return { events: log.length, batches: batches.length, bytes, ...times }
+      const lastCursor = log.at(-1)?.cursor ?? eventCursors(identity, projectId).encode(0, 0)
+      return { events: log.length, batches: batches.length, bytes, ...times, lastCursor }
     },
-    async countSince(projectId, since, batchesMax) {
+    /** Without cursors. */
+    async count(projectId, { from = 0 }, batchesMax) {
       await memory.check()
-      const recent = of(projectId)
-        .batches.slice(-batchesMax)
-        .filter(({ receivedAt }) => receivedAt >= since)
-      const events = recent.reduce((sum, batch) => sum + batch.events, 0)
-      const from = recent.length === batchesMax ? recent[0]?.receivedAt : undefined
-      return { events, since: from ?? since }
+      const recent = of(projectId).batches.filter(({ receivedAt }) => receivedAt >= from)
+      const events = recent.slice(0, batchesMax).reduce((sum, batch) => sum + batch.events, 0)
+      return { events, batchesLeft: Math.max(0, recent.length - batchesMax) }
     },
     async projects(kind = 'project') {
       if (kind !== 'project') return memory.projects(kind)

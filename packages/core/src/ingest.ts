@@ -343,7 +343,7 @@ function eventsOf(
   const reader: EventReader = {
     readEvents: (options = {}) =>
       endableRead([signal, options.signal], (signal) => readEvents(reading, projectId, { ...options, signal })),
-    lastCursor: async () => store.lastCursor(projectId),
+    lastCursor: async () => (await store.totals(projectId)).lastCursor,
   }
   return {
     ...reader,

@@ -16,10 +16,7 @@ export interface ProjectStats {
   firstAt: number | null
   /** When the last stored batch was received. */
   lastAt: number | null
-  /**
-   * Events per second over the last minute. If the newest 10,000 batches are younger than a minute, over their time
-   * span.
-   */
+  /** Events per second over the last minute; of more than 10,000 batches, the first 10,000 are the sample. */
   eventsPerSecond: number
 }
 
@@ -69,9 +66,7 @@ export interface ProjectStatsReader {
 
 const pageMax = 1_000
 const pageDefault = 100
-const rateMs = 60_000
-/** Minimum time span of a rate, because clocks may go backwards. */
-const rateMsMin = 1_000
+const rateSeconds = 60
 const rateBatchesMax = 10_000
 
 /** Statistics by project; `now` returns milliseconds since 1970. */
@@ -81,16 +76,16 @@ export function createProjectStats(
 ): (projectId: string) => ProjectStatsReader {
   return (projectId) => ({
     async getStats() {
-      const at = now()
+      const from = now() - rateSeconds * 1000
       const { events, batches, bytes, firstAt, lastAt } = await store.totals(projectId)
-      const recent = await store.countSince(projectId, at - rateMs, rateBatchesMax)
+      const recent = await store.count(projectId, { from }, rateBatchesMax)
       return {
         events,
         batches,
         bytes,
         firstAt: firstAt ?? null,
         lastAt: lastAt ?? null,
-        eventsPerSecond: (1000 * recent.events) / Math.max(at - recent.since, rateMsMin),
+        eventsPerSecond: (recent.events * (1 + recent.batchesLeft / rateBatchesMax)) / rateSeconds,
       }
     },
 

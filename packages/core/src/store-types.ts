@@ -51,12 +51,16 @@ export interface StoredEvent {
   erased?: string
 }
 
-export interface ReadOptions {
+/** Default: all events. */
+export interface EventRange {
   after?: Cursor | undefined
-  /** Default: all. */
-  limit?: number
   /** Only events received at this time or later; earlier ones are not scanned. */
   from?: number | undefined
+}
+
+export interface ReadOptions extends EventRange {
+  /** Default: all. */
+  limit?: number
   /** Whether to read tombstones too. Default: false. */
   erased?: boolean
   /** Reading rejects with its reason soon after it aborts, even while no event is found. */
@@ -71,19 +75,15 @@ export interface Totals {
   /** When the first and the last batch were received; undefined without events. */
   firstAt?: number
   lastAt?: number
+  /** The cursor of the last event; without events, a cursor before all of them. */
+  lastCursor: Cursor
 }
 
-/** `since`: the requested time, or that of the oldest counted batch if there are more than `batchesMax`. */
-export interface RecentEvents {
-  events: number
-  since: number
-}
-
-export interface EventsAfter {
+export interface EventCount {
   events: number
   /** Batches that were not counted, each with at least one event. */
   batchesLeft: number
-  /** When the first event after the cursor was received, counted or not. */
+  /** When the first event of the range was received, counted or not. */
   firstAt?: number
 }
 

@@ -1,4 +1,3 @@
-import type { Cursor } from './json/cursor.ts'
 import type {
   ActivityRange,
   ActivityRow,
@@ -11,7 +10,8 @@ import type {
   Entries,
   EntryDecision,
   EntryKind,
-  EventsAfter,
+  EventCount,
+  EventRange,
   ExpiryStep,
   FoundBuilds,
   MapChunks,
@@ -24,7 +24,6 @@ import type {
   PendingTotals,
   PutChunkOutcome,
   ReadOptions,
-  RecentEvents,
   StoreCommit,
   StoredEvent,
   StoreMetric,
@@ -99,22 +98,15 @@ export interface EventStore {
    *   its event is not stored here, even if another event is at its position
    */
   read(projectId: string, options?: ReadOptions): AsyncIterable<StoredEvent>
-  /** The cursor of the last event; without events, a cursor before all of them. */
-  lastCursor(projectId: string): Promise<Cursor>
   /** The cost does not depend on how much is stored. */
   totals(projectId: string): Promise<Totals>
   /**
-   * Counts the events of the batches received since a time, tombstones included, in at most the newest `batchesMax`
-   * batches. Reads no event, and the cost does not depend on how much is stored.
-   */
-  countSince(projectId: string, since: number, batchesMax: number): Promise<RecentEvents>
-  /**
-   * Counts the events after a cursor in the first `batchesMax` batches, 0 or more. Events erased by `expire` do not
-   * count, other tombstones do. The cost does not depend on how much is stored.
+   * Counts the events of a range in its first `batchesMax` batches, 0 or more. Events erased by `expire` do not count,
+   * other tombstones do. Reads no event, and the cost does not depend on how much is stored.
    *
    * @throws {IngestError} `invalid-cursor`, like `read`
    */
-  countAfter(projectId: string, after: Cursor, batchesMax: number): Promise<EventsAfter>
+  count(projectId: string, range: EventRange, batchesMax: number): Promise<EventCount>
   /**
    * Replaces events by tombstones *(steps)*: their bytes are deleted, and an append of the same id is a duplicate
    * without a conflict. Order, positions, cursors, freezes and the numbers of events and batches stay. At most 1,000

@@ -228,7 +228,6 @@ async function openStore(
   const events = createEventStore({
     identity,
     fingerprint: createFingerprint(fingerprintBits),
-    tables,
     log,
     writer,
     reader,

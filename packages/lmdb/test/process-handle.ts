@@ -36,9 +36,9 @@ export async function openInProcess(directory: string): Promise<Store> {
 
   const operations = Object.fromEntries(
     [
-      ...['known', 'find', 'lastCursor', 'totals', 'countSince', 'map', 'maps', 'builds', 'putChunk'],
+      ...['known', 'find', 'totals', 'count', 'map', 'maps', 'builds', 'putChunk'],
       ...['readChunk', 'sweep', 'pendingTotals', 'entry', 'projects', 'check', 'erase', 'expire'],
-      ...['countAfter', 'putActivity'],
+      'putActivity',
     ].map((method) => [method, (...args: unknown[]) => child.operate(method, ...args)]),
   ) as unknown as Omit<Store, 'append' | 'read' | 'activity' | 'updateMap' | 'updateEntry' | 'close'>
 

@@ -44,10 +44,8 @@ const values: Record<string, unknown[]> = {
   'batches-of': [project, byteaArray([eventKey('e-1'), eventKey('none')])],
   'batches-to-expire': [project, Date.now() * 2, 4],
   'first-batch-since': [project, 1],
-  'last-batch': [project],
   totals: [project],
-  'newest-batches': [project, 1, 10],
-  'count-after': [project, 3, 10],
+  count: [project, 3, 1, 10],
   consumers: [project],
   activity: [project, 'minute', start + 60_000, Buffer.alloc(0), start + 600_000, 10],
   'activity-projects': [0, 10, start + 60_000],
@@ -170,7 +168,7 @@ async function fill(url: string, store: Store): Promise<void> {
   for (let step = 0; step < 2; step++) await store.expire(projectId, Date.now() * 2)
   const ingest = createIngest({ store })
   await ingest.keys.create(projectId)
-  const cursor = await store.lastCursor(projectId)
+  const { lastCursor: cursor } = await store.totals(projectId)
   await ingest.project(projectId).putConsumer('warehouse', { cursor, replaces: null })
   for (let i = 0; i < perProject; i++) {
     const id = { placeId: `place-${i % 5}`, buildId: `build-${i}` }

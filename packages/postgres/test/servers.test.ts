@@ -115,7 +115,7 @@ t.test('several servers of one database', { skip: noPostgres }, async (t) => {
 
   t.test('an event of another server ends a long poll', async (t) => {
     await one.append('p', batchOf('before'))
-    const after = await one.lastCursor('p')
+    const { lastCursor: after } = await one.totals('p')
     const reader = createIngest({ store: { ...other, close: async () => {} } })
     const events = reader.project('p').readEvents({ after, waitMs: 60_000 })
     const next = events[Symbol.asyncIterator]().next()

@@ -259,7 +259,7 @@ t.test('no project hides the consumers of others, and those beyond 1,000 are cou
   const store = openMemoryStore()
   const ingest = createIngest({ store })
   const metrics = createMetrics(ingest)
-  const cursor = await store.lastCursor('p')
+  const { lastCursor: cursor } = await store.totals('p')
   const put = (projectId: string, count: number) => {
     const consumers = Array.from({ length: count }, (_, i) => ({ name: `c${i}`, cursor, updatedAt: 0 }))
     return store.updateEntry('consumers', projectId, () => ({ entry: consumers, result: undefined }))

@@ -6,6 +6,7 @@ import {
   envelopes,
   event,
   idOf,
+  idOfStored,
   idsOf,
   oddEvents,
   readAll,
@@ -121,50 +122,45 @@ export const appendChecks: readonly StoreCheck[] = [
   }),
 
   check('totals count stored events, and batches with stored events, and have their times', async (store) => {
-    const nothing = { events: 0, batches: 0, bytes: 0 }
-    assert.deepEqual(await store.totals('p'), nothing)
+    const { lastCursor: start, ...nothing } = await store.totals('p')
+    assert.deepEqual(nothing, { events: 0, batches: 0, bytes: 0 })
     await store.append('q', batchOf([event('a')], { receivedAt: 1 }))
-    assert.deepEqual(await store.totals('p'), nothing)
+    assert.deepEqual(await store.totals('p'), { ...nothing, lastCursor: start })
     await store.append('p', batchOf([event('a'), event('b')], { receivedAt: 4_999 }))
     const { bytes, ...first } = await store.totals('p')
-    assert.deepEqual(first, { events: 2, batches: 1, firstAt: 4_999, lastAt: 4_999 })
+    const { lastCursor: _, ...firstCounts } = first
+    assert.deepEqual(firstCounts, { events: 2, batches: 1, firstAt: 4_999, lastAt: 4_999 })
     assert.ok(bytes > 0)
     await store.append('p', batchOf([event('a', { other: true }), event('b')], { receivedAt: 9_000 }))
     assert.deepEqual(await store.totals('p'), { ...first, bytes }, 'duplicates do not count')
     await store.append('p', batchOf([event('a'), event('c')], { receivedAt: 6_000 }))
     await store.append('q', batchOf([event('c')], { receivedAt: 7_000 }))
-    const { bytes: more, ...second } = await store.totals('p')
+    const { bytes: more, lastCursor: __, ...second } = await store.totals('p')
     assert.deepEqual(second, { events: 3, batches: 2, firstAt: 4_999, lastAt: 6_000 })
     assert.ok(more > bytes)
   }),
 
-  check('recent events are those of batches received since a time', async (store) => {
-    const count = () => store.countSince('p', 5_000, 100)
-    await store.append('q', batchOf([event('a')], { receivedAt: 4_000 }))
-    assert.deepEqual(await count(), { events: 0, since: 5_000 })
-    await store.append('p', batchOf([event('a'), event('b')], { receivedAt: 4_999 }))
-    assert.deepEqual(await count(), { events: 0, since: 5_000 })
-    await store.append('p', batchOf([event('c'), event('d'), event('b')], { receivedAt: 5_000 }))
-    await store.append('p', batchOf([event('e')], { receivedAt: 6_000 }))
-    await store.append('p', batchOf([event('a')], { receivedAt: 6_000 }))
-    await store.append('q', batchOf([event('b')], { receivedAt: 7_000 }))
-    assert.deepEqual(await count(), { events: 3, since: 5_000 })
-  }),
-
-  check('recent events are counted over a limited number of batches', async (store) => {
-    for (const i of range(70)) {
-      await store.append('p', batchOf([event(`${i}-a`), event(`${i}-b`)], { receivedAt: 1_000 + i }))
-    }
-    for (const [batchesMax, expected] of [
-      [1, { events: 2, since: 1_069 }],
-      [63, { events: 126, since: 1_007 }],
-      [64, { events: 128, since: 1_006 }],
-      [65, { events: 130, since: 1_005 }],
-      [70, { events: 140, since: 1_000 }],
-      [71, { events: 140, since: 500 }],
-    ] as const) {
-      assert.deepEqual(await store.countSince('p', 500, batchesMax), expected)
-    }
-    assert.deepEqual(await store.countSince('p', 1_003, 1_000), { events: 134, since: 1_003 })
-  }),
+  check(
+    'the last cursor in the totals is that of the last event, from which a read finds later ones',
+    async (store) => {
+      const { lastCursor: start } = await store.totals('p')
+      await store.append('q', batchOf([event('a'), event('b')]))
+      const batches = [
+        ['a', 'b'],
+        ['a', 'c', 'b'],
+        ['b', 'a', 'd'],
+        ['e', 'a', 'b', 'c'],
+        ['a', 'b'],
+      ]
+      for (const ids of batches) {
+        const before = await store.totals('p')
+        await store.append('p', batchOf(ids.map((id) => event(id))))
+        const events = await readAll(store)
+        assert.equal((await store.totals('p')).lastCursor, events.at(-1)?.cursor)
+        const later = (await readAll(store, 'p', { after: before.lastCursor })).map(idOfStored)
+        assert.deepEqual(later, events.slice(before.events).map(idOfStored))
+      }
+      assert.deepEqual((await readAll(store, 'p', { after: start })).map(idOfStored), ['a', 'b', 'c', 'd', 'e'])
+    },
+  ),
 ]

@@ -54,10 +54,9 @@ export const closeChecks: readonly StoreCheck[] = [
       find: () => store.find('p', 'a'),
       read: () => readAll(store),
       'read, begun before': () => read.next(),
-      lastCursor: () => store.lastCursor('p'),
       totals: () => store.totals('p'),
-      countSince: () => store.countSince('p', 1, 1),
-      countAfter: () => store.countAfter('p', 'cursor', 1),
+      count: () => store.count('p', { from: 1 }, 1),
+      'count after a cursor': () => store.count('p', { after: 'cursor' }, 1),
       erase: () => store.erase('p', ['a']),
       expire: () => store.expire('p', 2_000),
       map: () => store.map(key()),
@@ -132,12 +131,13 @@ export const durableChecks: readonly DurableStoreCheck[] = [
     await publish(store, key(), 'a')
     await store.append('p', batchOf([event('a', { buildId: 'b' })], { receivedAt: 7_000 }))
     await store.updateEntry('project', 'p', () => ({ entry: projectWith(['k1', 'k2']), result: undefined }))
-    const consumers = [{ name: 'c', cursor: await store.lastCursor('p'), updatedAt: 7_000 }]
-    await store.updateEntry('consumers', 'p', () => ({ entry: consumers, result: undefined }))
     const totals = await store.totals('p')
+    const consumers = [{ name: 'c', cursor: totals.lastCursor, updatedAt: 7_000 }]
+    await store.updateEntry('consumers', 'p', () => ({ entry: consumers, result: undefined }))
     const reopened = await reopen()
     assert.deepEqual(await reopened.totals('p'), totals)
-    assert.deepEqual(await reopened.countSince('p', 7_000, 9), { events: 1, since: 7_000 })
+    const recent = { events: 1, batchesLeft: 0, firstAt: 7_000 }
+    assert.deepEqual(await reopened.count('p', { from: 7_000 }, 9), recent)
     const builds = [{ buildId: 'b', frozenAt: 7_000, maps: 1 }]
     assert.deepEqual(await reopened.builds('p', { limit: 9 }), { builds })
     assert.deepEqual(await reopened.map(key()), { frozenAt: 7_000, ...wholeOf('a') })
@@ -258,8 +258,8 @@ export const backupChecks: readonly RestoreCheck[] = [
   }),
 
   restoreCheck('cursors of the restored store stay valid', async ({ restored, reopen }) => {
-    const last = await restored.lastCursor('p')
-    const empty = await restored.lastCursor('empty')
+    const { lastCursor: last } = await restored.totals('p')
+    const { lastCursor: empty } = await restored.totals('empty')
     await restored.append('p', batchOf([event('new')]))
     const events = await readAll(restored)
     const reopened = await reopen()
@@ -289,7 +289,7 @@ function restoreCheck(name: string, use: (state: Restored) => Promise<void>): Re
     async run(open, reopen, backUp) {
       let store = await open()
       try {
-        const start = await store.lastCursor('p')
+        const { lastCursor: start } = await store.totals('p')
         await appendSome(store)
         await store.putActivity([activityRow(0), activityRow(1)])
         const before = await readAll(store)

@@ -54,7 +54,8 @@ export const readChecks: readonly StoreCheck[] = [
   }),
 
   check('a cursor that is malformed, changed, or of another project is refused', async (store) => {
-    const starts = await Promise.all(['p', 'q', 'empty'].map((projectId) => store.lastCursor(projectId)))
+    const totals = await Promise.all(['p', 'q', 'empty'].map((projectId) => store.totals(projectId)))
+    const starts = totals.map(({ lastCursor }) => lastCursor)
     await appendSome(store)
     const [ofP, ofQ] = [await readAll(store, 'p'), await readAll(store, 'q')].map((events) =>
       events.map(({ cursor }) => cursor),
@@ -85,7 +86,7 @@ export const readChecks: readonly StoreCheck[] = [
 
   check('a cursor is short, and needs no escaping in a URL or on a command line', async (store) => {
     await appendSome(store)
-    const cursors = [await store.lastCursor('p'), await store.lastCursor('empty')]
+    const cursors = [(await store.totals('p')).lastCursor, (await store.totals('empty')).lastCursor]
     for (const { cursor } of await readAll(store)) cursors.push(cursor)
     for (const cursor of cursors) assert.match(cursor, /^[A-Za-z0-9][\w-]{0,39}$/)
   }),
@@ -93,7 +94,7 @@ export const readChecks: readonly StoreCheck[] = [
   isolatedCheck('a cursor of another store is refused, also where both have the same events', async (store, open) => {
     const other = await open()
     try {
-      const cursors = [await other.lastCursor('p'), await other.lastCursor('empty')]
+      const cursors = [(await other.totals('p')).lastCursor, (await other.totals('empty')).lastCursor]
       for (const each of [store, other]) await appendSome(each)
       for (const { cursor } of await readAll(other)) cursors.push(cursor)
       for (const after of cursors) {
@@ -163,12 +164,12 @@ export const readChecks: readonly StoreCheck[] = [
 
   check('the last cursor is that of the last event, and is followed by later events only', async (store) => {
     await store.append('q', batchOf([event('other')]))
-    const before = await store.lastCursor('p')
+    const { lastCursor: before } = await store.totals('p')
     assert.deepEqual(await readAll(store, 'p', { after: before }), [])
     await appendSome(store)
     assert.deepEqual(await readAll(store, 'p', { after: before }), await readAll(store))
     await store.append('q', batchOf([event('later')]))
-    const after = await store.lastCursor('p')
+    const { lastCursor: after } = await store.totals('p')
     assert.equal(after, (await readAll(store)).at(-1)?.cursor)
     await store.append('p', batchOf([event('later')]))
     assert.deepEqual((await readAll(store, 'p', { after })).map(idOfStored), ['later'])

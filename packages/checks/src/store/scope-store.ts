@@ -19,11 +19,10 @@ export function createScope(): CheckScope {
 
 /** Operations whose first argument is a project, and whose times are only in objects that they take or return. */
 const ofProjects = [
-  ...(['append', 'known', 'find', 'lastCursor', 'totals', 'erase'] as const),
-  'countAfter' as const,
+  ...(['append', 'known', 'find', 'totals', 'count', 'erase'] as const),
   ...(['maps', 'builds', 'putChunk', 'readChunk', 'pendingTotals'] as const),
 ]
-const timeNames = new Set(['receivedAt', 'firstAt', 'lastAt', 'since', 'from', 'frozenAt', 'publishedAt', 'touchedAt'])
+const timeNames = new Set(['receivedAt', 'firstAt', 'lastAt', 'from', 'frozenAt', 'publishedAt', 'touchedAt'])
 
 /**
  * A view of a store with its own projects and times, so that checks can share a store. Project ids get a prefix; times get
@@ -48,9 +47,6 @@ export function scopeStore(store: Store, { prefix, offsetMs }: CheckScope): Stor
 
     async *read(projectId, options = {}) {
       for await (const event of store.read(scopedId(projectId), stored(options))) yield shown(event)
-    },
-    async countSince(projectId, since, batchesMax) {
-      return shown(await store.countSince(scopedId(projectId), since + offsetMs, batchesMax))
     },
     expire: (projectId, before) => store.expire(scopedId(projectId), before + offsetMs),
     sweep: ({ mapsTouched, activity }) =>

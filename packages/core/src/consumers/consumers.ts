@@ -71,7 +71,7 @@ const listBatchesMax = 10_000
 
 const namePattern = /^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$/
 
-type Store = EntryStore & Pick<EventStore, 'countAfter'>
+type Store = EntryStore & Pick<EventStore, 'count'>
 
 /** Consumers by project; `now` returns milliseconds since 1970. */
 export function createConsumers(store: Store, now: () => number): (projectId: string) => Consumers {
@@ -99,7 +99,7 @@ export function createConsumers(store: Store, now: () => number): (projectId: st
         checkConsumerName(name)
         checkPutConsumer(options)
         const { cursor, replaces } = options
-        await store.countAfter(projectId, cursor, 0)
+        await store.count(projectId, { after: cursor }, 0)
         const record = { name, cursor, updatedAt: now() }
         return store.updateEntry('consumers', projectId, (consumers = []) => decidePut(consumers, record, replaces))
       },
@@ -161,7 +161,7 @@ async function readLag(
   { cursor }: ConsumerRecord,
   { now, batchesMax }: { now: number; batchesMax: number },
 ): Promise<ConsumerLag | null> {
-  const unread = await orRefused(store.countAfter(projectId, cursor, batchesMax))
+  const unread = await orRefused(store.count(projectId, { after: cursor }, batchesMax))
   if (!unread) return null
   const { events, batchesLeft, firstAt } = unread
   const seconds = firstAt === undefined ? 0 : Math.max(0, now - firstAt) / 1000
@@ -248,7 +248,7 @@ export async function findUnread(
   const names: string[] = []
   let oldest = Number.POSITIVE_INFINITY
   for (const { name, cursor } of (await store.entry('consumers', projectId)) ?? []) {
-    const unread = await orRefused(store.countAfter(projectId, cursor, 0))
+    const unread = await orRefused(store.count(projectId, { after: cursor }, 0))
     const firstAt = unread ? (unread.firstAt ?? Number.POSITIVE_INFINITY) : 0
     if (firstAt < before) names.push(name)
     oldest = Math.min(oldest, firstAt)

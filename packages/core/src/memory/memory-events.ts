@@ -57,7 +57,7 @@ export function memoryEventStore(eventsOf: (projectId: string) => ProjectEvents)
         signal,
       } = options
       const { log, cursors, expired } = eventsOf(projectId)
-      let first = after === undefined ? 0 : positionOf(cursors, log, after)
+      let first = positionOf(cursors, log, after)
       if (!erased) first = Math.max(first, expired)
       let left = limit
       for (let i = first; i < log.length && left > 0; i++) {
@@ -71,16 +71,12 @@ export function memoryEventStore(eventsOf: (projectId: string) => ProjectEvents)
       }
     },
 
-    async lastCursor(projectId) {
-      const { log, cursors } = eventsOf(projectId)
-      return log.at(-1)?.cursor ?? cursors.encode(0, 0)
-    },
-
     async totals(projectId) {
-      const { log, batches, bytes } = eventsOf(projectId)
+      const { log, batches, bytes, cursors } = eventsOf(projectId)
       const [first, last] = [batches[0], batches.at(-1)]
       const times = first && last && { firstAt: first.receivedAt, lastAt: last.receivedAt }
-      return { events: log.length, batches: batches.length, bytes, ...times }
+      const lastCursor = log.at(-1)?.cursor ?? cursors.encode(0, 0)
+      return { events: log.length, batches: batches.length, bytes, ...times, lastCursor }
     },
 
     async erase(projectId, eventIds) {
@@ -99,17 +95,10 @@ export function memoryEventStore(eventsOf: (projectId: string) => ProjectEvents)
       return { events, bytes: bytesBefore - kept.bytes, isDone: !hasExpired(kept, before) }
     },
 
-    async countSince(projectId, since, batchesMax) {
-      const newest = eventsOf(projectId).batches.slice(-batchesMax)
-      const recent = newest.slice(newest.findLastIndex(({ receivedAt }) => receivedAt < since) + 1)
-      const events = recent.reduce((sum, batch) => sum + batch.events, 0)
-      const countedSince = recent.length === batchesMax ? recent[0]?.receivedAt : undefined
-      return { events, since: countedSince ?? since }
-    },
-
-    async countAfter(projectId, after, batchesMax) {
+    async count(projectId, { after, from = Number.NEGATIVE_INFINITY }, batchesMax) {
       const { log, cursors, batches, expired } = eventsOf(projectId)
-      const first = Math.max(positionOf(cursors, log, after), expired)
+      const earlier = log.findLastIndex(({ receivedAt }) => receivedAt < from) + 1
+      const first = Math.max(positionOf(cursors, log, after), earlier, expired)
       let end = 0
       const ends = batches.map(({ events }) => {
         end += events
@@ -126,8 +115,9 @@ export function memoryEventStore(eventsOf: (projectId: string) => ProjectEvents)
   }
 }
 
-/** The number of events up to the cursor, inclusive. */
-function positionOf(cursors: EventCursors, log: readonly KeptEvent[], cursor: Cursor): number {
+/** The number of events up to the cursor, inclusive; 0 without a cursor. */
+function positionOf(cursors: EventCursors, log: readonly KeptEvent[], cursor: Cursor | undefined): number {
+  if (cursor === undefined) return 0
   const position = cursors.decode(cursor)
   cursors.check(cursor, position, position === 0 ? 0 : log[position - 1]?.checksum)
   return position

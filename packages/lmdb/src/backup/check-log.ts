@@ -1,10 +1,10 @@
-import { IngestError, type Totals } from '@ingest/core'
+import { IngestError } from '@ingest/core'
 import { openEntries } from '../entries/entry-tables.ts'
 import { openProjects } from '../entries/projects.ts'
 import type { Environment, Table } from '../environment/environment.ts'
 import { projectKey, readSequence, sequenceKey } from '../environment/row-keys.ts'
 import { fingerprint } from '../ids/fingerprint.ts'
-import { createEventLog, openEventLogTables } from '../log/event-log.ts'
+import { createEventLog, openEventLogTables, type StoredTotals } from '../log/event-log.ts'
 import { countedBytes, decodeRecord, fingerprintsIn, payloadOf, storedOrdinal } from '../log/record.ts'
 import { hasFrozenBuild } from '../maps/builds.ts'
 import type { IndexCheck } from './check-index.ts'
@@ -50,7 +50,7 @@ export async function checkLog(options: LogCheckOptions): Promise<void> {
 
 interface ProjectState {
   projectId: string | undefined
-  totals: Totals
+  totals: StoredTotals
   /** The bytes in the project's totals before the check, plus the bytes of the records that were appended since. */
   expectedBytes: number
   /** Builds that are known to be frozen. */
@@ -170,7 +170,7 @@ function readBytes(totals: Table): Map<number, number> {
 }
 
 /** Adds the events of a record to the totals of their project and of the store. Returns their size in bytes. */
-function count(events: readonly Buffer[], totals: Totals, report: StoreReport): number {
+function count(events: readonly Buffer[], totals: StoredTotals, report: StoreReport): number {
   const bytes = countedBytes(events)
   totals.batches++
   totals.events += events.length

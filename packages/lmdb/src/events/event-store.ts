@@ -8,20 +8,20 @@ import {
   eventCursors,
   type ReadOptions,
   type StoredEvent,
+  type Totals,
 } from '@ingest/core'
-import { countEvents, encodeEvents, hashId, nextReadStep, type ReadStep } from '@ingest/core/internal'
+import { encodeEvents, countEvents as eventsIn, hashId, nextReadStep, type ReadStep } from '@ingest/core/internal'
 import type { LmdbIdentity } from '../environment/identity.ts'
 import { type Fingerprint, withFingerprints } from '../ids/fingerprint.ts'
-import type { EventLog, EventLogTables, ListedRecord, LoggedEvent } from '../log/event-log.ts'
+import { checkListed, type EventLog, type ListedRecord, type LoggedEvent } from '../log/event-log.ts'
 import { isTombstone, type Position, parseEventId } from '../log/record.ts'
 import { type SlicedReads, type SnapshotReader, stepLookupsMax } from '../log/snapshot-reader.ts'
 import type { Writer } from '../writer/writer-client.ts'
-import { countAfter, countSince, readTimes } from './counts.ts'
+import { countEvents } from './counts.ts'
 
 export interface EventStoreOptions {
   identity: LmdbIdentity
   fingerprint: Fingerprint
-  tables: EventLogTables
   log: EventLog
   writer: Writer
   reader: SnapshotReader
@@ -38,7 +38,7 @@ const recordBytesMin = 256
 const erasuresPerStep = 64
 
 export function createEventStore(options: EventStoreOptions): Omit<EventStore, 'hashKey'> {
-  const { identity, fingerprint, tables, log, writer, reader, slicedReads } = options
+  const { identity, fingerprint, log, writer, reader, slicedReads } = options
   const { readLog, numberOf } = reader
 
   function fingerprintsOf(project: number, eventIds: readonly string[]): Uint32Array {
@@ -62,7 +62,7 @@ export function createEventStore(options: EventStoreOptions): Omit<EventStore, '
 
   return {
     async append(projectId, { body, mayTransfer, events, receivedAt, onCommit }: AppendBatch): Promise<AppendResult> {
-      const count = countEvents(events)
+      const count = eventsIn(events)
       if (count === 0) return { stored: [], conflicts: 0, frozen: [] }
       const project = numberOf(projectId)
       const { rows, builds } = withOwnHashes(body, events)
@@ -96,16 +96,15 @@ export function createEventStore(options: EventStoreOptions): Omit<EventStore, '
 
     read: createRead(options),
 
-    async lastCursor(projectId) {
-      const last = readLog(projectId, undefined, (project) => log.last(project))
-      return toCursor(last ?? { position: beginning, checksum: 0 }, eventCursors(identity, projectId))
-    },
-
     async totals(projectId) {
-      return readLog(projectId, { events: 0, batches: 0, bytes: 0 }, (project) => ({
-        ...log.totals(project),
-        ...readTimes(log, project),
-      }))
+      const cursors = eventCursors(identity, projectId)
+      const none = {
+        events: 0,
+        batches: 0,
+        bytes: 0,
+        lastCursor: toCursor({ position: beginning, checksum: 0 }, cursors),
+      }
+      return readLog<Totals>(projectId, none, (project) => readTotals(log, project, cursors) ?? none)
     },
 
     async erase(projectId, eventIds) {
@@ -131,23 +130,37 @@ export function createEventStore(options: EventStoreOptions): Omit<EventStore, '
       return writer.erasure({ type: 'expire', project, before })
     },
 
-    async countSince(projectId, since, batchesMax) {
-      const project = numberOf(projectId)
-      if (project === undefined) return { events: 0, since }
-      return countSince(tables, log, slicedReads(projectId), { project, since, batchesMax })
-    },
-
-    async countAfter(projectId, cursor, batchesMax) {
-      const after = decodeCursor(options, projectId, cursor)
+    async count(projectId, { after, from }, batchesMax) {
+      const start = startOf(options, projectId, after)
       const project = numberOf(projectId)
       if (project === undefined) return { events: 0, batchesLeft: 0 }
-      return countAfter(log, slicedReads(projectId), { project, after, batchesMax })
+      return countEvents(log, slicedReads(projectId), { project, after: start, from, batchesMax })
     },
   }
 }
 
-/** @throws {IngestError} `invalid-cursor` */
-function decodeCursor({ identity, log, reader }: EventStoreOptions, projectId: string, cursor: string): Position {
+/** Undefined without events. */
+function readTotals(log: EventLog, project: number, cursors: EventCursors): Totals | undefined {
+  const last = log.last(project)
+  const [first] = log.records(project, 0, 1)
+  if (!first || !last) return undefined
+  const header = log.header(first.sequence)
+  checkListed(header, project, first)
+  const lastAt = log.header(last.position.sequence).receivedAt
+  return { ...log.totals(project), firstAt: header.receivedAt, lastAt, lastCursor: toCursor(last, cursors) }
+}
+
+/**
+ * The position of a cursor.
+ *
+ * @throws {IngestError} `invalid-cursor`
+ */
+function startOf(
+  { identity, log, reader }: EventStoreOptions,
+  projectId: string,
+  cursor: string | undefined,
+): Position {
+  if (cursor === undefined) return beginning
   const cursors = eventCursors(identity, projectId)
   const position = cursors.decode(cursor)
   const at = positionOf(position)
@@ -164,7 +177,7 @@ function createRead(storeOptions: EventStoreOptions): EventStore['read'] {
     const { after, limit = Number.POSITIVE_INFINITY, from, erased = false, signal } = options
     checkOpen()
     const cursors = eventCursors(identity, projectId)
-    const start = after === undefined ? beginning : decodeCursor(storeOptions, projectId, after)
+    const start = startOf(storeOptions, projectId, after)
     let left = limit
     let step: ReadStep = { isOver: true }
     let stepBytesLeft = 0

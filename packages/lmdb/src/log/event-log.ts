@@ -19,6 +19,9 @@ import { decodeRecord, type Position, type RecordHeader, readHeader, storedOrdin
  * Start with `createEventLog` below. `writer/append-batch.ts` writes records, `events/event-store.ts` serves them.
  */
 
+/** What the table of totals has for each project. */
+export type StoredTotals = Pick<Totals, 'events' | 'batches' | 'bytes'>
+
 export interface EventLogTables {
   log: Table
   projectLog: Table
@@ -167,14 +170,14 @@ function createProjectLists(
 
 function createTotals(table: Table) {
   return {
-    totals(project: number): Totals {
+    totals(project: number): StoredTotals {
       const value = table.getBinary(projectKey(project))
       if (!value) return { events: 0, batches: 0, bytes: 0 }
       return { events: value.readDoubleLE(0), batches: value.readDoubleLE(8), bytes: value.readDoubleLE(16) }
     },
 
     /** Only inside a write transaction. */
-    putTotals(project: number, { events, batches, bytes }: Totals): void {
+    putTotals(project: number, { events, batches, bytes }: StoredTotals): void {
       const value = Buffer.allocUnsafe(24)
       value.writeDoubleLE(events, 0)
       value.writeDoubleLE(batches, 8)

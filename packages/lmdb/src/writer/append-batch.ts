@@ -1,8 +1,8 @@
-import { aheadMsMax, IngestError, type Totals } from '@ingest/core'
+import { aheadMsMax, IngestError } from '@ingest/core'
 import { column, wordsPerEvent } from '@ingest/core/internal'
 import { projectKey, sequenceKey } from '../environment/row-keys.ts'
 import type { IdIndex } from '../ids/id-index.ts'
-import type { EventLog, EventLogTables } from '../log/event-log.ts'
+import type { EventLog, EventLogTables, StoredTotals } from '../log/event-log.ts'
 import { checkSeen, type LogEnd, readLogEnd } from '../log/log-end.ts'
 import type { Position } from '../log/record.ts'
 import {
@@ -73,7 +73,7 @@ export function createAppender(
   /** The latest time that this transaction may give to a record. */
   let latestAt = Number.NEGATIVE_INFINITY
   /** The totals that this transaction has changed, by project. */
-  const changedTotals = new Map<number, Totals>()
+  const changedTotals = new Map<number, StoredTotals>()
 
   /** Memory that all records are encoded into, one after another. */
   let memory = Buffer.allocUnsafeSlow(0)
@@ -124,7 +124,7 @@ export function createAppender(
     return builds.filter((buildId) => freeze(project, buildId, lastAt))
   }
 
-  function totalsOf(project: number): Totals {
+  function totalsOf(project: number): StoredTotals {
     return changedTotals.get(project) ?? eventLog.totals(project)
   }
 

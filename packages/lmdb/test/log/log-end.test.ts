@@ -46,7 +46,6 @@ const reads: Record<string, (store: Awaited<ReturnType<typeof openStore>>['store
   'a read': (store) => store.read('p')[Symbol.asyncIterator]().next(),
   'a look-up': (store) => store.known('p', ['a']),
   totals: (store) => store.totals('p'),
-  'the last cursor': (store) => store.lastCursor('p'),
 }
 
 for (const [name, read] of Object.entries(reads)) {

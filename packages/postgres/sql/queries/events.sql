@@ -27,13 +27,6 @@ WHERE b.project = $1::int AND b.received_at >= $2::bigint
 ORDER BY b.received_at, b.seq
 LIMIT 1
 
--- name: last-batch
-SELECT b.seq, b.id::text, b.body
-FROM ingest.batches b
-WHERE b.project = $1::int
-ORDER BY b.seq DESC
-LIMIT 1
-
 -- name: batches-of
 SELECT e.no::int - 1 AS index, k.batch::text
 FROM unnest($2::bytea[]) WITH ORDINALITY AS e(key, no),
@@ -56,29 +49,28 @@ ORDER BY b.seq
 SELECT events, bytes FROM ingest.erase_1($1::int, $2::uuid, $3, $4::bigint)
 
 -- name: totals
-SELECT h.events, h.seq AS batches, h.bytes, h.first_at, h.last_at
+-- with the last batch and the index of its last event, behind which the body may have only separators
+SELECT h.events, h.seq AS batches, h.bytes, h.first_at, h.last_at, b.id::text,
+  cardinality(string_to_array(rtrim(b.body, chr(30)), chr(30))) - 1 AS idx
 FROM ingest.heads h
+JOIN ingest.batches b ON b.project = h.project AND b.seq = h.seq
 WHERE h.project = $1::int
 
--- name: newest-batches
-SELECT count(*)::int AS batches, coalesce(sum(b.events), 0)::int AS events, min(b.received_at) AS oldest
-FROM (
-  SELECT n.events, n.received_at
-  FROM ingest.batches n
-  WHERE n.project = $1::int
-  ORDER BY n.seq DESC
-  LIMIT $3::int
-) b
-WHERE b.received_at >= $2::bigint
-
--- name: count-after
--- without batches that are known to have only tombstones
+-- name: count
+-- the batches after $2 that were received from $3 on, without those that are known to have only tombstones
 SELECT b.behind, h.seq - b.behind AS batches, c.batches AS counted, c.events, (
     SELECT f.received_at FROM ingest.batches f WHERE f.project = $1::int AND f.seq > b.behind ORDER BY f.seq LIMIT 1
   ) AS first_at
 FROM ingest.heads h
 CROSS JOIN LATERAL (
-  SELECT greatest($2::bigint, (SELECT e.expired FROM ingest.erasures e WHERE e.project = $1::int)) AS behind
+  SELECT greatest(
+    $2::bigint,
+    (SELECT e.expired FROM ingest.erasures e WHERE e.project = $1::int),
+    CASE WHEN $3::bigint IS NOT NULL THEN coalesce((
+      SELECT f.seq - 1 FROM ingest.batches f WHERE f.project = $1::int AND f.received_at >= $3::bigint
+      ORDER BY f.received_at, f.seq LIMIT 1
+    ), h.seq) END
+  ) AS behind
 ) b
 CROSS JOIN LATERAL (
   SELECT count(*)::int AS batches, coalesce(sum(n.events), 0)::int AS events
@@ -87,7 +79,7 @@ CROSS JOIN LATERAL (
     FROM ingest.batches o
     WHERE o.project = $1::int AND o.seq > b.behind
     ORDER BY o.seq
-    LIMIT $3::int
+    LIMIT $4::int
   ) n
 ) c
 WHERE h.project = $1::int

@@ -48,6 +48,19 @@ export function createEventStore(options: EventStoreOptions): Omit<EventStore, '
   const { database, numbers, queue, identity } = options
   const query = createProjectQuery(database, numbers)
 
+  /** The batch of a cursor, how many of its events are read, and the last batch that is read whole. */
+  async function findStart(projectId: string, after: string | undefined) {
+    if (after === undefined) return { seq: 0, read: 0, behind: 0 }
+    const cursors = eventCursors(identity, projectId)
+    const position = cursors.decode(after)
+    const { seq, index } = placeOf(position)
+    const [found] = await query<BatchRow>(projectId, 'batches-from', seq, 1, true)
+    cursors.check(after, position, recordAt(found, seq, index))
+    const events = found?.seq === seq ? splitEvents(found.body) : []
+    const read = events.filter((each) => each.index <= index).length
+    return { seq, read, behind: read < events.length ? seq - 1 : seq }
+  }
+
   return {
     async append(projectId, batch) {
       if (batch.events.rows.length === 0) return { stored: [], conflicts: 0, frozen: [] }
@@ -70,39 +83,20 @@ export function createEventStore(options: EventStoreOptions): Omit<EventStore, '
 
     read: createRead(options, query),
 
-    async lastCursor(projectId) {
-      const [row] = await query<BatchRow>(projectId, 'last-batch')
-      const cursors = eventCursors(identity, projectId)
-      const last = row && splitEvents(row.body).at(-1)
-      return last ? toEvent(cursors, row, last).cursor : cursors.encode(0, 0)
-    },
-
     ...createErasure(query, createProjectQuery({ query: database.queryConfirmed }, numbers)),
 
     async totals(projectId) {
       const [row] = await query<TotalsRow>(projectId, 'totals')
-      if (!row || row.events === 0) return { events: 0, batches: 0, bytes: 0 }
-      const { first_at: firstAt, last_at: lastAt, ...totals } = row
-      return { ...totals, firstAt, lastAt }
-    },
-
-    async countSince(projectId, since, batchesMax) {
-      const [row] = await query<RecentRow>(projectId, 'newest-batches', wholeMs(since), batchesMax)
-      const { batches, events, oldest } = row ?? { batches: 0, events: 0, oldest: since }
-      return { events, since: batches === batchesMax ? oldest : since }
-    },
-
-    async countAfter(projectId, after, batchesMax) {
       const cursors = eventCursors(identity, projectId)
-      const position = cursors.decode(after)
-      const { seq, index } = placeOf(position)
-      const [found] = await query<BatchRow>(projectId, 'batches-from', seq, 1, true)
-      cursors.check(after, position, recordAt(found, seq, index))
-      const events = found?.seq === seq ? splitEvents(found.body) : []
-      const read = events.filter((each) => each.index <= index).length
-      // the cursor's batch is counted too if it has events after the cursor
-      const behind = read < events.length ? seq - 1 : seq
-      const [row] = await query<AfterRow>(projectId, 'count-after', behind, batchesMax)
+      if (!row) return { events: 0, batches: 0, bytes: 0, lastCursor: cursors.encode(0, 0) }
+      const { first_at: firstAt, last_at: lastAt, id, idx: index, ...totals } = row
+      return { ...totals, firstAt, lastAt, lastCursor: encodeCursor(cursors, { seq: totals.batches, id, index }) }
+    },
+
+    async count(projectId, { after, from }, batchesMax) {
+      const { seq, read, behind } = await findStart(projectId, after)
+      const since = from === undefined ? null : wholeMs(from)
+      const [row] = await query<CountRow>(projectId, 'count', behind, since, batchesMax)
       if (!row) return { events: 0, batchesLeft: 0 }
       const isCounted = row.counted > 0 && row.behind < seq
       return {
@@ -120,15 +114,12 @@ interface TotalsRow {
   bytes: number
   first_at: number
   last_at: number
+  /** The last batch, and the index of its last event. */
+  id: string
+  idx: number
 }
 
-interface RecentRow {
-  batches: number
-  events: number
-  oldest: number
-}
-
-interface AfterRow {
+interface CountRow {
   /** The last batch that is not counted. */
   behind: number
   batches: number
@@ -219,12 +210,16 @@ function nextPageBatches(rows: readonly BatchRow[]): number {
   return Math.max(1, Math.min(pageBatchesMax, Math.floor((rows.length * pageBytes) / bytes)))
 }
 
+function encodeCursor(cursors: EventCursors, { seq, id, index }: { seq: number; id: string; index: number }): string {
+  return cursors.encode(seq * positionsPerBatch + index + 1, crc32(id))
+}
+
 function toEvent(
   cursors: EventCursors,
   { seq, id, received_at: receivedAt }: BatchRow,
   { index, bytes }: BatchEvent,
 ): StoredEvent {
-  const cursor = cursors.encode(seq * positionsPerBatch + index + 1, crc32(id))
+  const cursor = encodeCursor(cursors, { seq, id, index })
   if (!isTombstone(bytes)) return { cursor, receivedAt, bytes }
   return { cursor, receivedAt, bytes: Buffer.alloc(0), erased: JSON.parse(bytes.toString()) }
 }

@@ -167,7 +167,7 @@ t.test('a store that hangs is a 503 in time, whichever step hangs', async (t) =>
     ['/v1/stats', 'totals', undefined],
     ['/v1/events?eventId=a', 'find', undefined],
     ['/v1/builds', 'entry', undefined],
-    ['/v1/consumers/c', 'countAfter', '{"cursor":"","replaces":null}'],
+    ['/v1/consumers/c', 'count', '{"cursor":"","replaces":null}'],
   ] as const) {
     await t.test(`${path}, ${step}`, async (t) => {
       const store: Store = openMemoryStore()
