@@ -14,7 +14,7 @@ async function start(directory, port) {
   const handle = createHandler(ingest)
   const app = fastify()
   // before Fastify parses the body; the last argument is called for paths that are not Ingest's
-  app.addHook('onRequest', (request, reply, next) => handle(request.raw, reply.raw, () => next()))
+  app.addHook('onRequest', (request, reply, next) => handle(request.raw, reply.raw, next))
   app.get('/hello', async () => 'hello\n')
   await app.listen({ port, host: '127.0.0.1' })
   return { ingest, server: app.server }

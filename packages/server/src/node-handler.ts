@@ -12,7 +12,7 @@ import { createPublicRouter, type HandlerOptions } from './public-router.ts'
 import type { Router } from './router.ts'
 
 /** Responds to a request. If `next` is given, requests with unknown paths are passed on. */
-export type Handler = (req: IncomingMessage, res: ServerResponse, next?: (error?: unknown) => void) => void
+export type Handler = (req: IncomingMessage, res: ServerResponse, next?: () => void) => void
 
 /**
  * A handler for `node:http`, Express and other Connect stacks. Mount it before the body parsers:
