@@ -366,6 +366,16 @@ t.test('the log is JSON, text on a terminal, in color unless NO_COLOR is set, or
   }
 })
 
+t.test('the log says once what an error quotes of its cause', async (t) => {
+  const { io, stderr } = createIo()
+  const log = await createLog(io, { level: 'info' })
+  const cause = new Error('connect ECONNREFUSED')
+  log.error({ err: new Error(`The database cannot be reached: ${cause.message}.`, { cause }) }, 'request failed')
+  const { err } = JSON.parse(stderr())
+  t.equal(err.message, 'The database cannot be reached: connect ECONNREFUSED.')
+  t.equal(err.cause.message, cause.message)
+})
+
 t.test('lines are dropped and counted while the reader of the log has stopped', async (t) => {
   const { io } = createIo()
   const stderr = new PassThrough({ highWaterMark: 1 })

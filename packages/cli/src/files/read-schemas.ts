@@ -16,14 +16,13 @@ export function schemasOption(): Option {
  * @throws {IngestError} `invalid-argument`, with the name of the file, for an unreadable file or an invalid schema
  */
 export async function readSchemas(file: string): Promise<EventSchemas> {
-  // without a cause: a log would print the message twice
-  const bytes = await readFile(file).catch(({ message }) => {
-    throw new IngestError('invalid-argument', `The event schemas cannot be read: ${message}.`)
+  const bytes = await readFile(file).catch((cause) => {
+    throw new IngestError('invalid-argument', `The event schemas cannot be read: ${cause.message}.`, { cause })
   })
   try {
     return parseSchemas(bytes)
   } catch (error) {
-    throw new IngestError('invalid-argument', `${file}: ${(error as Error).message}`)
+    throw new IngestError('invalid-argument', `${file}: ${(error as Error).message}`, { cause: error })
   }
 }
 

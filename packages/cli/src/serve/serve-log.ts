@@ -19,7 +19,7 @@ export interface LogOptions {
 
 /** A log on standard error. */
 export async function createLog({ stderr, env }: Io, { level, format }: LogOptions): Promise<Log> {
-  const { pino, stdTimeFunctions } = await import('pino')
+  const { pino, stdSerializers, stdTimeFunctions } = await import('pino')
   const lineFormat = format ?? (stderr.isTTY ? 'text' : 'json')
   const toOutput = lineFormat === 'text' ? await createFormat(hasColors(stderr, env)) : String
   let dropped = 0
@@ -35,7 +35,9 @@ export async function createLog({ stderr, env }: Io, { level, format }: LogOptio
     log.warn({ lines }, 'lines of the log were dropped: its reader was too slow')
   }
   const names = { formatters: { level: (name: string) => ({ level: name }) }, timestamp: stdTimeFunctions.isoTime }
-  const log = pino({ level, base: null, ...(lineFormat === 'json' && names) }, { write })
+  // the default serializer would append the message of a cause to one that quotes it
+  const serializers = { err: stdSerializers.errWithCause }
+  const log = pino({ level, base: null, serializers, ...(lineFormat === 'json' && names) }, { write })
   return log
 }
 
