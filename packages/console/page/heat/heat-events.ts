@@ -2,7 +2,6 @@ import { formatPointer } from '../json-pointer.ts'
 import { createColumns, grow, isCoordinate } from './columns.ts'
 import { type Counts, countCells, type Grid } from './grid.ts'
 import { findPairs, type Pair } from './pairs.ts'
-import { createTexts } from './texts.ts'
 import type { Box } from './viewport.ts'
 import { hash } from './windows.ts'
 
@@ -276,4 +275,30 @@ function kindOf(value: unknown): Member['kind'] {
   if (value === null) return 'null'
   if (Array.isArray(value)) return 'array'
   return typeof value as Member['kind']
+}
+
+/** Many short texts, packed as UTF-8 without an object for each. */
+interface Texts {
+  add(text: string): void
+  get(index: number): string
+}
+
+const encoder = new TextEncoder()
+const decoder = new TextDecoder()
+
+function createTexts(): Texts {
+  let bytes = new Uint8Array(65_536)
+  let ends = new Uint32Array(1_024)
+  let length = 0
+  let end = 0
+  return {
+    add(text) {
+      // at most three bytes per UTF-16 code unit
+      bytes = grow(bytes, end + 3 * text.length)
+      ends = grow(ends, length + 1)
+      end += encoder.encodeInto(text, bytes.subarray(end)).written
+      ends[length++] = end
+    },
+    get: (index) => decoder.decode(bytes.subarray(index === 0 ? 0 : ends[index - 1], ends[index])),
+  }
 }

@@ -1,9 +1,8 @@
 import { IngestError } from '../error.ts'
 import { settleAll } from '../projects/map-projects.ts'
-import type { Store } from '../store.ts'
-import type { AppendBatch, StoredEvent } from '../store-types.ts'
+import type { MapStore, Store } from '../store.ts'
+import type { AppendBatch, BuildEntry, BuildPosition, FoundBuilds, StoredEvent } from '../store-types.ts'
 import { decodeEvents } from '../submit/batch-events.ts'
-import { eachBuild } from './each-build.ts'
 import { groupEvents, toBatch } from './event-batches.ts'
 
 /** The stores of a copy. */
@@ -203,4 +202,16 @@ function isTooOld(projectId: string, receivedAt: number): Error {
   const time = new Date(receivedAt).toISOString()
   const message = `The project ${projectId} has events of ${time}, and the target has later ones, whose time they would get: copy to an empty store, all projects of a directory at once.`
   return new IngestError('precondition-failed', message)
+}
+
+const pageBuilds = 1_000
+
+/** All builds of a project. */
+async function* eachBuild(store: Pick<MapStore, 'builds'>, projectId: string): AsyncGenerator<BuildEntry> {
+  let after: BuildPosition | undefined
+  do {
+    const { builds, last }: FoundBuilds = await store.builds(projectId, { after, limit: pageBuilds })
+    yield* builds
+    after = last ?? (builds.length === pageBuilds ? builds.at(-1) : undefined)
+  } while (after)
 }

@@ -1,8 +1,7 @@
 import type { RefObject } from 'preact'
-import { useEffect, useLayoutEffect, useMemo, useRef } from 'preact/hooks'
+import { useEffect, useLayoutEffect, useMemo, useRef, useState } from 'preact/hooks'
 import { formatTimeMs } from '../../format.ts'
 import { summarizeMembers } from '../../json-text.ts'
-import { useScroll } from '../../parts/use-scroll.ts'
 import { Value } from '../../parts/value.tsx'
 import { rowAfterKey, scrollToRow, visibleRows } from '../../parts/visible-rows.ts'
 import { timeZone } from '../../time-zone.ts'
@@ -191,4 +190,24 @@ function EventRow({
       </span>
     </div>
   )
+}
+
+/** The visible part of a scrolled box, in CSS pixels. `update` reads it immediately. */
+function useScroll(box: RefObject<HTMLElement | null>): { scrollTop: number; height: number; update(): void } {
+  const [scroll, setScroll] = useState({ scrollTop: 0, height: 600 })
+  function update(): void {
+    if (box.current) setScroll({ scrollTop: box.current.scrollTop, height: box.current.clientHeight })
+  }
+  useEffect(() => {
+    const element = box.current
+    if (!element) return
+    const observer = new ResizeObserver(update)
+    observer.observe(element)
+    element.addEventListener('scroll', update, { passive: true })
+    return () => {
+      observer.disconnect()
+      element.removeEventListener('scroll', update)
+    }
+  }, [])
+  return { ...scroll, update }
 }

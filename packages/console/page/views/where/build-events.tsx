@@ -1,18 +1,18 @@
 import type { ComponentChildren } from 'preact'
 import { useEffect, useState } from 'preact/hooks'
-import type { MapStatus } from '../../api/bodies.ts'
+import type { Activity, MapStatus } from '../../api/bodies.ts'
+import { useLoaded } from '../../api/use-api.ts'
 import { formatCountOf } from '../../format.ts'
 import type { Pair } from '../../heat/pairs.ts'
 import { Notice } from '../../parts/notice.tsx'
-import type { Range } from '../../range.ts'
+import { type Range, spans } from '../../range.ts'
 import { visibleText } from '../../visible-text.ts'
 import type { CallWorker } from '../../worker/call-worker.ts'
-import type { SampleProgress } from '../../worker/samples.ts'
+import type { SampleProgress, SampleQuery } from '../../worker/samples.ts'
 import { EventsOverMap } from './events-over-map.tsx'
 import { IdFilters, NoCoordinates, PairChoice, TypeFilter } from './filters.tsx'
 import { type Reading, ReadingLine, useReading } from './reading.tsx'
 import { type FrozenSince, nounOf, useSampleQuery } from './sample-query.ts'
-import { useCounted } from './use-counted.ts'
 import type { WhereAddress } from './where-address.ts'
 
 interface BuildEventsProps {
@@ -132,4 +132,21 @@ function PlaceChoice({
       </select>
     </label>
   )
+}
+
+/** Returns a function for the server's count of the events of a query in a range. */
+function useCounted({ from, to }: Range): (query: SampleQuery | undefined) => number | undefined {
+  const { data } = useLoaded<Activity | undefined>(
+    async (api, signal) =>
+      to - from > spans['14d'] ? undefined : api.json('v1/activity', { query: { from, to, by: 'build' }, signal }),
+    [from, to],
+  )
+  return (query) => data && query && countOf(data, query)
+}
+
+/** Undefined if there are further filters, or some events are counted without a build. */
+function countOf({ groups = [] }: Activity, { filter: { buildId, ...others } }: SampleQuery): number | undefined {
+  const isFiltered = Object.values(others).some((value) => value !== undefined)
+  if (isFiltered || groups.some(({ name }) => name === null)) return undefined
+  return groups.find(({ name }) => name === buildId)?.accepted
 }
