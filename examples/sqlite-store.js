@@ -275,18 +275,16 @@ export function openSqliteStore(path) {
         return erased ? start : Math.max(start, headOf(project).expired)
       })
       for (let left = limit; left > 0; ) {
+        signal?.throwIfAborted()
         const rows = await read(
           () => all`SELECT * FROM events WHERE project = ${project} AND position > ${position}
             ORDER BY position LIMIT ${stepRows}`,
         )
         if (rows.length === 0) return
-        for (const row of rows) {
-          signal?.throwIfAborted()
-          position = row.position
-          if (!row.bytes && !erased) continue
-          yield storedEvent(row)
-          if (--left === 0) return
-        }
+        position = rows.at(-1).position
+        const page = rows.filter(({ bytes }) => bytes || erased).slice(0, left)
+        left -= page.length
+        yield page.map(storedEvent)
         // other requests run between two steps
         await setImmediate()
       }

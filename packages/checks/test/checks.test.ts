@@ -131,7 +131,7 @@ t.test(
   async (t) => {
     const lastOf = async (store: Store, projectId: string) => {
       const cursors: string[] = []
-      for await (const { cursor } of store.read(projectId)) cursors.push(cursor)
+      for await (const page of store.read(projectId)) cursors.push(...page.map(({ cursor }) => cursor))
       return cursors
     }
     const broken: Record<string, (store: Store) => Partial<Store>> = {
@@ -329,7 +329,7 @@ function createEvents(memory: Store, frozen: Map<string, number>): Events {
       for (let i = first; i < log.length && i < first + limit; i++) {
         await memory.check()
         signal?.throwIfAborted()
-        yield log[i] as StoredEvent
+        yield [log[i] as StoredEvent]
       }
     },
     async totals(projectId) {

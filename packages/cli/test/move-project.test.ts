@@ -188,7 +188,8 @@ async function createKey(store: string, projectId: string): Promise<string> {
 async function storedIds(url: string, projectId: string): Promise<string[]> {
   const store = await openPostgresStore(url)
   const ids: string[] = []
-  for await (const { bytes } of store.read(projectId)) ids.push(JSON.parse(Buffer.from(bytes).toString()).eventId)
+  for await (const page of store.read(projectId))
+    for (const { bytes } of page) ids.push(JSON.parse(Buffer.from(bytes).toString()).eventId)
   await store.close()
   return ids
 }

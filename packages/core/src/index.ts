@@ -29,7 +29,14 @@ export type { EventOf, EventSchemas } from './events/event-schemas.ts'
 export type { EndableRead } from './read/endable-read.ts'
 export type { EventFilter } from './read/event-filter.ts'
 export type { EventBatch, ReadBatchesOptions } from './read/read-batches.ts'
-export type { FollowOptions, ReadEventsOptions } from './read/read-events.ts'
+export type {
+  EventPage,
+  FollowOptions,
+  PageReader,
+  ReadEventsOptions,
+  ReadPagesOptions,
+  ScannedEvent,
+} from './read/read-events.ts'
 export { eventLine, followEvents } from './read/read-events.ts'
 export type { RetentionOptions, RetentionRule } from './retention.ts'
 export { startRetention } from './retention.ts'

@@ -15,7 +15,8 @@ const ids = (name: string, count = 20) => Array.from({ length: count }, (_, i) =
 async function eventIdsIn(directory: string): Promise<string[]> {
   const store = await openLmdbStore(directory, { create: false })
   const found: string[] = []
-  for await (const { bytes } of store.read('p')) found.push(JSON.parse(Buffer.from(bytes).toString()).eventId)
+  for await (const page of store.read('p'))
+    for (const { bytes } of page) found.push(JSON.parse(Buffer.from(bytes).toString()).eventId)
   t.equal((await store.totals('p')).events, found.length, 'the totals agree with a scan')
   const builds = found.map((eventId) => store.map({ projectId: 'p', placeId: '1', buildId: `build-${eventId}` }))
   t.ok(
@@ -385,9 +386,9 @@ t.test('concurrent readers share one step in each turn of the event loop', async
   })
   async function read() {
     let events = 0
-    for await (const { bytes } of store.read('p')) {
-      turnBytes += bytes.length
-      events++
+    for await (const page of store.read('p')) {
+      for (const { bytes } of page) turnBytes += bytes.length
+      events += page.length
     }
     return events
   }

@@ -18,7 +18,7 @@ export async function openInProcess(directory: string): Promise<Store> {
   const child = await startStoreProcess(directory, { entriesPerFlush: 64 })
   let closing: Promise<unknown> | undefined
 
-  async function* read(projectId: string, options: ReadOptions = {}): AsyncGenerator<StoredEvent> {
+  async function* read(projectId: string, options: ReadOptions = {}): AsyncGenerator<StoredEvent[]> {
     let { after, limit = Number.POSITIVE_INFINITY, ...range } = options
     for (;;) {
       const size = Math.min(limit, pageSize)
@@ -27,7 +27,7 @@ export async function openInProcess(directory: string): Promise<Store> {
         ...(after && { after }),
         limit: size,
       })
-      yield* page
+      yield page
       limit -= page.length
       after = page.at(-1)?.cursor
       if (page.length < size || limit === 0) return

@@ -128,7 +128,7 @@ async function operate(method, args) {
   switch (method) {
     case 'read': {
       const events = []
-      for await (const event of store.read(args[0], args[1])) events.push(event)
+      for await (const page of store.read(args[0], args[1])) events.push(...page)
       return events
     }
     case 'activity': {

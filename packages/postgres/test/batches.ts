@@ -28,6 +28,7 @@ export function batchWith(
 /** The ids of the events of project `p`. */
 export async function idsOf(store: Store, options: ReadOptions = {}): Promise<string[]> {
   const ids: string[] = []
-  for await (const { bytes } of store.read('p', options)) ids.push(JSON.parse(Buffer.from(bytes).toString()).eventId)
+  for await (const page of store.read('p', options))
+    for (const { bytes } of page) ids.push(JSON.parse(Buffer.from(bytes).toString()).eventId)
   return ids
 }

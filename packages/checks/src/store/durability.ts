@@ -5,6 +5,7 @@ import { activityRow, rowsOf, shown } from './activity.ts'
 import {
   addKey,
   appended,
+  appendLarge,
   appendSome,
   batchOf,
   event,
@@ -78,8 +79,7 @@ export const closeChecks: readonly StoreCheck[] = [
   }),
 
   isolatedCheck('a read that goes on after a close is refused at its next step', async (store) => {
-    const fill = 'x'.repeat(500)
-    for (const i of range(4)) await store.append('p', batchOf(range(100).map((j) => event(`${i}-${j}`, { fill }))))
+    await appendLarge(store)
     const read = store.read('p')[Symbol.asyncIterator]()
     await read.next()
     await store.close()

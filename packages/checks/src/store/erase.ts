@@ -4,6 +4,7 @@ import type { AppendBatch, ReadOptions, Store, StoredEvent } from '@ingest/core'
 import { encodeEvents } from '@ingest/core/internal'
 import {
   appended,
+  appendLarge,
   appendSome,
   batchOf,
   event,
@@ -237,6 +238,32 @@ export const eraseChecks: readonly StoreCheck[] = [
     await Promise.all(readers)
     assert.deepEqual(await shownIn(store), [])
   }),
+
+  check('a read goes on after an erasure between two pages, and shows no part of an event', async (store) => {
+    const ids = await appendLarge(store)
+    const texts = new Map((await readAll(store)).map((each) => [idOfStored(each), textOf(each)]))
+    const isErased = (id: string) => ids.indexOf(id) % 3 === 0
+    const reading = store.read('p')[Symbol.asyncIterator]()
+    const seen: StoredEvent[] = []
+    for (let next = await reading.next(); !next.done; next = await reading.next()) {
+      if (seen.length === 0) await store.erase('p', ids.filter(isErased))
+      seen.push(...next.value)
+    }
+    for (const each of seen) assert.equal(textOf(each), texts.get(idOfStored(each)))
+    const seenIds = seen.map(idOfStored)
+    assert.deepEqual(
+      ids.filter((id) => seenIds.includes(id)),
+      seenIds,
+      'in order, each once',
+    )
+    const kept = ids.filter((id) => !isErased(id))
+    assert.deepEqual(
+      kept.filter((id) => !seenIds.includes(id)),
+      [],
+      'what is not erased is shown',
+    )
+    assert.deepEqual(await idsOf(store), kept)
+  }),
 ]
 
 export const handleEraseChecks: readonly SharedStoreCheck[] = [
@@ -245,7 +272,8 @@ export const handleEraseChecks: readonly SharedStoreCheck[] = [
     const cursors = (await readAll(b)).map(({ cursor }) => cursor)
     for (const store of [b, c]) assert.deepEqual(await store.append('p', batchOf([event('c')])), duplicates(1))
     const reading = c.read('p')[Symbol.asyncIterator]()
-    assert.equal(idOfStored((await reading.next()).value), 'a')
+    const firstPage: StoredEvent[] = (await reading.next()).value
+    assert.equal(firstPage[0] && idOfStored(firstPage[0]), 'a')
     assert.equal(await a.erase('p', ['b', 'c']), 2)
     for (const store of [b, c]) {
       assert.deepEqual(await shownIn(store, { erased: true }), ['a', 'erased b', 'erased c', 'd', 'e'])
@@ -255,8 +283,9 @@ export const handleEraseChecks: readonly SharedStoreCheck[] = [
       assert.deepEqual(await store.totals('p'), await a.totals('p'))
       for (const after of cursors) await readAll(store, 'p', { after })
     }
-    const rest: string[] = []
-    for (let next = await reading.next(); !next.done; next = await reading.next()) rest.push(idOfStored(next.value))
+    const rest = firstPage.slice(1).map(idOfStored)
+    for (let next = await reading.next(); !next.done; next = await reading.next())
+      rest.push(...next.value.map(idOfStored))
     assert.deepEqual(rest.slice(-2), ['d', 'e'], 'a read that has begun')
     assert.equal((await expireAll(b, 2_000)).events, 3)
     assert.deepEqual(await shownIn(c), [])
@@ -320,9 +349,11 @@ const duplicates = (count: number) => appended(range(count).map(() => false))
 /** The ids of the events that a read returns; those of tombstones follow "erased". */
 async function shownIn(store: Store, options?: ReadOptions): Promise<string[]> {
   const shown: string[] = []
-  for await (const each of store.read('p', options)) {
-    if (each.erased !== undefined) assert.equal(each.bytes.length, 0)
-    shown.push(each.erased === undefined ? idOfStored(each) : `erased ${each.erased}`)
+  for await (const page of store.read('p', options)) {
+    for (const each of page) {
+      if (each.erased !== undefined) assert.equal(each.bytes.length, 0)
+      shown.push(each.erased === undefined ? idOfStored(each) : `erased ${each.erased}`)
+    }
   }
   return shown
 }

@@ -270,11 +270,13 @@ async function tail(
   let options: ReadOptions = {}
   for (let last = false; !last; ) {
     last = !isRunning()
-    for await (const each of store.read('p', options)) {
-      options = { after: each.cursor }
-      const id = idOfStored(each)
-      seen.push(id)
-      await onId(id)
+    for await (const page of store.read('p', options)) {
+      for (const each of page) {
+        options = { after: each.cursor }
+        const id = idOfStored(each)
+        seen.push(id)
+        await onId(id)
+      }
     }
     await nextTurn()
   }

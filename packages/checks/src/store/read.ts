@@ -1,6 +1,16 @@
 import assert from 'node:assert/strict'
 import type { Cursor, StoredEvent } from '@ingest/core'
-import { appendSome, batchOf, event, frozenAt, idOfStored, idsOf, readAll, timesOf } from './sample-events.ts'
+import {
+  appendLarge,
+  appendSome,
+  batchOf,
+  event,
+  frozenAt,
+  idOfStored,
+  idsOf,
+  readAll,
+  timesOf,
+} from './sample-events.ts'
 import { assertRefused, check, isolatedCheck, range, type StoreCheck } from './store-check.ts'
 
 export const readChecks: readonly StoreCheck[] = [
@@ -33,13 +43,31 @@ export const readChecks: readonly StoreCheck[] = [
     assert.deepEqual((await readAll(store, 'p', { after })).map(idOfStored), ['later'])
   }),
 
+  check(
+    'a read continues after the cursor of any event of a page, and its limit may end within a page',
+    async (store) => {
+      await appendLarge(store)
+      const events = await readAll(store)
+      assert.equal(events.length, 400)
+      for (const at of [0, 1, 57, 99, 100, 256, 398, 399]) {
+        const after = events[at]?.cursor as Cursor
+        for (const limit of [1, 42, 100, 250, 1_000]) {
+          assert.deepEqual(await readAll(store, 'p', { after, limit }), events.slice(at + 1, at + 1 + limit))
+          assert.deepEqual(await readAll(store, 'p', { limit: at + 1 }), events.slice(0, at + 1))
+        }
+      }
+    },
+  ),
+
   check('an event appended during a read is returned by it or by the next one, once', async (store) => {
     const ids = await appendSome(store)
     const seen: StoredEvent[] = []
-    for await (const each of store.read('p')) {
-      seen.push(each)
-      if (seen.length > ids.length) continue
-      await store.append('p', batchOf([event(`during-${seen.length}`)]))
+    for await (const page of store.read('p')) {
+      for (const each of page) {
+        seen.push(each)
+        if (seen.length > ids.length) continue
+        await store.append('p', batchOf([event(`during-${seen.length}`)]))
+      }
     }
     const after = seen.at(-1)?.cursor as Cursor
     const all = [...seen, ...(await readAll(store, 'p', { after }))].map(idOfStored)
@@ -48,7 +76,7 @@ export const readChecks: readonly StoreCheck[] = [
 
   check('leaving a read early affects no later operation', async (store) => {
     const ids = await appendSome(store)
-    for await (const each of store.read('p')) if (idOfStored(each) === ids[1]) break
+    for await (const page of store.read('p')) if (page.some((each) => idOfStored(each) === ids[1])) break
     await store.append('p', batchOf([event('later')]))
     assert.deepEqual(await idsOf(store), [...ids, 'later'])
   }),

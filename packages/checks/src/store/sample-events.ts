@@ -100,9 +100,19 @@ export async function appendSome(store: Store): Promise<string[]> {
   return ['a', 'b', 'c', 'd', 'e']
 }
 
+/** Appends 4 batches of 100 events of about 500 bytes to the project `p`, more than one page. Returns the ids. */
+export async function appendLarge(store: Store): Promise<string[]> {
+  const fill = 'x'.repeat(500)
+  const ids = Array.from({ length: 400 }, (_, i) => `large-${i}`)
+  for (let at = 0; at < ids.length; at += 100) {
+    await store.append('p', batchOf(ids.slice(at, at + 100).map((id) => event(id, { fill }))))
+  }
+  return ids
+}
+
 export async function readAll(store: Store, projectId = 'p', options?: ReadOptions): Promise<StoredEvent[]> {
   const events: StoredEvent[] = []
-  for await (const each of store.read(projectId, options)) events.push(each)
+  for await (const page of store.read(projectId, options)) events.push(...page)
   // one type of byte array, so that results can be compared
   return events.map(({ cursor, receivedAt, bytes }) => ({ cursor, receivedAt, bytes: Uint8Array.from(bytes) }))
 }

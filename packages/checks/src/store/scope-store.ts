@@ -46,7 +46,7 @@ export function scopeStore(store: Store, { prefix, offsetMs }: CheckScope): Stor
     ...(Object.fromEntries(scoped) as Pick<Store, (typeof ofProjects)[number]>),
 
     async *read(projectId, options = {}) {
-      for await (const event of store.read(scopedId(projectId), stored(options))) yield shown(event)
+      for await (const page of store.read(scopedId(projectId), stored(options))) yield page.map(shown)
     },
     expire: (projectId, before) => store.expire(scopedId(projectId), before + offsetMs),
     sweep: ({ mapsTouched, activity }) =>

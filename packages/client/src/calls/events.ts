@@ -7,9 +7,11 @@ import {
   batchBytesMax,
   type Cursor,
   type EventBatch,
+  type EventPage,
   IngestError,
   type ReadBatchesOptions,
   type ReadEventsOptions,
+  type ReadPagesOptions,
   type StoredEvent,
   type SubmitOptions,
 } from '@ingest/core'
@@ -17,6 +19,7 @@ import {
   batchBody,
   batchTooLarge,
   checkReadEventsOptions,
+  eachEvent,
   endableRead,
   eventIdIssue,
   filterOf,
@@ -39,6 +42,7 @@ export interface EventCalls<E = unknown> {
    * `request-timeout`, even if it keeps sending bytes.
    */
   readEvents(options?: ReadEventsOptions & CallOptions): AsyncIterable<StoredEvent>
+  readPages(options?: ReadPagesOptions & CallOptions): AsyncIterable<EventPage>
   readBatches(options?: ReadBatchesOptions & CallOptions): AsyncIterable<EventBatch>
   lastCursor(options?: CallOptions): Promise<Cursor>
   findEvent(eventId: string, options?: CallOptions): Promise<StoredEvent | undefined>
@@ -69,7 +73,13 @@ export function eventCalls(api: Api, { isLoopback, redact }: Pick<Connection, 'r
       return { ...result, rejected }
     },
 
-    readEvents: (options = {}) => endableRead([options.signal], (signal) => readEvents(api, { ...options, signal })),
+    readEvents: (options = {}) =>
+      endableRead([options.signal], (signal) => {
+        const own = { ...options, signal }
+        return eachEvent(readPages(api, own), own)
+      }),
+
+    readPages: (options = {}) => endableRead([options.signal], (signal) => readPages(api, { ...options, signal })),
 
     readBatches: (options) => readBatches(calls, options),
 
@@ -77,7 +87,7 @@ export function eventCalls(api: Api, { isLoopback, redact }: Pick<Connection, 'r
       const query = { after: 'end', limit: 1 }
       const body = await api.bytes({ path: '/v1/events', query }, options)
       let cursor: Cursor | undefined
-      for await (const line of parseEventLines([body])) cursor = line.cursor
+      for await (const { scanned } of parseEventLines([body])) cursor = scanned.at(-1)?.cursor
       if (cursor === undefined) throw unexpectedResponse('it has no cursor')
       return cursor
     },
@@ -86,16 +96,16 @@ export function eventCalls(api: Api, { isLoopback, redact }: Pick<Connection, 'r
       const issue = eventIdIssue(eventId)
       if (issue) throw new IngestError('invalid-argument', issue.message, { issues: [issue] })
       const body = await api.bytes({ path: '/v1/events', query: { eventId } }, options)
-      for await (const line of parseEventLines([body])) if (line.bytes) return line
+      for await (const { events } of parseEventLines([body])) return events[0]
       return undefined
     },
   }
   return calls
 }
 
-async function* readEvents(api: Api, options: ReadEventsOptions & CallOptions): AsyncGenerator<StoredEvent, void> {
+async function* readPages(api: Api, options: ReadPagesOptions & CallOptions): AsyncGenerator<EventPage, void> {
   checkReadEventsOptions(options)
-  const { from, to, limit = Number.POSITIVE_INFINITY, waitMs = 0, onProgress = () => {} } = options
+  const { from, to, limit = Number.POSITIVE_INFINITY, waitMs = 0 } = options
   const waitUntil = performance.now() + waitMs
   let { after } = options
   let count = 0
@@ -103,15 +113,12 @@ async function* readEvents(api: Api, options: ReadEventsOptions & CallOptions): 
   let pollEndsAt = 0
   while (count < limit) {
     const before = after
-    for await (const line of api.stream(nextPage, ({ body }) => parseEventLines(body), options)) {
-      if (line.bytes) {
-        count++
-        yield line
-      }
-      after = line.cursor
-      onProgress(after)
+    for await (const page of api.stream(nextPage, ({ body }) => parseEventLines(body), options)) {
+      count += page.events.length
+      after = page.scanned.at(-1)?.cursor ?? after
+      yield page
       // errors after the last wanted event are ignored
-      if (count === limit) return
+      if (count >= limit) return
     }
     const now = performance.now()
     // the server ends a long poll early if no event can match any more; it compares `to` with its own clock

@@ -1,4 +1,4 @@
-import type { Cursor, StoredEvent } from '@ingest/core'
+import type { EventPage, ScannedEvent, StoredEvent } from '@ingest/core'
 import { unexpectedResponse } from './error-from-response.ts'
 
 const lineFeed = 0x0a
@@ -8,32 +8,28 @@ const eventMark = Buffer.from(',"event":')
 /** Maximum length of a line: an event fits into a batch, and the members before it are short. */
 const lineBytesMax = 512 * 1024
 
-/** The position up to which the server has read, past events that do not match. */
-export interface ReadMark {
-  cursor: Cursor
-  bytes?: never
-}
-
 /**
- * Parses NDJSON: each line is `{"cursor":"…","receivedAt":1795203225083,"event":{…}}`, `{"cursor":"…"}`, or an erased
+ * Parses NDJSON, a page for each chunk with the end of a line: each line is `{"cursor":"…","receivedAt":1795203225083,"event":{…}}`, `{"cursor":"…"}`, or an erased
  * event with its id in `erased`. The bytes of an event are sliced from its line, never serialized again.
  *
  * @throws {IngestError} `unexpected-response`
  */
 export async function* parseEventLines(
   body: AsyncIterable<Uint8Array> | Iterable<Uint8Array>,
-): AsyncGenerator<StoredEvent | ReadMark, void> {
+): AsyncGenerator<EventPage, void> {
   let rest: Uint8Array[] = []
   let restBytes = 0
   for await (const chunk of body) {
+    const scanned: ScannedEvent[] = []
     let start = 0
     for (let end = chunk.indexOf(lineFeed); end !== -1; end = chunk.indexOf(lineFeed, start)) {
       const line = Buffer.concat([...rest, chunk.subarray(start, end)])
       rest = []
       restBytes = 0
       start = end + 1
-      yield parseLine(line)
+      scanned.push(parseLine(line))
     }
+    if (scanned.length > 0) yield { events: scanned.filter(isEvent), scanned }
     if (start === chunk.length) continue
     rest.push(chunk.subarray(start))
     restBytes += chunk.length - start
@@ -42,7 +38,11 @@ export async function* parseEventLines(
   if (rest.length > 0) throw unexpectedResponse('the last line of events is incomplete')
 }
 
-function parseLine(line: Buffer): StoredEvent | ReadMark {
+function isEvent(line: ScannedEvent): line is StoredEvent {
+  return line.bytes !== undefined
+}
+
+function parseLine(line: Buffer): ScannedEvent {
   const mark = line.indexOf(eventMark)
   const { cursor, receivedAt, erased } = parseHead(mark === -1 ? line.toString() : `${line.toString('utf8', 0, mark)}}`)
   if (typeof cursor === 'string') {

@@ -98,9 +98,11 @@ async function* body(...parts: (string | Uint8Array)[]) {
 
 async function parseLines(...parts: (string | Uint8Array)[]) {
   const events = []
-  for await (const line of parseEventLines(body(...parts))) {
-    const { cursor, ...rest } = line
-    events.push('receivedAt' in rest ? { cursor, receivedAt: rest.receivedAt, text: String(line.bytes) } : line)
+  for await (const { scanned } of parseEventLines(body(...parts))) {
+    for (const line of scanned) {
+      const { cursor, ...rest } = line
+      events.push('receivedAt' in rest ? { cursor, receivedAt: rest.receivedAt, text: String(line.bytes) } : line)
+    }
   }
   return events
 }

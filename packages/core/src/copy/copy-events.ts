@@ -125,8 +125,8 @@ interface Head extends Group {
 /** The events of the source; those received after `latestAt` get that time. */
 async function* readSource(source: Store, { projectId, events }: EventCopy, latestAt: number) {
   if (events === 0) return
-  for await (const event of source.read(projectId, { limit: events, erased: true })) {
-    yield event.receivedAt > latestAt ? { ...event, receivedAt: latestAt } : event
+  for await (const page of source.read(projectId, { limit: events, erased: true })) {
+    yield page.map((event) => (event.receivedAt > latestAt ? { ...event, receivedAt: latestAt } : event))
   }
 }
 

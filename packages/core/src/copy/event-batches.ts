@@ -10,20 +10,22 @@ const comma = Buffer.from(',')
 const bodyEnd = Buffer.from(']}')
 
 /** Groups consecutive events with the same time of receipt, as many as fit into one batch. */
-export async function* groupEvents(events: AsyncIterable<StoredEvent>): AsyncGenerator<StoredEvent[]> {
+export async function* groupEvents(pages: AsyncIterable<readonly StoredEvent[]>): AsyncGenerator<StoredEvent[]> {
   let group: StoredEvent[] = []
   let bytes = 0
-  for await (const event of events) {
-    const eventBytes = jsonOf(event).length + comma.length
-    const isFull = group.length === batchEventsMax || bytes + eventBytes > batchBytesMax
-    if (group[0] && (isFull || group[0].receivedAt !== event.receivedAt)) {
-      yield group
-      group = []
-      bytes = 0
+  for await (const page of pages) {
+    for (const event of page) {
+      const eventBytes = jsonOf(event).length + comma.length
+      const isFull = group.length === batchEventsMax || bytes + eventBytes > batchBytesMax
+      if (group[0] && (isFull || group[0].receivedAt !== event.receivedAt)) {
+        yield group
+        group = []
+        bytes = 0
+      }
+      if (group.length === 0) bytes = bodyStart.length + bodyEnd.length
+      group.push(event)
+      bytes += eventBytes
     }
-    if (group.length === 0) bytes = bodyStart.length + bodyEnd.length
-    group.push(event)
-    bytes += eventBytes
   }
   if (group.length > 0) yield group
 }

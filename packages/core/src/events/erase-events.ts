@@ -78,13 +78,15 @@ export async function eraseEvents(
     if (!dryRun) await pauseSince(startedAt, signal)
   }
 
-  for await (const event of store.read(projectId)) {
+  for await (const page of store.read(projectId)) {
     signal?.throwIfAborted()
-    if (event.receivedAt > lastAt) break
-    if (!isMatch(event.bytes)) continue
-    ids.push((parseJson(event.bytes) as IngestEvent).eventId)
-    bytes += event.bytes.length
-    if (ids.length === eraseIdsMax) await eraseFound()
+    for (const event of page) {
+      if (event.receivedAt > lastAt || !isMatch(event.bytes)) continue
+      ids.push((parseJson(event.bytes) as IngestEvent).eventId)
+      bytes += event.bytes.length
+      if (ids.length === eraseIdsMax) await eraseFound()
+    }
+    if ((page.at(-1)?.receivedAt ?? 0) > lastAt) break
   }
   // runs even without ids: this makes earlier erasures durable, whose events the read has skipped
   await eraseFound()
@@ -103,11 +105,13 @@ export async function retainEvents(
   }
   const totals: ErasedTotals = { events: 0, bytes: 0 }
   if (dryRun) {
-    for await (const { receivedAt, bytes } of store.read(projectId)) {
+    for await (const page of store.read(projectId)) {
       signal?.throwIfAborted()
-      if (receivedAt >= before) break
-      totals.events++
-      totals.bytes += bytes.length
+      for (const { receivedAt, bytes } of page) {
+        if (receivedAt >= before) return totals
+        totals.events++
+        totals.bytes += bytes.length
+      }
     }
     return totals
   }

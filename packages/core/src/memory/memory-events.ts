@@ -30,6 +30,7 @@ export function createProjectEvents(cursors: EventCursors): ProjectEvents {
 }
 
 const expiryStepEvents = 100
+const pageEvents = 100
 
 /** `eventsOf` throws once the store is closed. */
 export function memoryEventStore(eventsOf: (projectId: string) => ProjectEvents): EventStore {
@@ -59,15 +60,19 @@ export function memoryEventStore(eventsOf: (projectId: string) => ProjectEvents)
       const { log, cursors, expired } = eventsOf(projectId)
       let first = positionOf(cursors, log, after)
       if (!erased) first = Math.max(first, expired)
-      let left = limit
-      for (let i = first; i < log.length && left > 0; i++) {
-        // the store may be closed between two steps
+      for (let [i, left] = [first, limit]; left > 0; ) {
+        // the store may be closed between two pages
         eventsOf(projectId)
         signal?.throwIfAborted()
-        const event = log[i] as KeptEvent
-        if (event.receivedAt < from || (event.erased !== undefined && !erased)) continue
-        left--
-        yield toStoredEvent(event)
+        if (i >= log.length) return
+        const page: StoredEvent[] = []
+        for (; i < log.length && page.length < Math.min(left, pageEvents); i++) {
+          const event = log[i] as KeptEvent
+          const isWanted = event.receivedAt >= from && (event.erased === undefined || erased)
+          if (isWanted) page.push(toStoredEvent(event))
+        }
+        left -= page.length
+        yield page
       }
     },
 

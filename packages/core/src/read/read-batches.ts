@@ -4,7 +4,7 @@ import type { Cursor } from '../json/cursor.ts'
 import type { StoredEvent } from '../store-types.ts'
 import { type EndableRead, endableRead } from './endable-read.ts'
 import { type EventFilter, filterOf } from './event-filter.ts'
-import { checkReadEventsOptions, type ReadEventsOptions } from './read-events.ts'
+import { checkReadEventsOptions, type PageReader, type ReadPagesOptions } from './read-events.ts'
 
 /** Stored events, and the cursor to commit together with them. */
 export interface EventBatch {
@@ -48,8 +48,7 @@ const scanMsMax = 30_000
 const fillMs = 1_000
 
 /** The part of an Ingest, embedded or over HTTP, that reading needs. */
-export interface EventReader {
-  readEvents(options?: ReadEventsOptions): AsyncIterable<StoredEvent>
+export interface EventReader extends PageReader {
   lastCursor(options?: { signal?: AbortSignal }): Promise<Cursor>
 }
 
@@ -112,7 +111,7 @@ type FillState = 'end' | 'full' | 'scanned'
 interface BatchRules {
   eventsMax: number
   bytesMax: number
-  selection: ReadEventsOptions
+  selection: ReadPagesOptions
   after: Cursor | undefined
 }
 
@@ -130,23 +129,18 @@ function startBatch(ingest: EventReader, rules: BatchRules, now: () => number) {
     /** Adds the stored events that fit. If there are none, waits up to `waitMs` for the first. */
     async fill(waitMs: number): Promise<FillState> {
       const scanUntil = now() + scanMsMax
-      const scanned = new Error()
-      function onProgress(scannedTo: Cursor): void {
-        cursor = scannedTo
-        if (now() >= scanUntil) throw scanned
-      }
       const position = cursor === undefined ? {} : { after: cursor }
       const limit = eventsMax - events.length
-      try {
-        for await (const event of ingest.readEvents({ ...selection, ...position, limit, waitMs, onProgress })) {
+      for await (const page of ingest.readPages({ ...selection, ...position, limit, waitMs })) {
+        for (const event of page.events) {
           if (events.length > 0 && bytes + event.bytes.length > bytesMax) return 'full'
           // a copy, so that a matching event does not retain the memory of the whole scan
           events.push(isFiltered ? { ...event, bytes: Uint8Array.prototype.slice.call(event.bytes) } : event)
           bytes += event.bytes.length
+          cursor = event.cursor
         }
-      } catch (error) {
-        if (error !== scanned) throw error
-        return 'scanned'
+        cursor = page.scanned.at(-1)?.cursor ?? cursor
+        if (now() >= scanUntil) return 'scanned'
       }
       return events.length === eventsMax ? 'full' : 'end'
     },

@@ -9,7 +9,7 @@ import { checkEventFilter, compileEventFilter, type EventFilter } from './event-
 import type { EventNotifier } from './event-notifier.ts'
 
 /** Times are milliseconds since 1970, and compare with `receivedAt`. */
-export interface ReadEventsOptions extends EventFilter {
+export interface ReadPagesOptions extends EventFilter {
   /** Only events after this one. Default: from the beginning. */
   after?: Cursor
   /** Maximum number of events to yield. Default: all. */
@@ -25,18 +25,29 @@ export interface ReadEventsOptions extends EventFilter {
   waitMs?: number
   /** Reading rejects with the reason of the signal as soon as it aborts. */
   signal?: AbortSignal
+}
+
+export interface ReadEventsOptions extends ReadPagesOptions {
   /**
    * Called with the cursor up to which every event was filtered out, or yielded and the next one requested. Reading can
    * continue `after` it. An embedded Ingest calls it for each event; a client calls it for each yielded event and at
    * the end of a response.
    */
   onProgress?: (cursor: Cursor) => void
-  /**
-   * Called with the bytes of each event before it is filtered, for rate limits. Reading continues when the promise
-   * resolves. Embedded only.
-   */
-  onScan?: (bytes: number) => void | Promise<void>
 }
+
+/** Events that were read together: about a batch, or what a client has received of a response. */
+export interface EventPage {
+  /** Those that match, oldest first. */
+  events: readonly StoredEvent[]
+  /**
+   * `events`, and between them those that were filtered out; of these, a client has only the last cursor. Reading can
+   * continue after each.
+   */
+  scanned: readonly ScannedEvent[]
+}
+
+export type ScannedEvent = Pick<StoredEvent, 'cursor'> & Partial<StoredEvent>
 
 /**
  * Reads the events stored since a long poll began to wait. Polls that wake together at the same position share a read.
@@ -49,7 +60,7 @@ interface Arrivals {
   isPart: boolean
 }
 
-/** Maximum events and bytes of one shared read. It ends after the event that exceeds them. */
+/** Maximum events and bytes of one shared read. It ends after the page that exceeds them. */
 const arrivalsMax = { events: 256, bytes: 1_048_576 }
 
 export function createReadArrivals(store: Pick<EventStore, 'read'>): ReadArrivals {
@@ -59,9 +70,9 @@ export function createReadArrivals(store: Pick<EventStore, 'read'>): ReadArrival
   async function read(projectId: string, after: Cursor | undefined): Promise<Arrivals> {
     const events: StoredEvent[] = []
     let bytes = 0
-    for await (const event of store.read(projectId, { after, limit: arrivalsMax.events })) {
-      events.push(event)
-      bytes += event.bytes.length
+    for await (const page of store.read(projectId, { after, limit: arrivalsMax.events })) {
+      events.push(...page)
+      for (const event of page) bytes += event.bytes.length
       if (bytes >= arrivalsMax.bytes) break
     }
     return { events, isPart: events.length === arrivalsMax.events || bytes >= arrivalsMax.bytes }
@@ -96,18 +107,17 @@ const pollMs = 500
 const watchedPollMs = 300_000
 
 /**
- * The project's events that match the options, oldest first.
+ * The pages of `Ingest.readPages`, none of which has scanned nothing.
  *
- * @throws {IngestError} as `Ingest.readEvents`
+ * @throws {IngestError} as `Ingest.readPages`
  */
-export async function* readEvents(
+export async function* readPages(
   { store, readArrivals, notifier, now }: ReadContext,
   projectId: string,
-  options: ReadEventsOptions,
-): AsyncGenerator<StoredEvent, void> {
+  options: ReadPagesOptions,
+): AsyncGenerator<EventPage, void> {
   checkReadEventsOptions(options)
   const { limit = Number.POSITIVE_INFINITY, from, to = Number.POSITIVE_INFINITY, waitMs = 0, signal } = options
-  const { onProgress = () => {}, onScan = () => {} } = options
   const isWanted = compileEventFilter(options) ?? everything
   // no event that is stored after `to` can match
   const waitUntil = performance.now() + Math.min(waitMs, to - now())
@@ -124,18 +134,13 @@ export async function* readEvents(
       const range = { after, from, limit: mostRead, signal }
       // only the store can find the first event of a future time
       const arrivals = hasWaited && from === undefined ? await readArrivals(projectId, after) : undefined
-      for await (const event of arrivals?.events ?? store.read(projectId, range)) {
-        if (event.receivedAt >= to) return
-        const charged = onScan(event.bytes.length)
-        if (charged !== undefined) await charged
-        if (isWanted(event.bytes)) {
-          yielded++
-          yield event
-        }
-        after = event.cursor
-        onProgress(after)
+      for await (const read of arrivals ? [arrivals.events] : store.read(projectId, range)) {
+        const page = selectEvents(read, { isWanted, to, limit: limit - yielded })
+        yielded += page.events.length
+        after = page.scanned.at(-1)?.cursor ?? after
+        if (page.scanned.length > 0) yield page
         signal?.throwIfAborted()
-        if (yielded === limit) return
+        if (page.scanned.length < read.length || yielded === limit) return
       }
       const waitLeftMs = waitUntil - performance.now()
       if (arrivals?.isPart) continue
@@ -150,12 +155,49 @@ export async function* readEvents(
 
 const everything = () => true
 
+interface Selection {
+  isWanted: (bytes: Uint8Array) => boolean
+  to: number
+  limit: number
+}
+
+/** Filters events, up to the first one that is too late and to the last one that the limit allows. */
+function selectEvents(read: readonly StoredEvent[], { isWanted, to, limit }: Selection): EventPage {
+  const events: StoredEvent[] = []
+  let count = 0
+  for (const event of read) {
+    if (event.receivedAt >= to || events.length === limit) break
+    count++
+    if (isWanted(event.bytes)) events.push(event)
+  }
+  return { events, scanned: read.slice(0, count) }
+}
+
+/** The events of pages, one by one. */
+export async function* eachEvent(
+  pages: AsyncIterable<EventPage>,
+  { onProgress = () => {}, signal }: ReadEventsOptions,
+): AsyncGenerator<StoredEvent, void> {
+  for await (const { events, scanned } of pages) {
+    let count = 0
+    for (const each of scanned) {
+      const event = events[count]
+      if (event && each === event) {
+        count++
+        yield event
+      }
+      onProgress(each.cursor)
+      signal?.throwIfAborted()
+    }
+  }
+}
+
 /**
  * Checks options from JavaScript.
  *
  * @throws {IngestError} `invalid-argument`
  */
-export function checkReadEventsOptions({ after, limit, from, to, waitMs, ...filter }: ReadEventsOptions): void {
+export function checkReadEventsOptions({ after, limit, from, to, waitMs, ...filter }: ReadPagesOptions): void {
   if (after !== undefined && typeof after !== 'string') {
     throw new IngestError('invalid-argument', 'after must be a cursor, or undefined to read from the beginning.')
   }
@@ -169,6 +211,11 @@ export function checkReadEventsOptions({ after, limit, from, to, waitMs, ...filt
     throw new IngestError('invalid-argument', `${name} must be a whole number of milliseconds since 1970.`)
   }
   checkEventFilter(filter)
+}
+
+/** An Ingest, embedded or over HTTP. */
+export interface PageReader {
+  readPages(options?: ReadPagesOptions): AsyncIterable<EventPage>
 }
 
 /** Options of `followEvents`. */
@@ -189,25 +236,24 @@ const followWaitMs = 600_000
  *
  * @throws {IngestError} the codes of `readEvents`; to resume, continue after the last cursor
  */
-export function followEvents(
-  ingest: { readEvents(options?: ReadEventsOptions): AsyncIterable<StoredEvent> },
-  options: FollowOptions = {},
-): EndableRead<StoredEvent> {
-  return endableRead([options.signal], (signal) => follow(ingest, { ...options, signal }))
+export function followEvents(ingest: PageReader, options: FollowOptions = {}): EndableRead<StoredEvent> {
+  return endableRead([options.signal], (signal) => {
+    const own = { ...options, signal }
+    return eachEvent(follow(ingest, own), own)
+  })
 }
 
 async function* follow(
-  ingest: { readEvents(options?: ReadEventsOptions): AsyncIterable<StoredEvent> },
-  options: FollowOptions,
-): AsyncGenerator<StoredEvent, never> {
+  ingest: PageReader,
+  { onProgress: _, ...options }: FollowOptions,
+): AsyncGenerator<EventPage, never> {
   let { after } = options
-  function onProgress(cursor: string): void {
-    after = cursor
-    options.onProgress?.(cursor)
-  }
   for (;;) {
     const position = after === undefined ? {} : { after }
-    yield* ingest.readEvents({ ...options, ...position, waitMs: followWaitMs, onProgress })
+    for await (const page of ingest.readPages({ ...options, ...position, waitMs: followWaitMs })) {
+      after = page.scanned.at(-1)?.cursor ?? after
+      yield page
+    }
   }
 }
 
@@ -216,19 +262,20 @@ async function* follow(
  * bytes that were sent, except that line breaks between tokens become spaces. An erased event has
  * `"erased":"<eventId>"` instead of `event`.
  */
-export function eventLine({ cursor, receivedAt, bytes, erased }: StoredEvent): Buffer {
-  if (erased !== undefined) return Buffer.from(`${JSON.stringify({ cursor, receivedAt, erased })}\n`)
-  const start = Buffer.from(`{"cursor":${JSON.stringify(cursor)},"receivedAt":${receivedAt},"event":`)
-  const line = Buffer.concat([start, bytes, lineEnd])
-  if (!hasLineBreak(bytes)) return line
-  for (let at = start.length; at < line.length - lineEnd.length; at++) {
-    if (line[at] === lineFeed || line[at] === carriageReturn) line[at] = space
-  }
-  return line
+export function eventLine(event: StoredEvent): Buffer {
+  return Buffer.concat(eventLineParts(event))
 }
 
-function hasLineBreak(bytes: Uint8Array): boolean {
-  return bytes.includes(lineFeed) || bytes.includes(carriageReturn)
+/** The parts of an {@link eventLine}, so that many lines can be joined at once. */
+export function eventLineParts({ cursor, receivedAt, bytes, erased }: StoredEvent): Uint8Array[] {
+  if (erased !== undefined) return [Buffer.from(`${JSON.stringify({ cursor, receivedAt, erased })}\n`)]
+  const start = Buffer.from(`{"cursor":${JSON.stringify(cursor)},"receivedAt":${receivedAt},"event":`)
+  return [start, withoutLineBreaks(bytes), lineEnd]
+}
+
+function withoutLineBreaks(bytes: Uint8Array): Uint8Array {
+  if (!bytes.includes(lineFeed) && !bytes.includes(carriageReturn)) return bytes
+  return bytes.map((byte) => (byte === lineFeed || byte === carriageReturn ? space : byte))
 }
 
 const lineEnd = Buffer.from('}\n')

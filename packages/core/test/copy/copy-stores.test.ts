@@ -222,14 +222,14 @@ t.test('merging many projects compares each group with few others', async (t) =>
   }
   let timesRead = 0
   async function* read(...args: Parameters<Store['read']>) {
-    for await (const { receivedAt, ...event } of source.read(...args)) {
-      yield {
+    for await (const page of source.read(...args)) {
+      yield page.map(({ receivedAt, ...event }) => ({
         ...event,
         get receivedAt() {
           timesRead++
           return receivedAt
         },
-      }
+      }))
     }
   }
   await copy({ ...source, read }, target, { hasOneOrder: true })

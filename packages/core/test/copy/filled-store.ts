@@ -80,8 +80,8 @@ export async function fillStore(store: Store, { events = 60, now = createClock()
 /** All that a copy keeps of a project. */
 export async function contentsOf(store: Store, projectId: string) {
   const events: [number, string][] = []
-  for await (const { receivedAt, bytes, erased } of store.read(projectId, { erased: true }))
-    events.push([receivedAt, erased ?? Buffer.from(bytes).toString()])
+  for await (const page of store.read(projectId, { erased: true }))
+    for (const { receivedAt, bytes, erased } of page) events.push([receivedAt, erased ?? Buffer.from(bytes).toString()])
   const maps: object[] = []
   const chunks: Record<string, string | undefined> = {}
   for (const { placeId, buildId, slot } of await store.maps(projectId, { limit: 1000 })) {

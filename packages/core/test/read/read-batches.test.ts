@@ -3,7 +3,7 @@ import { batchOf, event } from '../../../checks/src/store/sample-events.ts'
 import { createIngest } from '../../src/ingest.ts'
 import { openMemoryStore } from '../../src/memory/memory-store.ts'
 import { type EventBatch, type EventReader, type ReadBatchesOptions, readBatches } from '../../src/read/read-batches.ts'
-import type { ReadEventsOptions } from '../../src/read/read-events.ts'
+import type { ReadPagesOptions } from '../../src/read/read-events.ts'
 
 /** A project whose reads and pauses are recorded, and a clock that advances with both. */
 function setUp(msPerEvent: number) {
@@ -11,15 +11,18 @@ function setUp(msPerEvent: number) {
   const project = createIngest({ store, now: () => 0 }).project('p')
   let now = 0
   const pauses = { ms: [] as number[], onPause: async (_count: number) => {} }
-  const reads: ReadEventsOptions[] = []
+  const reads: ReadPagesOptions[] = []
   const reader: EventReader = {
     lastCursor: () => project.lastCursor(),
-    readEvents(options = {}) {
+    // a page for each event, so that each takes its time
+    async *readPages(options = {}) {
       reads.push(options)
-      const onScan = () => {
-        now += msPerEvent
+      for await (const { events, scanned } of project.readPages(options)) {
+        for (const each of scanned) {
+          now += msPerEvent
+          yield { events: events.filter((event) => event === each), scanned: [each] }
+        }
       }
-      return project.readEvents({ ...options, onScan })
     },
   }
   return {

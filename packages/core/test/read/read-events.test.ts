@@ -6,7 +6,7 @@ import { createIngest } from '../../src/ingest.ts'
 import { digestOf } from '../../src/maps/digest.ts'
 import { openMemoryStore } from '../../src/memory/memory-store.ts'
 import { createEventNotifier } from '../../src/read/event-notifier.ts'
-import { followEvents, type ReadEventsOptions } from '../../src/read/read-events.ts'
+import { followEvents, type ReadEventsOptions, type ReadPagesOptions } from '../../src/read/read-events.ts'
 import type { Store } from '../../src/store.ts'
 import type { ReadOptions, StoredEvent } from '../../src/store-types.ts'
 
@@ -167,19 +167,39 @@ t.test('a signal ends a read with its reason, after the event that was yielded',
   t.strictSame(progress, (await cursors()).slice(0, 1), 'the yielded event was taken')
 })
 
-t.test('a scan continues when its charge resolves', async (t) => {
-  const { append, project } = setUp()
-  for (const id of ['a', 'b']) await append(id)
-  const steps: string[] = []
-  const onScan = async () => {
-    steps.push('scan')
-    await turn()
-    steps.push('charged')
+t.test('a reader that leaves, or aborts, in the middle of a page ends the read of the store', async (t) => {
+  const memory = openMemoryStore()
+  let open = 0
+  const store: Store = {
+    ...memory,
+    async *read(projectId, options) {
+      open++
+      try {
+        yield* memory.read(projectId, options)
+      } finally {
+        open--
+      }
+    },
   }
-  for await (const _ of project.readEvents({ onScan })) steps.push('event')
-  t.strictSame(steps, ['scan', 'charged', 'event', 'scan', 'charged', 'event'])
-  const refuse = () => Promise.reject(new RangeError('no'))
-  await t.rejects(first(project.readEvents({ onScan: refuse })), RangeError)
+  const project = createIngest({ store }).project('p')
+  const ids = Array.from({ length: 90 }, (_, i) => `${i}`)
+  await memory.append('p', batchOf(ids.map((id) => event(id))))
+  const reads = {
+    readEvents: (options: ReadPagesOptions) => project.readEvents(options),
+    followEvents: (options: ReadPagesOptions) => followEvents(project, options),
+  }
+  for (const [name, start] of Object.entries(reads)) {
+    const seen: string[] = []
+    for await (const each of start({})) if (seen.push(idOf(each)) === 7) break
+    t.strictSame([seen, open], [ids.slice(0, 7), 0], name)
+    const controller = new AbortController()
+    const aborted = (async () => {
+      for await (const each of start({ signal: controller.signal }))
+        if (seen.push(idOf(each)) === 10) controller.abort(new RangeError('left'))
+    })()
+    await t.rejects(aborted, RangeError, name)
+    t.strictSame([seen.slice(7), open], [ids.slice(0, 3), 0], name)
+  }
 })
 
 t.test('a notification of the store wakes a long poll for the events of another process', async (t) => {
@@ -330,12 +350,12 @@ t.test('a watch that throws is the error of the subscription, and the next one b
 
 t.test('followEvents continues each read where the last one ended, also after filtered events', async (t) => {
   const { project, submit, cursors } = setUp({ now: 1 })
-  const reads: ReadEventsOptions[] = []
+  const reads: ReadPagesOptions[] = []
   const progress: string[] = []
   const watched = {
-    readEvents(options: ReadEventsOptions = {}) {
+    readPages(options: ReadPagesOptions = {}) {
       reads.push(options)
-      return project.readEvents(options)
+      return project.readPages(options)
     },
   }
   for (const [i, type] of ['x', 'y', 'x'].entries()) await submit(`${i}`, type)

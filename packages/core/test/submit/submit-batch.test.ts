@@ -25,7 +25,7 @@ function setUp(schemas: EventSchemas = {}, store = openMemoryStore()) {
       submitBatch(context, 'p', Array.isArray(batch) ? bodyOf(batch) : (batch as Uint8Array), { admit }),
     async stored(): Promise<string[]> {
       const texts: string[] = []
-      for await (const { bytes } of store.read('p')) texts.push(Buffer.from(bytes).toString())
+      for await (const page of store.read('p')) for (const { bytes } of page) texts.push(Buffer.from(bytes).toString())
       return texts
     },
   }

@@ -181,6 +181,7 @@ function createRead(storeOptions: EventStoreOptions): EventStore['read'] {
     let left = limit
     let step: ReadStep = { isOver: true }
     let stepBytesLeft = 0
+    let page: StoredEvent[] = []
     const first = from === undefined ? 0 : readLog(projectId, 0, () => log.firstSince(from))
     let next = Math.max(start.sequence, first)
     while (left > 0) {
@@ -190,9 +191,10 @@ function createRead(storeOptions: EventStoreOptions): EventStore['read'] {
         if (!erased) next = Math.max(next, log.expiredBefore(project))
         return log.records(project, next, stepLookupsMax)
       })
+      if (records.length === 0) return
       for (const record of records) {
-        if (isStepOver()) await beginStep()
-        for (const event of readProject<LoggedEvent[]>(projectId, [], (project) => log.events(project, record))) {
+        if (isStepOver()) yield* endStep()
+        for (const event of yield* readRecord(record)) {
           if (record.sequence === start.sequence && event.position.index <= start.index) continue
           // if `from` is in the future, this record was stored after the search for it
           if (from !== undefined && event.receivedAt < from) continue
@@ -200,22 +202,41 @@ function createRead(storeOptions: EventStoreOptions): EventStore['read'] {
             stepBytesLeft -= event.bytes.length + (event.position.index === 0 ? recordBytesMin : 0)
             continue
           }
-          if (left-- <= 0) return
-          if (isStepOver()) await beginStep()
+          if (isStepOver()) yield* endStep()
           stepBytesLeft -= event.bytes.length
-          signal?.throwIfAborted()
-          yield toStoredEvent(event, cursors)
+          page.push(toStoredEvent(event, cursors))
+          if (--left > 0) continue
+          yield page
+          return
         }
         next = record.sequence + 1
       }
-      if (records.length === 0) return
+      yield* takePage()
+    }
+
+    function* takePage(): Generator<StoredEvent[]> {
+      const taken = page
+      page = []
+      if (taken.length > 0) yield taken
+    }
+
+    /** The events before a damaged record are yielded. */
+    function* readRecord(record: ListedRecord): Generator<StoredEvent[], LoggedEvent[]> {
+      try {
+        return readProject<LoggedEvent[]>(projectId, [], (project) => log.events(project, record))
+      } catch (error) {
+        yield* takePage()
+        throw error
+      }
     }
 
     function isStepOver(): boolean {
       return step.isOver || stepBytesLeft <= 0
     }
 
-    async function beginStep(): Promise<void> {
+    /** Yields what was read, and begins the next step. */
+    async function* endStep(): AsyncGenerator<StoredEvent[], void> {
+      yield* takePage()
       step = await nextReadStep(projectId)
       stepBytesLeft = stepBytes
       signal?.throwIfAborted()

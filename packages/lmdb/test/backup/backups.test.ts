@@ -210,8 +210,9 @@ function countIn(directory: string, text: string): number {
 async function eventsIn(directory: string, opened?: Store): Promise<object[]> {
   const store = opened ?? (await openLmdbStore(directory, { create: false }))
   const events: object[] = []
-  for await (const { receivedAt, bytes, erased } of store.read(projectId, { erased: true })) {
-    events.push({ receivedAt, text: Buffer.from(bytes).toString(), erased })
+  for await (const page of store.read(projectId, { erased: true })) {
+    for (const { receivedAt, bytes, erased } of page)
+      events.push({ receivedAt, text: Buffer.from(bytes).toString(), erased })
   }
   if (!opened) await store.close()
   return events

@@ -221,7 +221,8 @@ async function appendTogether(t: Test, { processes: count, syncMs, total, ...opt
   )
   const store = await openLmdbStore(directory)
   const writers: string[] = []
-  for await (const { bytes } of store.read('p')) writers.push(JSON.parse(Buffer.from(bytes).toString()).eventId[0])
+  for await (const page of store.read('p'))
+    for (const { bytes } of page) writers.push(JSON.parse(Buffer.from(bytes).toString()).eventId[0])
   await store.close()
   return writers
 }

@@ -42,8 +42,8 @@ async function damaged(table: Parameters<typeof changeRows>[1], work: (rows: Tab
 async function readAll(store: Store, projectId: string, options = {}): Promise<{ ids: string[]; code?: string }> {
   const ids: string[] = []
   try {
-    for await (const { bytes } of store.read(projectId, options)) {
-      ids.push(JSON.parse(Buffer.from(bytes).toString()).eventId)
+    for await (const page of store.read(projectId, options)) {
+      for (const { bytes } of page) ids.push(JSON.parse(Buffer.from(bytes).toString()).eventId)
     }
     return { ids }
   } catch (error) {

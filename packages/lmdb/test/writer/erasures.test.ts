@@ -81,9 +81,11 @@ t.test('a process that is killed while it erases leaves each event whole or eras
     await Promise.all(calls)
     store = await openLmdbStore(directory)
     const seen = { events: 0, bytes: 0 }
-    for await (const { bytes, erased } of store.read('p', { erased: true })) {
-      seen.events++
-      if (erased === undefined) seen.bytes += JSON.parse(Buffer.from(bytes).toString()).eventId ? 1 : 0
+    for await (const page of store.read('p', { erased: true })) {
+      for (const { bytes, erased } of page) {
+        seen.events++
+        if (erased === undefined) seen.bytes += JSON.parse(Buffer.from(bytes).toString()).eventId ? 1 : 0
+      }
     }
     const { events, bytes } = await store.totals('p')
     t.equal(seen.events, 2_000)

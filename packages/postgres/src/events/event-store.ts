@@ -36,11 +36,13 @@ interface BatchRow {
 
 /** The events of a batch have the positions from `seq * positionsPerBatch + 1`. */
 const positionsPerBatch = 2 ** 15
-/** Batches of the first page of a read: most reads at the end of the log find few. */
-const firstPageBatches = 4
-const pageBatchesMax = 64
-/** Target size of a page, in bytes. */
-const pageBytes = 2 ** 20
+/** Batches of the first statement of a read: most reads at the end of the log find few. */
+const firstReadBatches = 4
+const readBatchesMax = 64
+/** Target size of what a statement reads, in bytes. */
+const readBytes = 2 ** 20
+/** A page ends with the batch with which it has this many bytes. */
+const pageBytesMin = 32_768
 /** Maximum number of batches that one statement changes: about 600 kB, at most 4 MiB. */
 const erasedBatchesMax = 16
 
@@ -137,34 +139,44 @@ function createRead({ identity, checkOpen }: EventStoreOptions, query: ProjectQu
     const position = after === undefined ? 0 : cursors.decode(after)
     let { seq, index } = placeOf(position)
     // the batch of a cursor is always read
-    let rows = await readBatches(projectId, seq, firstPageBatches, erased || after !== undefined)
+    let rows = await readBatches(projectId, seq, firstReadBatches, erased || after !== undefined)
     if (after !== undefined) cursors.check(after, position, recordAt(rows[0], seq, index))
     if (from !== undefined) {
       const [first] = await query<{ seq: number }>(projectId, 'first-batch-since', wholeMs(from))
       if (!first) return
       if (first.seq > seq) {
         ;[seq, index] = [first.seq, -1]
-        rows = await readBatches(projectId, seq, firstPageBatches, erased)
+        rows = await readBatches(projectId, seq, firstReadBatches, erased)
       }
     }
     for (let left = limit; ; ) {
       signal?.throwIfAborted()
       let isEmpty = true
+      let page: StoredEvent[] = []
+      let pageBytes = 0
       for (const row of rows) {
         for (const stored of splitEvents(row.body)) {
           if (row.seq === seq && stored.index <= index) continue
           isEmpty = false
+          if (left === 0) break
           if (isTombstone(stored.bytes) && !erased) continue
-          if (left-- === 0) return
-          checkOpen()
-          signal?.throwIfAborted()
-          yield toEvent(cursors, row, stored)
+          left--
+          page.push(toEvent(cursors, row, stored))
         }
+        pageBytes += row.body.length
+        const isFull = pageBytes >= pageBytesMin || left === 0 || row === rows.at(-1)
+        if (page.length === 0 || !isFull) continue
+        checkOpen()
+        signal?.throwIfAborted()
+        yield page
+        if (left === 0) return
+        page = []
+        pageBytes = 0
       }
-      // events may be stored during the read, so only an empty page is the end
-      if (isEmpty || left === 0) return
+      // events may be stored during the read, so only a read without batches is the end
+      if (isEmpty) return
       ;[seq, index] = [(rows.at(-1) as BatchRow).seq + 1, -1]
-      rows = await readBatches(projectId, seq, nextPageBatches(rows), erased)
+      rows = await readBatches(projectId, seq, nextReadBatches(rows), erased)
     }
   }
 }
@@ -204,10 +216,10 @@ function wholeMs(ms: number): number {
   return Math.min(Math.max(Math.ceil(ms) || 0, 0), Number.MAX_SAFE_INTEGER)
 }
 
-/** How many batches of the average size of these make a page. */
-function nextPageBatches(rows: readonly BatchRow[]): number {
+/** How many batches of the average size of these make {@link readBytes}. */
+function nextReadBatches(rows: readonly BatchRow[]): number {
   const bytes = rows.reduce((sum, { body }) => sum + body.length, 0)
-  return Math.max(1, Math.min(pageBatchesMax, Math.floor((rows.length * pageBytes) / bytes)))
+  return Math.max(1, Math.min(readBatchesMax, Math.floor((rows.length * readBytes) / bytes)))
 }
 
 function encodeCursor(cursors: EventCursors, { seq, id, index }: { seq: number; id: string; index: number }): string {

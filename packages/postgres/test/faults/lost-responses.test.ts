@@ -54,7 +54,8 @@ async function useAll(url: string, projectId: string, onOpen = () => {}) {
   const expired = await store.expire(projectId, Date.now() + 60_000)
   erased.push(expired.events, expired.bytes - bytes, (await store.totals(projectId)).bytes)
   const events: string[] = []
-  for await (const event of store.read(projectId, { erased: true })) events.push(String(event.erased))
+  for await (const page of store.read(projectId, { erased: true }))
+    for (const { erased } of page) events.push(String(erased))
   for (const [n, body] of ['"first"', '"last"'].entries()) {
     const row = { projectId, writer: '00000000000000ff', body }
     const expiring = { ...row, span: 'hour', at: n } as const

@@ -159,8 +159,8 @@ export async function readBack(store: string, { projectId }: Project, ledgers: r
   const opened = await openPostgresStore(store)
   try {
     const ids: string[] = []
-    for await (const { bytes } of opened.read(projectId)) {
-      ids.push(JSON.parse(Buffer.from(bytes).toString()).eventId)
+    for await (const page of opened.read(projectId)) {
+      for (const { bytes } of page) ids.push(JSON.parse(Buffer.from(bytes).toString()).eventId)
     }
     const stored = new Set(ids)
     const seen = new Set<string>()

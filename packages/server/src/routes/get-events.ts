@@ -1,5 +1,5 @@
-import { eventLine, IngestError, type ReadEventsOptions } from '@ingest/core'
-import { filterNames } from '@ingest/core/internal'
+import { type EventPage, eventLine, IngestError, type ReadPagesOptions, type StoredEvent } from '@ingest/core'
+import { eventLineParts, filterNames } from '@ingest/core/internal'
 import { EventLine } from '@ingest/core/wire'
 import { parseLimit, parseQuery, parseTimeParameter, parseWait, waitSecondsMax } from '../http/query.ts'
 import type { HttpRequest } from '../http/request.ts'
@@ -113,10 +113,10 @@ async function readRange(context: RouteContext, range: Range): Promise<AsyncIter
   // HEAD does not wait
   if (context.request.method === 'HEAD') delete options.waitMs
   const isEveryEvent = range.after !== end && !selectors.some((name) => range[name] !== undefined)
-  return joinLines(readLines(context, options, isEveryEvent))
+  return readLines(context, options, isEveryEvent)
 }
 
-function parseRange({ limit, from, to, wait, ...exact }: Range): ReadEventsOptions {
+function parseRange({ limit, from, to, wait, ...exact }: Range): ReadPagesOptions {
   return {
     ...exact,
     ...parseTimeParameter('from', from),
@@ -128,21 +128,32 @@ function parseRange({ limit, from, to, wait, ...exact }: Range): ReadEventsOptio
 }
 
 /**
- * A line for each event, until the project's budget for reads is used up. If the scan went past the last line, a line
- * with only a cursor follows, so that the next request does not scan the same events again.
+ * A line for each event, in chunks, until the project's budget for reads is used up. If the scan went past the last
+ * line, a line with only a cursor follows, so that the next request does not scan the same events again.
  */
 async function* readLines(
   { ingest, limiter, request, onCancel }: Pick<RouteContext, 'ingest' | 'limiter' | 'request' | 'onCancel'>,
-  options: ReadEventsOptions,
+  options: ReadPagesOptions,
   isEveryEvent: boolean,
 ): AsyncGenerator<Uint8Array> {
-  const { signal, stop, onScan, onProgress, chargeRest, scannedTo } = trackScan({ ingest, limiter }, options.after)
+  const { signal, stop, takeEvents, chargeRest, scannedTo } = trackScan({ ingest, limiter }, options.after)
   let lastCursor: string | undefined
+  let parts: Uint8Array[] = []
+  let size = 0
   const stopWatching = options.waitMs ? onCancel(stop) : undefined
   try {
-    for await (const event of ingest.readEvents({ ...options, signal, onScan, onProgress })) {
-      yield eventLine(event)
-      lastCursor = event.cursor
+    for await (const page of ingest.readPages({ ...options, signal })) {
+      for (const event of await takeEvents(page)) {
+        for (const part of eventLineParts(event)) {
+          parts.push(part)
+          size += part.length
+        }
+        lastCursor = event.cursor
+      }
+      if (size < chunkBytesMin) continue
+      yield Buffer.concat(parts, size)
+      parts = []
+      size = 0
     }
   } catch (error) {
     // a stopped scan is a complete response; so is the response to a half-closed connection if it ends with a cursor
@@ -152,8 +163,10 @@ async function* readLines(
     await chargeRest()
   }
   const cursor = scannedTo()
-  if (!isEveryEvent && cursor !== undefined && cursor !== lastCursor)
-    yield Buffer.from(`${JSON.stringify({ cursor })}\n`)
+  if (!isEveryEvent && cursor !== undefined && cursor !== lastCursor) {
+    parts.push(Buffer.from(`${JSON.stringify({ cursor })}\n`))
+  }
+  if (parts.length > 0) yield Buffer.concat(parts)
 }
 
 /** Charges scanned events to the project and stops the scan at its limit. */
@@ -161,7 +174,7 @@ function trackScan({ ingest: { projectId }, limiter }: Pick<RouteContext, 'inges
   const controller = new AbortController()
   const stop = () => controller.abort()
   let scannedTo = after
-  let scanned = 0
+  let scannedCount = 0
   let isWithinBudget = true
   let unchargedBytes = 0
   let isAsynchronous = false
@@ -182,32 +195,25 @@ function trackScan({ ingest: { projectId }, limiter }: Pick<RouteContext, 'inges
   return {
     signal: controller.signal,
     stop,
-    onScan(bytes: number): void | Promise<void> {
-      unchargedBytes += bytes + eventReadBytes
-      if (!isAsynchronous || unchargedBytes >= chargeBytesMin) return charge()
+    /** The events of a page, charged, up to the end of the scan. */
+    async takeEvents({ events, scanned }: EventPage): Promise<readonly StoredEvent[]> {
+      let taken = 0
+      for (const each of scanned) {
+        unchargedBytes += (each.bytes?.length ?? 0) + eventReadBytes
+        const charged = !isAsynchronous || unchargedBytes >= chargeBytesMin ? charge() : undefined
+        if (charged !== undefined) await charged
+        if (each === events[taken]) taken++
+        scannedTo = each.cursor
+        if (++scannedCount < eventsScannedMax && isWithinBudget) continue
+        stop()
+        break
+      }
+      return events.slice(0, taken)
     },
     /** Never rejects: the events were sent, and if charging fails, the next request is refused anyway. */
     async chargeRest() {
       if (unchargedBytes > 0) await Promise.resolve(charge()).catch(() => {})
     },
-    onProgress(cursor: string): void {
-      scannedTo = cursor
-      if (++scanned === eventsScannedMax || !isWithinBudget) stop()
-    },
     scannedTo: () => scannedTo,
   }
-}
-
-async function* joinLines(source: AsyncIterable<Uint8Array>): AsyncGenerator<Uint8Array> {
-  let lines: Uint8Array[] = []
-  let size = 0
-  for await (const line of source) {
-    lines.push(line)
-    size += line.length
-    if (size < chunkBytesMin) continue
-    yield Buffer.concat(lines, size)
-    lines = []
-    size = 0
-  }
-  if (size > 0) yield Buffer.concat(lines, size)
 }

@@ -20,11 +20,11 @@ async function open(t: Test, options: Partial<ServeOptions> = {}) {
   const { ingest, key } = await openTestIngest()
   const books = { reading: 0, onChange: () => {} }
   const watched = withMethods(ingest, (project) => ({
-    async *readEvents(options) {
+    async *readPages(options) {
       books.reading++
       books.onChange()
       try {
-        yield* project.readEvents(options)
+        yield* project.readPages(options)
       } finally {
         books.reading--
         books.onChange()
@@ -56,6 +56,21 @@ t.test('a long poll ends when its client disconnects, however the connection end
   const { ask, reading } = await open(t)
   for (const leave of ['destroy', 'resetAndDestroy', 'end'] as const) {
     const raw = await ask()
+    await reading(1)
+    raw.socket[leave]()
+    await reading(0)
+  }
+})
+
+t.test('a client that leaves in the middle of a response ends its read', async (t) => {
+  const { ask, ingest, reading } = await open(t)
+  for (let i = 0; i < 60; i++) {
+    const events = Array.from({ length: 100 }, (_, k) => ({ projectId, eventId: `${i}-${k}`, fill: 'x'.repeat(2000) }))
+    await ingest.project(projectId).submitBatch({ events })
+  }
+  for (const leave of ['destroy', 'resetAndDestroy'] as const) {
+    const raw = await ask('/v1/events?limit=10000')
+    raw.socket.pause()
     await reading(1)
     raw.socket[leave]()
     await reading(0)

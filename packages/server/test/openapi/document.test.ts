@@ -336,7 +336,7 @@ function reject(project: Ingest, error: Error): Partial<Ingest> {
   const rejected = Object.entries(project).flatMap(([name, value]) =>
     typeof value === 'function' ? [[name, () => Promise.reject(error)]] : [],
   )
-  return { ...Object.fromEntries(rejected), readEvents: () => failingStream(error) }
+  return { ...Object.fromEntries(rejected), readPages: () => failingStream(error) }
 }
 
 // biome-ignore lint/correctness/useYield: it fails before the first event

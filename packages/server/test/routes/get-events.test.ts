@@ -241,14 +241,13 @@ t.test('a request scans a bounded number of events, and the next one continues t
   const { ingest, key } = await openTestIngest()
   let scanned = 0
   const long = withMethods(ingest, () => ({
-    async *readEvents({ after = '0', signal, onProgress, type } = {}) {
+    async *readPages({ after = '0', signal, type } = {}) {
       t.equal(type, 'kill')
       for (let i = Number(after) + 1; i <= eventsScannedMax + 5; i++) {
         scanned++
-        onProgress?.(String(i))
+        yield { events: [], scanned: [{ cursor: String(i) }] }
         signal?.throwIfAborted()
       }
-      yield* []
     },
   }))
   const { raw } = await openServed(t, { ingest: long })

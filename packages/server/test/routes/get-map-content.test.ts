@@ -453,11 +453,12 @@ async function openFailing() {
   const secret = new Error('secret')
   let failAfter = 900
   const failing = withMethods(ingest, (project) => ({
-    async *readEvents(options) {
+    async *readPages(options) {
       let left = failAfter
-      for await (const event of project.readEvents(options)) {
-        if (left-- === 0) throw secret
-        yield event
+      for await (const page of project.readPages(options)) {
+        left -= page.events.length
+        if (left < 0) throw secret
+        yield page
       }
     },
   }))
