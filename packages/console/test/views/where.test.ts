@@ -117,6 +117,23 @@ browserTest('events are counted by cell over the parts of the map', async (t, op
   t.equal(requests.length, requestsBefore, 'these filters send no request')
 })
 
+browserTest('a single event is shown on its whole map', async (t, openPage) => {
+  const { url, key, project } = await startConsole(t)
+  await project.publishMap({ placeId: 'arena', buildId, map: { parts: [{ position: [0, 0, 0], size: [20, 1, 20] }] } })
+  await submit(project, 1, { placeId: 'arena', ...at(1, 2) })
+  const { page } = await openPage({ url: `${url}#/where?build=${buildId}`, key })
+  await waitForLabel(page, '1 of 1 event')
+  await waitForText(page, 'Under the events: 1 part of the map.')
+  const box = { left: -10, top: -10, right: 10, bottom: 10 }
+  const points = [
+    [9, 9],
+    [12, 9],
+  ] as const
+  const [floor, outside] = await colorsAt(page, points, box)
+  t.ok(luminance(floor) < 250, `the floor is shown to its edge: ${floor}`)
+  t.strictSame(outside, [255, 255, 255])
+})
+
 const luminance = ([red = 0, green = 0, blue = 0]: readonly number[] = []) =>
   0.2126 * red + 0.7152 * green + 0.0722 * blue
 

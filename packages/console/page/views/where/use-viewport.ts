@@ -63,13 +63,14 @@ const textOf = (view: Viewport | undefined) => view && formatWhere({ view }).at
 const emptyBox = { left: 0, top: 0, right: 100, bottom: 100 }
 
 /**
- * A box around events and parts; around only the events if the parts are so far away that the events would be a dot.
+ * A box around events and parts; around only the events if the parts are so far away that the events would be a dot, but
+ * events at one point are a dot at any scale.
  */
 function boxToShow(events: Box | undefined, parts: Box | undefined): Box | undefined {
   const both = around(events, parts)
   if (!events || !both) return both
-  const isFar =
-    both.right - both.left > 4 * Math.max(1, events.right - events.left) &&
-    both.bottom - both.top > 4 * Math.max(1, events.bottom - events.top)
+  const [width, height] = [events.right - events.left, events.bottom - events.top]
+  if (width === 0 && height === 0) return both
+  const isFar = both.right - both.left > 4 * Math.max(1, width) && both.bottom - both.top > 4 * Math.max(1, height)
   return isFar ? events : both
 }
