@@ -35,6 +35,7 @@ export default defineConfig({
   lang: 'en',
   head: [['link', { rel: 'icon', href: 'data:,' }]],
   markdown: {
+    theme: { light: 'github-light-high-contrast', dark: 'github-dark-high-contrast' },
     anchor: { slugify: slugOf },
     // as on GitHub, braces at the end of a heading are text
     attrs: { disable: true },
@@ -57,7 +58,6 @@ export default defineConfig({
     ],
     sidebar: sidebar.map(({ text, items }) => ({
       text,
-      collapsed: false,
       items: items.map(({ text, page }) => ({ text, link: `/${addressOf(page)}` })),
     })),
     outline: [2, 3],

@@ -1,1 +1,3 @@
+import './contrast.css'
+
 export { default } from 'vitepress/theme-without-fonts'
