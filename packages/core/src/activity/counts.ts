@@ -156,9 +156,17 @@ function countRejection(
 ): boolean {
   const [issue = unknownIssue] = issues
   const event: CauseCounts = {
-    ...{ code: issue.code, path: cut(issue.path).replaceAll(arrayIndex, '/*'), message: cut(issue.message) },
-    ...{ buildId, type, keyId, firstAt: receivedAt, lastAt: receivedAt },
-    ...{ count: 1, serverIds: [{ serverId, count: 1 }], samples: [] },
+    code: issue.code,
+    path: cut(issue.path).replaceAll(arrayIndex, '/*'),
+    message: cut(issue.message),
+    buildId,
+    type,
+    keyId,
+    count: 1,
+    serverIds: [{ serverId, count: 1 }],
+    firstAt: receivedAt,
+    lastAt: receivedAt,
+    samples: [],
   }
   const key = keyOfCause(event)
   const known = counts.causes.get(key)
@@ -191,7 +199,11 @@ function addCause(counts: Counts, key: string, added: CauseCounts): void {
 
 /** A copy that other events can be added to. */
 export function copyOfCause(cause: CauseCounts): CauseCounts {
-  return { ...cause, serverIds: cause.serverIds.map((each) => ({ ...each })), samples: [...cause.samples] }
+  const { code, path, message, buildId, type, keyId, count, firstAt, lastAt } = cause
+  const serverIds = cause.serverIds.map(({ serverId, count }) => ({ serverId, count }))
+  const samples = [...cause.samples]
+  // no spread of objects: it costs more than the counts
+  return { code, path, message, buildId, type, keyId, count, serverIds, firstAt, lastAt, samples }
 }
 
 /** Adds other events of the same cause. */
