@@ -174,7 +174,7 @@ function createRead({ identity, checkOpen }: EventStoreOptions, query: ProjectQu
         pageBytes = 0
       }
       // events may be stored during the read, so only a read without batches is the end
-      if (isEmpty) return
+      if (isEmpty || left === 0) return
       ;[seq, index] = [(rows.at(-1) as BatchRow).seq + 1, -1]
       rows = await readBatches(projectId, seq, nextReadBatches(rows), erased)
     }

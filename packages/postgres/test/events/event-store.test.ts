@@ -160,6 +160,20 @@ t.test('readers that wake at once share their statements', { skip }, async (t) =
   t.equal(proxy.statements() - before, 2 * ofOne)
 })
 
+t.test('a read of no events sends one statement, however many batches are stored', { skip }, async (t) => {
+  const proxy = await startProxy(t, await createDatabase())
+  const store = await openPostgresStore(proxy.url)
+  t.teardown(() => store.close())
+  const statementsOf = async (limit: number) => {
+    const before = proxy.statements()
+    t.equal((await idsOf(store, { limit })).length, limit)
+    return proxy.statements() - before
+  }
+  for (let i = 0; i < 9; i++) await store.append('p', batchOf(`${i}`))
+  const ofOne = await statementsOf(1)
+  t.equal(await statementsOf(0), ofOne)
+})
+
 t.test('the view shows only the id of an erased event', { skip }, async (t) => {
   const { url, store } = await open(t)
   const ids = ['a', '0b25c1a8-6c5e-4a3e-9d4f-2f3b8c7d6e5a', 'quote " and é\u2028', 'kept']
