@@ -79,8 +79,8 @@ export async function eraseEvents(
   }
 
   for await (const page of store.read(projectId)) {
-    signal?.throwIfAborted()
     for (const event of page) {
+      signal?.throwIfAborted()
       if (event.receivedAt > lastAt || !isMatch(event.bytes)) continue
       ids.push((parseJson(event.bytes) as IngestEvent).eventId)
       bytes += event.bytes.length

@@ -91,6 +91,29 @@ t.test('an erasure holds the ids of the events that it has found, not the events
   t.ok(heldMax < 10, `${heldMax} events were held`)
 })
 
+t.test('an erasure that is aborted in the middle of a page rejects, and erases nothing more', async (t) => {
+  const memory = openMemoryStore()
+  async function* read(...args: Parameters<typeof memory.read>) {
+    const events = []
+    for await (const page of memory.read(...args)) events.push(...page)
+    yield events
+  }
+  const ingest = createIngest({ store: { ...memory, read } })
+  for (let batch = 0; batch < 12; batch++) {
+    const events = Array.from({ length: 100 }, (_, i) => ({ projectId: 'p', eventId: `${batch}-${i}`, playerId: 7 }))
+    await ingest.project('p').submitBatch({ events })
+  }
+  const controller = new AbortController()
+  const { signal } = controller
+  const erased: number[] = []
+  const onProgress = ({ events }: { events: number }) => {
+    erased.push(events)
+    controller.abort(new RangeError('enough'))
+  }
+  await t.rejects(ingest.eraseEvents('p', { path: '/playerId', value: 7 }, { signal, onProgress }), RangeError)
+  t.strictSame(erased, [500])
+})
+
 t.test('a value is found however its JSON is written', async (t) => {
   const more = [
     '{"projectId":"p","eventId":"exponent","playerId":1e1}',
