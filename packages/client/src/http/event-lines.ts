@@ -9,8 +9,9 @@ const eventMark = Buffer.from(',"event":')
 const lineBytesMax = 512 * 1024
 
 /**
- * Parses NDJSON, a page for each chunk with the end of a line: each line is `{"cursor":"…","receivedAt":1795203225083,"event":{…}}`, `{"cursor":"…"}`, or an erased
- * event with its id in `erased`. The bytes of an event are sliced from its line, never serialized again.
+ * Parses NDJSON, a page for each chunk with the end of a line: each line is
+ * `{"cursor":"…","receivedAt":1795203225083,"event":{…}}`, `{"cursor":"…"}`, or an erased event with its id in `erased`.
+ * The bytes of an event are sliced from its line, never serialized again. The lines before one that throws are yielded.
  *
  * @throws {IngestError} `unexpected-response`
  */
@@ -22,14 +23,17 @@ export async function* parseEventLines(
   for await (const chunk of body) {
     const scanned: ScannedEvent[] = []
     let start = 0
-    for (let end = chunk.indexOf(lineFeed); end !== -1; end = chunk.indexOf(lineFeed, start)) {
-      const line = Buffer.concat([...rest, chunk.subarray(start, end)])
-      rest = []
-      restBytes = 0
-      start = end + 1
-      scanned.push(parseLine(line))
+    try {
+      for (let end = chunk.indexOf(lineFeed); end !== -1; end = chunk.indexOf(lineFeed, start)) {
+        const line = Buffer.concat([...rest, chunk.subarray(start, end)])
+        rest = []
+        restBytes = 0
+        start = end + 1
+        scanned.push(parseLine(line))
+      }
+    } finally {
+      if (scanned.length > 0) yield { events: scanned.filter(isEvent), scanned }
     }
-    if (scanned.length > 0) yield { events: scanned.filter(isEvent), scanned }
     if (start === chunk.length) continue
     rest.push(chunk.subarray(start))
     restBytes += chunk.length - start
