@@ -149,11 +149,11 @@ async function* readLines(
           size += part.length
         }
         lastCursor = event.cursor
+        if (size < chunkBytesMin) continue
+        yield Buffer.concat(parts, size)
+        parts = []
+        size = 0
       }
-      if (size < chunkBytesMin) continue
-      yield Buffer.concat(parts, size)
-      parts = []
-      size = 0
     }
   } catch (error) {
     // a stopped scan is a complete response; so is the response to a half-closed connection if it ends with a cursor

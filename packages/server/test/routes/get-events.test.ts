@@ -1,10 +1,21 @@
+import { setImmediate as turn } from 'node:timers/promises'
 import t from 'tap'
+import { toFetchHandler } from '../../src/fetch-handler.ts'
+import { createRateLimiter, type RateLimiter } from '../../src/limits/rate-limiter.ts'
 import { readBytesMin } from '../../src/limits/rate-limits.ts'
 import { eventsReadDefault, eventsScannedMax } from '../../src/routes/get-events.ts'
 import { byEachEdge, requestBytes } from '../edges.ts'
 import { get } from '../map-parts.ts'
 import { openServed } from '../open-server.ts'
-import { batchOf, headersOf, openTestIngest, projectId, withMethods } from '../test-ingest.ts'
+import {
+  batchOf,
+  batchOfBytes,
+  collectErrors,
+  headersOf,
+  openTestIngest,
+  projectId,
+  withMethods,
+} from '../test-ingest.ts'
 
 async function all<T>(source: AsyncIterable<T>): Promise<T[]> {
   const items: T[] = []
@@ -259,4 +270,94 @@ t.test('a request scans a bounded number of events, and the next one continues t
     t.strictSame(partsOf((await raw.read()).body), [[], String(expected)])
     t.equal(scanned, expected)
   }
+})
+
+/** Large events, whose pages and charges are recorded; `charged` is called before each charge resolves. */
+async function openCharged(charged: (count: number) => unknown, count = 5) {
+  const { ingest, key } = await openTestIngest()
+  const size = 70_000
+  for (let i = 0; i < count; i++) {
+    await ingest.project(projectId).submitBatch(Buffer.from(batchOfBytes(size, `${i}`)))
+  }
+  const steps: string[] = []
+  let open = 0
+  let charges = 0
+  const recorded = withMethods(ingest, (project) => ({
+    async *readPages(options) {
+      open++
+      try {
+        // two events in a page
+        for (let after = options?.after; ; ) {
+          const events = await all(project.readEvents({ ...options, limit: 2, ...(after !== undefined && { after }) }))
+          if (events.length === 0) return
+          steps.push('page')
+          yield { events, scanned: events }
+          after = events.at(-1)?.cursor
+        }
+      } finally {
+        open--
+      }
+    },
+  }))
+  const limiter = createRateLimiter({ now: () => 0 })
+  const rateLimiter: RateLimiter = {
+    ...limiter,
+    async charge() {
+      steps.push('charge')
+      await turn()
+      await charged(++charges)
+      steps.push('charged')
+      return true
+    },
+  }
+  const { log, errors } = collectErrors()
+  const handler = toFetchHandler(recorded, { rateLimiter, log })
+  const request = () => {
+    const { headers = [] } = get('/v1/events', key)
+    const pairs = headers.map(([name, value]): [string, string] => [name, value])
+    return handler(new Request('http://localhost/v1/events', { headers: pairs }))
+  }
+  return { request, steps, errors, open: () => open }
+}
+
+t.test('a scan continues when its charge resolves', async (t) => {
+  const { request, steps } = await openCharged(() => {})
+  const response = await request()
+  t.strictSame(idsOf(await response.text()), ['0', '1', '2', '3', '4'])
+  const charge = ['charge', 'charged']
+  const page = ['page', ...charge, ...charge]
+  t.strictSame(steps, [...charge, ...page, ...page, 'page', ...charge], 'after the minimum')
+})
+
+t.test('a charge that fails in the middle of a read breaks the response, and ends the read', async (t) => {
+  const secret = new Error('secret')
+  const { request, steps, errors, open } = await openCharged((count) => {
+    if (count === 10) throw secret
+  }, 12)
+  const response = await request()
+  t.equal(response.status, 200)
+  await t.rejects(response.text())
+  t.equal(steps.filter((step) => step === 'page').length, 5)
+  t.equal(open(), 0)
+  t.match(errors, [{ err: secret }])
+})
+
+t.test('a large page is sent in chunks of little more than an event', async (t) => {
+  const { ingest, key } = await openTestIngest()
+  const size = 60_000
+  const ids = Array.from({ length: 40 }, (_, i) => `${i}`)
+  for (const id of ids) await ingest.project(projectId).submitBatch(Buffer.from(batchOfBytes(size, id)))
+  const whole = withMethods(ingest, (project) => ({
+    async *readPages(options) {
+      const events = await all(project.readEvents(options))
+      yield { events, scanned: events }
+    },
+  }))
+  const { headers = [] } = get('/v1/events', key)
+  const pairs = headers.map(([name, value]): [string, string] => [name, value])
+  const response = await toFetchHandler(whole)(new Request('http://localhost/v1/events', { headers: pairs }))
+  const chunks: Uint8Array[] = []
+  for await (const chunk of response.body ?? []) chunks.push(chunk)
+  t.strictSame(idsOf(Buffer.concat(chunks).toString()), ids)
+  t.ok(chunks.every(({ length }) => length < 65_536 + 2 * size))
 })

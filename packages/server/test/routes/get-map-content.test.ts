@@ -456,9 +456,10 @@ async function openFailing() {
     async *readPages(options) {
       let left = failAfter
       for await (const page of project.readPages(options)) {
-        left -= page.events.length
-        if (left < 0) throw secret
-        yield page
+        const events = page.events.slice(0, left)
+        if (events.length > 0) yield { events, scanned: events }
+        if (events.length < page.events.length) throw secret
+        left -= events.length
       }
     },
   }))
