@@ -44,7 +44,7 @@ const below: Record<string, string[]> = {
   '@ingest/lmdb': ['@ingest/core'],
   '@ingest/postgres': ['@ingest/core'],
   '@ingest/server': ['@ingest/core'],
-  '@ingest/site': ['@ingest/core', '@ingest/server'],
+  '@ingest/site': [],
   '@ingest/soak': ['@ingest/bench', '@ingest/cli', '@ingest/client', '@ingest/lmdb', '@ingest/core', '@ingest/export'],
 }
 
@@ -58,7 +58,7 @@ const floors: Record<string, string[][]> = {
     ['validation.ts', 'operations.ts', 'read-steps.ts', 'thread-priority.ts', 'files'],
     ['json', 'schemas'],
     ['store-types.ts'],
-    ['store.ts', 'store-metric.ts'],
+    ['store.ts'],
     ['projects'],
     ['events', 'maps'],
     ['submit', 'read'],

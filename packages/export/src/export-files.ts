@@ -20,7 +20,7 @@ export interface EventSource {
  * Options of an export. They also select the events. `after` is the start of the first run; later runs start at the
  * cursor file. The filters, `from`, `format` and `partition` must be the same in each run; `to` may be later.
  */
-export interface ExportFilesOptions extends Omit<ReadEventsOptions, 'waitMs' | 'onProgress' | 'onScan'> {
+export interface ExportFilesOptions extends Omit<ReadEventsOptions, 'waitMs' | 'onProgress'> {
   /** Directory of the files; created if it is missing. */
   directory: string
   /** Stores where the next run starts. Default: `.ingest-export.json` in the directory. */

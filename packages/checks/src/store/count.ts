@@ -59,7 +59,7 @@ export const countChecks: readonly StoreCheck[] = [
     assert.deepEqual(counted, { events: 19, batchesLeft: 0, firstAt: 1_030 })
     await expireAll(store, 2_000)
     for (const after of [start, ...cursors]) {
-      assert.deepEqual(await store.count('p', { after: after }, 9), { events: 0, batchesLeft: 0 })
+      assert.deepEqual(await store.count('p', { after }, 9), { events: 0, batchesLeft: 0 })
     }
   }),
 

@@ -8,7 +8,7 @@ import { type SlicedReads, stepLookupsMax } from '../log/snapshot-reader.ts'
  *
  * @throws {IngestError} `store-damaged`
  */
-export async function countEvents(
+export async function countRange(
   log: EventLog,
   { readSnapshot, nextStep }: SlicedReads,
   {

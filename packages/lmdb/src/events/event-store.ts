@@ -10,14 +10,14 @@ import {
   type StoredEvent,
   type Totals,
 } from '@ingest/core'
-import { encodeEvents, countEvents as eventsIn, hashId, nextReadStep, type ReadStep } from '@ingest/core/internal'
+import { countEvents, encodeEvents, hashId, nextReadStep, type ReadStep } from '@ingest/core/internal'
 import type { LmdbIdentity } from '../environment/identity.ts'
 import { type Fingerprint, withFingerprints } from '../ids/fingerprint.ts'
 import { checkListed, type EventLog, type ListedRecord, type LoggedEvent } from '../log/event-log.ts'
 import { isTombstone, type Position, parseEventId } from '../log/record.ts'
 import { type SlicedReads, type SnapshotReader, stepLookupsMax } from '../log/snapshot-reader.ts'
 import type { Writer } from '../writer/writer-client.ts'
-import { countEvents } from './counts.ts'
+import { countRange } from './counts.ts'
 
 export interface EventStoreOptions {
   identity: LmdbIdentity
@@ -62,7 +62,7 @@ export function createEventStore(options: EventStoreOptions): Omit<EventStore, '
 
   return {
     async append(projectId, { body, mayTransfer, events, receivedAt, onCommit }: AppendBatch): Promise<AppendResult> {
-      const count = eventsIn(events)
+      const count = countEvents(events)
       if (count === 0) return { stored: [], conflicts: 0, frozen: [] }
       const project = numberOf(projectId)
       const { rows, builds } = withOwnHashes(body, events)
@@ -134,7 +134,7 @@ export function createEventStore(options: EventStoreOptions): Omit<EventStore, '
       const start = startOf(options, projectId, after)
       const project = numberOf(projectId)
       if (project === undefined) return { events: 0, batchesLeft: 0 }
-      return countEvents(log, slicedReads(projectId), { project, after: start, from, batchesMax })
+      return countRange(log, slicedReads(projectId), { project, after: start, from, batchesMax })
     },
   }
 }
@@ -151,7 +151,7 @@ function readTotals(log: EventLog, project: number, cursors: EventCursors): Tota
 }
 
 /**
- * The position of a cursor.
+ * The position of a cursor; the beginning without one.
  *
  * @throws {IngestError} `invalid-cursor`
  */
@@ -220,7 +220,7 @@ function createRead(storeOptions: EventStoreOptions): EventStore['read'] {
       if (taken.length > 0) yield taken
     }
 
-    /** The events before a damaged record are yielded. */
+    /** The events of a record. If it is damaged, yields the events before it first. */
     function* readRecord(record: ListedRecord): Generator<StoredEvent[], LoggedEvent[]> {
       try {
         return readProject<LoggedEvent[]>(projectId, [], (project) => log.events(project, record))
