@@ -2,7 +2,7 @@ import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { readManifest, root } from './published.js'
 
-// Prints what CHANGELOG.md says of the current version.
+// Prints the section of the current version in CHANGELOG.md.
 //
 //   node scripts/release-notes.js
 

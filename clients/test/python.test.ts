@@ -9,7 +9,7 @@ import t from 'tap'
 
 const folder = fileURLToPath(new URL('../python', import.meta.url))
 const source = join(folder, 'src')
-// the interpreter itself: `python3` may be a script of a version manager, which takes as long again for each start
+// the interpreter itself: `python3` may be a script of a version manager, which doubles the time of each start
 const lookUp = 'import sys; sys.exit(1) if sys.version_info < (3, 9) else print(sys.executable)'
 const python = spawnSync('python3', ['-c', lookUp], { encoding: 'utf8' }).stdout?.trim()
 const options = python ? {} : { skip: 'Python 3.9 or later is not installed' }

@@ -26,7 +26,7 @@ const { values } = parseArgs({
 })
 const { project, from, to, socket, map } = values
 const pollMs = 200
-/** The longest time with 503: then the move fails. */
+/** How long the project may get 503 before the move fails. */
 const closedMsMax = 30_000
 const stopping = new AbortController()
 for (const name of ['SIGINT', 'SIGTERM', 'SIGHUP']) process.once(name, () => stopping.abort())

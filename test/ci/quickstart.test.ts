@@ -54,7 +54,7 @@ t.test('a wrong option of the quickstart is one line, and exit code 2', async (t
   }
 })
 
-t.test('a port that may not be used is an error, not one that is taken', async (t) => {
+t.test('a port that is refused is an error, and is not called taken', async (t) => {
   const refusing = `import { Server } from 'node:net'
     Server.prototype.listen = function () {
       const error = Object.assign(new Error('listen EACCES: permission denied'), { code: 'EACCES' })

@@ -12,10 +12,10 @@ import { root } from '../repository.ts'
 t.setTimeout(600_000)
 
 const site = join(root, 'site/dist')
-/** Look at them. */
+/** Not compared: they are for reviewers. */
 const screenshots = join(root, 'site/screenshots')
-/** Rules of axe that the theme breaks: its button for the search is named "Search", and shows a key too. */
-const ofVitePress = { 'label-content-name-mismatch': { enabled: false } }
+/** Rules that VitePress's theme violates: its search button is named "Search", but also shows a keyboard shortcut. */
+const themeRules = { 'label-content-name-mismatch': { enabled: false } }
 const mediaTypes: Record<string, string> = { html: 'text/html', js: 'text/javascript', css: 'text/css' }
 
 t.before(async () => {
@@ -83,7 +83,7 @@ t.test('the site is read in a browser, without a request to another origin', { s
       t.ok(await page.evaluate('document.querySelector("h1").textContent'), `${path} has a title`)
       const overflow = await page.evaluate('document.documentElement.scrollWidth - innerWidth')
       t.equal(overflow, 0, `${path} fits into ${width} px`)
-      await t.resolves(runAxe(page, { rules: ofVitePress }), path)
+      await t.resolves(runAxe(page, { rules: themeRules }), path)
       await page.screenshot({
         path: join(screenshots, `${width}-${scheme}${path.replaceAll('/', '-')}.png`) as `${string}.png`,
       })
@@ -131,7 +131,7 @@ function idsOf(page: string): Set<string> {
 function linksOf(page: string): { target: string; heading: string }[] {
   const html = readFileSync(join(site, page), 'utf8')
   const links = new Set(Array.from(html.matchAll(/<a [^>]*?href="([^"]+)"/g), ([, href = '']) => href))
-  // the sites of releases are beside this one
+  // the sites of releases are not part of this one
   const within = [...links].filter((href) => !href.startsWith('/../'))
   return within.flatMap((href) => {
     const { origin, pathname, hash } = new URL(href.replaceAll('&amp;', '&'), `http://site/${page}`)

@@ -340,7 +340,7 @@ function createEvents(memory: Store, frozen: Map<string, number>): Events {
       const lastCursor = log.at(-1)?.cursor ?? eventCursors(identity, projectId).encode(0, 0)
       return { events: log.length, batches: batches.length, bytes, ...times, lastCursor }
     },
-    /** Without cursors. */
+    /** Ignores `after`. */
     async count(projectId, { from = 0 }, batchesMax) {
       await memory.check()
       const recent = of(projectId).batches.filter(({ receivedAt }) => receivedAt >= from)

@@ -4,7 +4,7 @@ import { createRequire } from 'node:module'
 const source = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8')
 
 /**
- * Fails with each violation of axe's rules and the selectors of its elements.
+ * Throws an error with each violation of axe's rules and the selectors of its elements.
  *
  * @param {import('puppeteer-core').Page} page
  * @param {import('axe-core').RunOptions} [options]

@@ -170,7 +170,7 @@ for (const [name, open] of Object.entries(edges)) {
     t.equal((await send('/console/?a=b')).status, 200)
   })
 
-  // what is mounted by toFetchHandler sees `/` for /ops too, where a relative redirect leads out of it
+  // a handler of toFetchHandler that is mounted at /ops also gets the path /, and a relative redirect would leave /ops
   const hasRoot = ['serve', 'createHandler'].includes(name)
   t.test(`by ${name}, ${hasRoot ? '/ redirects to the console' : '/ is not of the console'}`, async (t) => {
     const send = await open(t)

@@ -68,8 +68,8 @@ export interface Ingest<E = IngestEvent> extends Maps, Consumers, ProjectStatsRe
    */
   readEvents(options?: ReadEventsOptions): AsyncIterable<StoredEvent>
   /**
-   * The same events in the pages in which they are read, which costs less for each event. Each page that was scanned is
-   * yielded, even if no event of it matches.
+   * The same events as `readEvents` in pages, as they are read, which takes less processor time for each event. Pages
+   * without a matching event are yielded too.
    *
    * @throws {IngestError} the codes of `readEvents`
    */

@@ -16,7 +16,7 @@ export interface ProjectStats {
   firstAt: number | null
   /** When the last stored batch was received. */
   lastAt: number | null
-  /** Events per second over the last minute; of more than 10,000 batches, the first 10,000 are the sample. */
+  /** Events per second over the last minute, estimated from its first 10,000 batches if it has more. */
   eventsPerSecond: number
 }
 

@@ -299,7 +299,7 @@ t.test('the rate is that of the last minute', async (t) => {
   t.equal(await rate(), 0)
 })
 
-t.test('of more than 10,000 batches in a minute, the rate is estimated from the first', async (t) => {
+t.test('of more than 10,000 batches in a minute, the rate is estimated from the first 10,000', async (t) => {
   const { clock, submitNew, rate } = setUp()
   await submitNew(100)
   clock.now += 1_000

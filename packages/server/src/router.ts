@@ -172,8 +172,8 @@ function callRoute<Route>(
   const { method, path } = request
   check?.(request)
   if (!found) {
-    // with `next`, a handler passes / on before this; a framework of the fetch API may have removed a prefix, and
-    // /ops then leads to /console/
+    // / redirects to console/, but not for a fetch framework, which has no socket: it may have removed a prefix, and
+    // from /ops the redirect would leave it. With `next`, a handler has passed / on already.
     const isRoot = path === '/' && request.socket !== undefined
     const pagePath = isRoot && (method === 'GET' || method === 'HEAD') ? '/console' : path
     const page = console?.respond({ method, path: pagePath, headers: request.headers.values })

@@ -9,9 +9,9 @@ const eventMark = Buffer.from(',"event":')
 const lineBytesMax = 512 * 1024
 
 /**
- * Parses NDJSON, a page for each chunk with the end of a line: each line is
- * `{"cursor":"…","receivedAt":1795203225083,"event":{…}}`, `{"cursor":"…"}`, or an erased event with its id in `erased`.
- * The bytes of an event are sliced from its line, never serialized again. The lines before one that throws are yielded.
+ * Parses NDJSON. Each line is `{"cursor":"…","receivedAt":1795203225083,"event":{…}}`, `{"cursor":"…"}`, or an erased
+ * event with its id in `erased`. Yields a page for each chunk in which a line ends, also if a later line of the chunk
+ * throws. The bytes of an event are sliced from its line, never serialized again.
  *
  * @throws {IngestError} `unexpected-response`
  */

@@ -37,7 +37,7 @@ const waitForEvents = (page: Page, events: number) =>
   )
 
 browserTest('Now shows events by minute, type and build, and whether the server is ready', async (t, openPage) => {
-  // the page shows the current minute differently, so it does not end within the test
+  // the clock stands still in the middle of a minute, because the page shows the current minute differently
   const halfMinute = Math.floor(Date.now() / 60_000) * 60_000 + 30_000
   const { url, key, project } = await startConsole(t, { now: () => halfMinute })
   await send(project, 60, 3)

@@ -38,6 +38,8 @@ export interface ActivityCounterOptions {
 
 /** The most bytes of one put. */
 const putBytesMax = 1_048_576
+/** The key of the turns of a put in the queue of read steps: no project has this id. */
+const allProjects = ''
 /** A batch that was received in the previous minute may be counted in the current one. */
 const lateMs = minuteMs
 /** A timer may fire a millisecond early. */
@@ -133,7 +135,7 @@ export function createActivityCounter(options: ActivityCounterOptions): Activity
 
   /** Puts the rows of all minutes that have ended. What fails is put with the next minute. */
   async function putEnded(): Promise<void> {
-    await nextReadStep('')
+    await nextReadStep(allProjects)
     try {
       let at: number
       do {
@@ -156,7 +158,7 @@ export function createActivityCounter(options: ActivityCounterOptions): Activity
       if (spans.minute?.at === minuteAt) continue
       endMinute(projectId, spans)
       if (unput.isFull()) await unput.putSome()
-      else await nextReadStep('')
+      else await nextReadStep(allProjects)
     }
   }
 
@@ -223,7 +225,7 @@ function createRowQueue(store: ActivityCounterOptions['store']) {
   return {
     bytes: () => bytes,
     isEmpty: () => rows.size === 0,
-    /** Whether it has enough rows for a put. */
+    /** Whether there are enough rows for a put. */
     isFull: () => rows.size >= activityRowsMax || bytes >= putBytesMax,
     rowsOf: (projectId: string, span: ActivitySpan): ActivityRow[] =>
       [...rows.values()].filter((row) => row.projectId === projectId && row.span === span),
@@ -234,6 +236,7 @@ function createRowQueue(store: ActivityCounterOptions['store']) {
       bytes += row.body.length
     },
 
+    /** Puts the oldest rows, as many as one put may have. */
     async putSome(): Promise<void> {
       const some: ActivityToPut[] = []
       let someBytes = 0

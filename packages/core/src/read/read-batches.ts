@@ -47,7 +47,7 @@ const scanMsMax = 30_000
 /** How often a batch that is not full reads again. */
 const fillMs = 1_000
 
-/** The part of an Ingest, embedded or over HTTP, that reading needs. */
+/** The part of an Ingest, embedded or over HTTP, that `readBatches` needs. */
 export interface EventReader extends PageReader {
   lastCursor(options?: { signal?: AbortSignal }): Promise<Cursor>
 }

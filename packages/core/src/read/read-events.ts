@@ -36,17 +36,18 @@ export interface ReadEventsOptions extends ReadPagesOptions {
   onProgress?: (cursor: Cursor) => void
 }
 
-/** Events that were read together: about a batch, or what a client has received of a response. */
+/** Events that were read in one step: about a batch, or those of one chunk of a response. */
 export interface EventPage {
-  /** Those that match, oldest first. */
+  /** The events that match, oldest first. */
   events: readonly StoredEvent[]
   /**
-   * `events`, and between them those that were filtered out; of these, a client has only the last cursor. Reading can
-   * continue after each.
+   * The same objects, and between them the events that were filtered out: a client has only the cursor of the last of
+   * these. Reading can continue `after` any of them.
    */
   scanned: readonly ScannedEvent[]
 }
 
+/** An event of a page. Over HTTP, one that was filtered out has only its cursor. */
 export type ScannedEvent = Pick<StoredEvent, 'cursor'> & Partial<StoredEvent>
 
 /**
@@ -107,7 +108,7 @@ const pollMs = 500
 const watchedPollMs = 300_000
 
 /**
- * The pages of `Ingest.readPages`, none of which has scanned nothing.
+ * The pages of `Ingest.readPages`. Each has at least one scanned event.
  *
  * @throws {IngestError} as `Ingest.readPages`
  */
@@ -161,7 +162,7 @@ interface Selection {
   limit: number
 }
 
-/** Filters events, up to the first one that is too late and to the last one that the limit allows. */
+/** Filters events, until one was received at `to` or later, or `limit` of them match. */
 function selectEvents(read: readonly StoredEvent[], { isWanted, to, limit }: Selection): EventPage {
   const events: StoredEvent[] = []
   let count = 0
@@ -213,7 +214,7 @@ export function checkReadEventsOptions({ after, limit, from, to, waitMs, ...filt
   checkEventFilter(filter)
 }
 
-/** An Ingest, embedded or over HTTP. */
+/** The part of an Ingest, embedded or over HTTP, that `followEvents` needs. */
 export interface PageReader {
   readPages(options?: ReadPagesOptions): AsyncIterable<EventPage>
 }

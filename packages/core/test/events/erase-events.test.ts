@@ -75,7 +75,7 @@ t.test('an erasure holds the ids of the events that it has found, not the events
           yield page
           await nextTurn()
           collectGarbage()
-          // of the pages before this one
+          // `seen` has only the events of earlier pages
           heldMax = Math.max(heldMax, seen.filter((each) => each.deref()).length)
           seen.push(...page.map((event) => new WeakRef(event)))
         }

@@ -14,7 +14,7 @@ function setUp(msPerEvent: number) {
   const reads: ReadPagesOptions[] = []
   const reader: EventReader = {
     lastCursor: () => project.lastCursor(),
-    // a page for each event, so that each takes its time
+    // a page for each event, so that the clock advances between two events
     async *readPages(options = {}) {
       reads.push(options)
       for await (const { events, scanned } of project.readPages(options)) {

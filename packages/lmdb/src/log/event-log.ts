@@ -19,7 +19,7 @@ import { decodeRecord, type Position, type RecordHeader, readHeader, storedOrdin
  * Start with `createEventLog` below. `writer/append-batch.ts` writes records, `events/event-store.ts` serves them.
  */
 
-/** What the table of totals has for each project. */
+/** The totals of a project in the table `totals`. */
 export type StoredTotals = Pick<Totals, 'events' | 'batches' | 'bytes'>
 
 export interface EventLogTables {

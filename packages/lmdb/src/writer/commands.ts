@@ -47,7 +47,7 @@ export function openCommandTables(table: (name: TableName) => Rows, onGarbage: (
   }
 }
 
-/** What each command does. Only inside a write transaction. */
+/** The function of each command. Only inside a write transaction. */
 const actions: {
   [Type in CommandType]: (
     tables: CommandTables,

@@ -51,7 +51,7 @@ t.test(
 t.test('a put of activity shares the commit of appends', async (t) => {
   const store = await openLmdbStore(t.testdir())
   t.teardown(() => store.close())
-  // its own activity is not put within the test
+  // the clock stands still, so that no activity of this Ingest is put: that happens when a minute ends
   const project = createIngest({ store, now: () => 0 }).project('p')
   const submit = (eventId: string) => project.submitBatch({ events: [{ projectId: 'p', eventId }] })
   await submit('first')

@@ -10,7 +10,7 @@ async function openStore(t: Test) {
   const directory = t.testdir()
   const fatal: string[] = []
   const store = await openLmdbStore(directory, { onFatal: ({ message }) => fatal.push(message) })
-  // the activity of a minute is written when it ends: not within the test
+  // the clock stands still: activity is written when a minute ends
   const ingest = createIngest({ store, now: () => 0 })
   t.teardown(() => ingest.close())
   const submit = (eventId: string) => ingest.project('p').submitBatch({ events: [{ projectId: 'p', eventId }] })

@@ -7,7 +7,7 @@ const small = { internals: { entriesPerFlush: 60 } }
 const notLinux = process.platform !== 'linux' && 'who holds the write lock is known on Linux only'
 
 async function start(t: Test, directory = t.testdir()) {
-  // the activity of a minute is written when it ends: not within the test
+  // the clock stands still: activity is written when a minute ends
   const ingest = createIngest({ store: await openLmdbStore(directory, small), now: () => 0 })
   return { ingest, submit, measured: () => measuredOf(ingest) }
 

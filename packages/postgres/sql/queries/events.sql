@@ -49,7 +49,7 @@ ORDER BY b.seq
 SELECT events, bytes FROM ingest.erase_1($1::int, $2::uuid, $3, $4::bigint)
 
 -- name: totals
--- with the last batch and the index of its last event, behind which the body may have only separators
+-- with the last batch and the index of its last event: after it, the body has only the separators of duplicates
 SELECT h.events, h.seq AS batches, h.bytes, h.first_at, h.last_at, b.id::text,
   cardinality(string_to_array(rtrim(b.body, chr(30)), chr(30))) - 1 AS idx
 FROM ingest.heads h

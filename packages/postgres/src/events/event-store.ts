@@ -39,9 +39,9 @@ const positionsPerBatch = 2 ** 15
 /** Batches of the first statement of a read: most reads at the end of the log find few. */
 const firstReadBatches = 4
 const readBatchesMax = 64
-/** Target size of what a statement reads, in bytes. */
+/** Target size of the batches that one statement reads, in bytes. */
 const readBytes = 2 ** 20
-/** A page ends with the batch with which it has this many bytes. */
+/** Minimum size of a page, in bytes, unless the read ends: it ends after the batch that reaches it. */
 const pageBytesMin = 32_768
 /** Maximum number of batches that one statement changes: about 600 kB, at most 4 MiB. */
 const erasedBatchesMax = 16
@@ -50,7 +50,7 @@ export function createEventStore(options: EventStoreOptions): Omit<EventStore, '
   const { database, numbers, queue, identity } = options
   const query = createProjectQuery(database, numbers)
 
-  /** The batch of a cursor, how many of its events are read, and the last batch that is read whole. */
+  /** The batch of a cursor, the number of its events up to the cursor, and the last batch without unread events. */
   async function findStart(projectId: string, after: string | undefined) {
     if (after === undefined) return { seq: 0, read: 0, behind: 0 }
     const cursors = eventCursors(identity, projectId)

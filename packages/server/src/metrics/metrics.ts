@@ -23,9 +23,9 @@ export interface MetricsOptions {
 /** The metrics of one Ingest and the handlers that use them. */
 export interface Metrics {
   /**
-   * The metrics in the text format of the registry: that of Prometheus, unless the registry has another one. Concurrent
-   * calls share one rendering. Takes at most 2 seconds: if the store does not respond in time, `ingest_store_up` is 0 and
-   * its other metrics are missing.
+   * The metrics in the text format of the registry, by default that of Prometheus. Concurrent calls share one
+   * rendering. Takes at most 2 seconds: if the store does not respond in time, `ingest_store_up` is 0 and its other
+   * metrics are missing.
    */
   render(): Promise<string>
   /** The `Content-Type` of what `render()` returns. */
@@ -64,7 +64,7 @@ export function createMetrics(
       await Promise.all([store.collect(), consumers.collect()])
       return registry.metrics()
     }),
-    // a host may change it later
+    // the owner of the registry may change its format later
     get contentType() {
       return registry.contentType
     },

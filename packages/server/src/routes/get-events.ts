@@ -195,7 +195,7 @@ function trackScan({ ingest: { projectId }, limiter }: Pick<RouteContext, 'inges
   return {
     signal: controller.signal,
     stop,
-    /** The events of a page, charged, up to the end of the scan. */
+    /** Charges the events of a page, and returns those that match, up to the one at which the scan stops. */
     async takeEvents({ events, scanned }: EventPage): Promise<readonly StoredEvent[]> {
       let taken = 0
       for (const each of scanned) {

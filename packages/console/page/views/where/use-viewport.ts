@@ -63,8 +63,8 @@ const textOf = (view: Viewport | undefined) => view && formatWhere({ view }).at
 const emptyBox = { left: 0, top: 0, right: 100, bottom: 100 }
 
 /**
- * A box around events and parts; around only the events if the parts are so far away that the events would be a dot, but
- * events at one point are a dot at any scale.
+ * A box around events and parts; around only the events if the parts are so far away that the events would be a dot.
+ * Events at one point, a dot at any scale, are always shown with the parts.
  */
 function boxToShow(events: Box | undefined, parts: Box | undefined): Box | undefined {
   const both = around(events, parts)
