@@ -34,10 +34,10 @@ import { type EventBatch, type EventReader, type ReadBatchesOptions, readBatches
 import {
   createReadArrivals,
   type EventPage,
-  eachEvent,
   type ReadContext,
   type ReadEventsOptions,
   type ReadPagesOptions,
+  readEach,
   readPages,
 } from './read/read-events.ts'
 import type { Store } from './store.ts'
@@ -368,10 +368,7 @@ function eventsOf(
     projectId,
 
     readEvents: (options = {}) =>
-      endableRead([signal, options.signal], (signal) => {
-        const own = { ...options, signal }
-        return eachEvent(readPages(reading, projectId, own), own)
-      }),
+      readEach([signal, options.signal], options, (own) => readPages(reading, projectId, own)),
 
     async submitBatch(body, options = {}) {
       const startedAt = performance.now()

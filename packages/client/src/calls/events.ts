@@ -19,12 +19,12 @@ import {
   batchBody,
   batchTooLarge,
   checkReadEventsOptions,
-  eachEvent,
   endableRead,
   eventIdIssue,
   filterOf,
   parseEvents,
   readBatches,
+  readEach,
 } from '@ingest/core/internal'
 import * as wire from '@ingest/core/wire'
 import type { Connection } from '../http/connection.ts'
@@ -73,11 +73,7 @@ export function eventCalls(api: Api, { isLoopback, redact }: Pick<Connection, 'r
       return { ...result, rejected }
     },
 
-    readEvents: (options = {}) =>
-      endableRead([options.signal], (signal) => {
-        const own = { ...options, signal }
-        return eachEvent(readPages(api, own), own)
-      }),
+    readEvents: (options = {}) => readEach([options.signal], options, (own) => readPages(api, own)),
 
     readPages: (options = {}) => endableRead([options.signal], (signal) => readPages(api, { ...options, signal })),
 

@@ -174,8 +174,19 @@ function selectEvents(read: readonly StoredEvent[], { isWanted, to, limit }: Sel
   return { events, scanned: read.slice(0, count) }
 }
 
-/** The events of pages, one by one. */
-export async function* eachEvent(
+/** Yields the events of pages one by one, until a signal aborts or the consumer leaves. */
+export function readEach<Options extends ReadEventsOptions>(
+  signals: readonly (AbortSignal | undefined)[],
+  options: Options,
+  pagesOf: (options: Options & { signal: AbortSignal }) => AsyncIterable<EventPage>,
+): EndableRead<StoredEvent> {
+  return endableRead(signals, (signal) => {
+    const own = { ...options, signal }
+    return eachEvent(pagesOf(own), own)
+  })
+}
+
+async function* eachEvent(
   pages: AsyncIterable<EventPage>,
   { onProgress = () => {}, signal }: ReadEventsOptions,
 ): AsyncGenerator<StoredEvent, void> {
@@ -238,10 +249,7 @@ const followWaitMs = 600_000
  * @throws {IngestError} the codes of `readEvents`; to resume, continue after the last cursor
  */
 export function followEvents(ingest: PageReader, options: FollowOptions = {}): EndableRead<StoredEvent> {
-  return endableRead([options.signal], (signal) => {
-    const own = { ...options, signal }
-    return eachEvent(follow(ingest, own), own)
-  })
+  return readEach([options.signal], options, (own) => follow(ingest, own))
 }
 
 async function* follow(
