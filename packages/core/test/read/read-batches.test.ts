@@ -6,7 +6,7 @@ import { type EventBatch, type EventReader, type ReadBatchesOptions, readBatches
 import type { ReadPagesOptions } from '../../src/read/read-events.ts'
 
 /** A project whose reads and pauses are recorded, and a clock that advances with both. */
-function setUp(msPerEvent: number) {
+function setUp(msPerEvent: number, pageEvents = 1) {
   const store = openMemoryStore()
   const project = createIngest({ store, now: () => 0 }).project('p')
   let now = 0
@@ -14,13 +14,14 @@ function setUp(msPerEvent: number) {
   const reads: ReadPagesOptions[] = []
   const reader: EventReader = {
     lastCursor: () => project.lastCursor(),
-    // a page for each event, so that the clock advances between two events
+    // small pages, so that the clock advances between them
     async *readPages(options = {}) {
       reads.push(options)
       for await (const { events, scanned } of project.readPages(options)) {
-        for (const each of scanned) {
-          now += msPerEvent
-          yield { events: events.filter((event) => event === each), scanned: [each] }
+        for (let at = 0; at < scanned.length; at += pageEvents) {
+          const part = scanned.slice(at, at + pageEvents)
+          now += msPerEvent * part.length
+          yield { events: events.filter((event) => part.includes(event)), scanned: part }
         }
       }
     },
@@ -62,6 +63,43 @@ t.test('a batch that scans for 30 seconds is yielded for its cursor', async (t) 
   t.equal(new Set(reads.map(({ after }) => after)).size, 3, 'each batch continues after the one before')
   t.strictSame(await shapesOf(read({ type: 'kill', after: await lastCursor() })), [[0, true]])
 })
+
+t.test(
+  'a batch ends in the middle of a page when it is full, and after a page when it has scanned for long',
+  async (t) => {
+    const { append, read } = setUp(1_000, 16)
+    for (let i = 0; i < 3; i++) {
+      await append(25, `other-${i}`)
+      await append(5, `${i}-kill`)
+    }
+    let largest = 0
+    const idsOf = async (options: ReadBatchesOptions) => {
+      const batches: string[][] = []
+      for await (const { events } of read(options)) {
+        largest = Math.max(
+          largest,
+          events.reduce((sum, { bytes }) => sum + bytes.length, 0),
+        )
+        batches.push(events.map(({ bytes }) => JSON.parse(Buffer.from(bytes).toString()).eventId))
+      }
+      return batches
+    }
+    const whole = await idsOf({})
+    t.strictSame(
+      whole.map(({ length }) => length),
+      [32, 32, 26],
+      'two pages of 16 seconds',
+    )
+    const ids = whole.flat()
+    // with these, batches end at each place of a page
+    for (let bytesMax = 200; bytesMax < 3_000; bytesMax += 100) {
+      largest = 0
+      t.strictSame((await idsOf({ bytesMax })).flat(), ids, 'each once')
+      t.ok(largest > bytesMax / 3 && largest <= bytesMax, `${largest} of ${bytesMax} bytes`)
+    }
+    t.strictSame((await idsOf({ eventsMax: 7 })).flat(), ids, 'each once')
+  },
+)
 
 t.test('a batch waits to be filled for maxWaitMs, and no longer than that', async (t) => {
   const { append, read, pauses } = setUp(0)

@@ -202,6 +202,59 @@ t.test('a reader that leaves, or aborts, in the middle of a page ends the read o
   }
 })
 
+t.test('a read ends with the first event from `to` on, also in the middle of a page', async (t) => {
+  const memory = openMemoryStore()
+  let pages = 0
+  const store: Store = {
+    ...memory,
+    async *read(...args) {
+      for await (const page of memory.read(...args)) {
+        pages++
+        yield page
+      }
+    },
+  }
+  const ids = Array.from({ length: 500 }, (_, i) => `${i}`)
+  for (const [i, id] of ids.entries()) await memory.append('p', batchOf([event(id)], { receivedAt: 1_000 + i }))
+  const found = await all(createIngest({ store }).project('p').readEvents({ to: 1_050 }))
+  t.strictSame(found.map(idOf), ids.slice(0, 50))
+  t.equal(pages, 1)
+})
+
+t.test('a long poll that wakes to many events, or to large ones, reads them all, some at a time', async (t) => {
+  const memory = openMemoryStore()
+  const store: Store = {
+    ...memory,
+    // a page for each event
+    async *read(...args) {
+      for await (const page of memory.read(...args)) for (const each of page) yield [each]
+    },
+  }
+  const project = createIngest({ store }).project('p')
+  for (const [count, size, least] of [
+    [600, 1, 3],
+    [12, 250_000, 3],
+  ] as const) {
+    const after = await project.lastCursor()
+    const sizes: number[] = []
+    const reading = (async () => {
+      for await (const { events } of project.readPages({ after, waitMs: longMs })) sizes.push(events.length)
+    })()
+    await turn()
+    const fill = 'x'.repeat(size)
+    const appended = Array.from({ length: count }, (_, i) => event(`${size}-${i}`, { fill }))
+    // of another process, but for the last, which wakes the poll
+    for (const each of appended.slice(1)) await memory.append('p', batchOf([each]))
+    await project.submitBatch({ events: [{ projectId: 'p', eventId: `${size}-last` }] })
+    await reading
+    t.equal(
+      sizes.reduce((sum, each) => sum + each, 0),
+      count,
+    )
+    t.ok(sizes.length >= least, `${sizes.length} reads`)
+  }
+})
+
 t.test('a notification of the store wakes a long poll for the events of another process', async (t) => {
   const { append, hint, project, reads, watches } = setUp({ isWatched: true })
   const found = first(project.readEvents({ waitMs: longMs }))
