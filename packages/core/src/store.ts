@@ -92,8 +92,9 @@ export interface EventStore {
   /** The event with this id, or its tombstone; undefined if it was never stored. */
   find(projectId: string, eventId: string): Promise<StoredEvent | undefined>
   /**
-   * The events, oldest first, each exactly once, including those that are stored while it reads. Yields pages of about
-   * the size of a batch at most, since callers process a page in one turn of the event loop. A page may be empty.
+   * The events, oldest first, each exactly once, including those that are stored while it reads. Yields pages with
+   * about the events or the bytes of a batch at most, since callers process a page in one turn of the event loop. A page
+   * may be empty.
    *
    * @throws {IngestError} `invalid-cursor` at the first step, for a cursor of another store, epoch or project, and if
    *   its event is not stored here, even if another event is at its position

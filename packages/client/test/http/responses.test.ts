@@ -133,7 +133,7 @@ t.test('a line without an event is a read mark', async (t) => {
   t.strictSame(await parseLines('{"cursor":"a,\\"b"}\n'), [{ cursor: 'a,"b' }])
 })
 
-t.test('the lines before one that throws are events, also in one chunk with it', async (t) => {
+t.test('the lines before an invalid line are events, even in the same chunk', async (t) => {
   const pages = parseEventLines([Buffer.concat([lines, Buffer.from('{}\n')])])
   t.equal((await pages.next()).value?.events.length, events.length)
   await t.rejects(pages.next(), { code: 'unexpected-response' })

@@ -160,7 +160,7 @@ t.test('readers that wake at once share their statements', { skip }, async (t) =
   t.equal(proxy.statements() - before, 2 * ofOne)
 })
 
-t.test('a read of no events sends one statement, however many batches are stored', { skip }, async (t) => {
+t.test('a read with the limit 0 sends one statement, however many batches are stored', { skip }, async (t) => {
   const proxy = await startProxy(t, await createDatabase())
   const store = await openPostgresStore(proxy.url)
   t.teardown(() => store.close())
