@@ -49,8 +49,8 @@ ORDER BY b.seq
 SELECT events, bytes FROM ingest.erase_1($1::int, $2::uuid, $3, $4::bigint)
 
 -- name: totals
--- with the last batch and the index of its last event, the number of separators before it: after it, the body has only
--- the separators of duplicates. As bytes, because rtrim of a text of 256 KiB takes 3 ms
+-- with the last batch and the index of its last event, which is the number of separators before it: after it, the body
+-- has only the separators of duplicates. Trims bytes, because rtrim of a text of 256 KiB takes 3 ms
 SELECT h.events, h.seq AS batches, h.bytes, h.first_at, h.last_at, b.id::text,
   octet_length(rtrim(convert_to(b.body, 'UTF8'), '\x1e'::bytea)) - octet_length(replace(b.body, chr(30), '')) AS idx
 FROM ingest.heads h
