@@ -2,6 +2,7 @@ import { setImmediate as nextTurn } from 'node:timers/promises'
 import { setFlagsFromString } from 'node:v8'
 import { runInNewContext } from 'node:vm'
 import t from 'tap'
+import { batchOf, event } from '../../../checks/src/store/sample-events.ts'
 import { createIngest } from '../../src/ingest.ts'
 import { openMemoryStore } from '../../src/memory/memory-store.ts'
 import { applyRetention } from '../../src/retention.ts'
@@ -89,6 +90,18 @@ t.test('an erasure holds the ids of the events that it has found, not the events
   t.equal((await ingest.eraseEvents('p', { path: '/playerId', value: 7 })).events, 800)
   t.equal(seen.length, 800)
   t.ok(heldMax < 10, `${heldMax} events were held`)
+})
+
+t.test('an erasure keeps an event that is stored during the call, also in a page with earlier ones', async (t) => {
+  const memory = openMemoryStore()
+  async function* read(...args: Parameters<typeof memory.read>) {
+    await memory.append('p', batchOf([event('later', { playerId: 7 })], { receivedAt: 2_000 }))
+    yield* memory.read(...args)
+  }
+  const ingest = createIngest({ store: { ...memory, read } })
+  await memory.append('p', batchOf([event('earlier', { playerId: 7 })], { receivedAt: 1_000 }))
+  t.match(await ingest.eraseEvents('p', { path: '/playerId', value: 7 }), { events: 1 })
+  t.match(await ingest.project('p').findEvent('later'), { erased: undefined })
 })
 
 t.test('an erasure that is aborted in the middle of a page rejects, and erases nothing more', async (t) => {

@@ -272,6 +272,29 @@ t.test('a request scans a bounded number of events, and the next one continues t
   }
 })
 
+t.test('a scan may end in the middle of a page', async (t) => {
+  const { ingest, key } = await openTestIngest()
+  const paged = withMethods(ingest, () => ({
+    async *readPages({ after = '0', signal } = {}) {
+      const scanned = Array.from({ length: eventsScannedMax - 5 }, (_, i) => ({
+        cursor: String(Number(after) + i + 1),
+      }))
+      yield { events: [], scanned }
+      const last = Number(scanned.at(-1)?.cursor)
+      const bytes = Buffer.from('{"eventId":"e"}')
+      const events = Array.from({ length: 9 }, (_, i) => ({ cursor: String(last + i + 1), receivedAt: 1, bytes }))
+      yield { events, scanned: events }
+      signal?.throwIfAborted()
+      t.fail('the next page is not read')
+    },
+  }))
+  const { raw } = await openServed(t, { ingest: paged })
+  raw.write(requestBytes(get('/v1/events?type=kill', key)))
+  const lines = linesOf((await raw.read()).body)
+  t.equal(lines.length, 5)
+  t.equal(lines.at(-1).cursor, String(eventsScannedMax))
+})
+
 /** Large events, whose pages and charges are recorded; `charged` is called before each charge resolves. */
 async function openCharged(charged: (count: number) => unknown, count = 5) {
   const { ingest, key } = await openTestIngest()
