@@ -29,7 +29,7 @@ const pollMs = 200
 /** How long the project may get 503 before the move fails. */
 const closedMsMax = 30_000
 const stopping = new AbortController()
-for (const name of ['SIGINT', 'SIGTERM', 'SIGHUP']) process.once(name, () => stopping.abort())
+for (const name of ['SIGINT', 'SIGTERM', 'SIGHUP']) process.once(name, () => stopping.abort(new Error(name)))
 
 /** Sends one command to HAProxy. @param {string} command */
 async function haproxy(command) {
@@ -96,26 +96,33 @@ async function untilEmpty(backend, signal) {
 async function move(signal) {
   const source = await openPostgresStore(values['from-store'])
   const target = await openPostgresStore(values['to-store'])
-  const copy = async (/** @type {AbortSignal} */ signal) =>
+  const copy = async () =>
     console.log(await copyStores(source, target, { projectIds: [project], hasOneOrder: false, signal }))
+  /** @type {NodeJS.Timeout | undefined} */
+  let deadline
   try {
     // most events are copied before, so that the last copy is short
-    await copy(signal)
+    await copy()
     await route(`${from}-before-move`)
     await untilEnded(from, Date.now(), signal)
-    await copy(signal)
+    await copy()
     const closedAt = Date.now()
-    const closed = AbortSignal.any([signal, AbortSignal.timeout(closedMsMax)])
+    // not AbortSignal.timeout: within AbortSignal.any, Node.js 20 forgets it at a garbage collection
+    deadline = setTimeout(
+      () => stopping.abort(new Error(`it was closed for ${closedMsMax / 1000} seconds`)),
+      closedMsMax,
+    )
     writeMap('moving')
     await route('moving')
-    await untilEmpty(`${from}-before-move`, closed)
+    await untilEmpty(`${from}-before-move`, signal)
     // from here on, no event of the project is acknowledged
-    await copy(closed)
+    await copy()
     // before the switch: a restart of HAProxy must not route the project back
     writeMap(to)
     await route(to)
     console.log(`closed for ${Date.now() - closedAt} ms`)
   } finally {
+    clearTimeout(deadline)
     await Promise.all([source.close(), target.close()])
   }
 }
@@ -134,7 +141,7 @@ writeMap(current)
 try {
   await move(stopping.signal)
 } catch (error) {
-  console.error(`${project} stays in ${from}: ${error}`)
+  console.error(`${project} stays in ${from}: ${stopping.signal.reason ?? error}`)
   process.exitCode = 1
   await route(from)
   writeMap(from)

@@ -1,6 +1,8 @@
-import { execFile, spawn, spawnSync } from 'node:child_process'
+import { type ChildProcess, execFile, spawn, spawnSync } from 'node:child_process'
+import { randomUUID } from 'node:crypto'
 import { once } from 'node:events'
 import { mkdirSync, mkdtempSync, readFileSync, rmdirSync, rmSync, writeFileSync } from 'node:fs'
+import { connect } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { createInterface } from 'node:readline'
@@ -109,14 +111,16 @@ t.test(
     const client = createClient({ url, projectId: 'demo', key })
     t.teardown(() => client.close())
     const args = ['--project', 'demo', '--from-store', one.url, '--to-store', two.url, '--socket', socket, '--map', map]
+    const held = await holdPoll(url, key, socket)
     const moving = spawn(process.execPath, [join(proxy, 'move-project.js'), ...args])
     const exit = once(moving, 'exit')
     let polled: Promise<Response> | undefined
     for await (const line of createInterface(moving.stdout)) {
-      if (/→ one-before-move/.test(line))
-        polled = fetch(`${url}/v1/events?after=end&wait=60`, {
-          headers: { 'X-Project-Id': 'demo', 'X-Ingestion-Key': key },
-        })
+      if (!/→ one-before-move/.test(line)) continue
+      const headers = { 'X-Project-Id': 'demo', 'X-Ingestion-Key': key }
+      polled = fetch(`${url}/v1/events?after=end&wait=60&type=none`, { headers })
+      await untilInFlight(socket, 'one-before-move')
+      await held.end()
     }
     t.strictSame(await exit, [0, null])
     t.equal((await polled)?.status, 200)
@@ -157,21 +161,35 @@ t.test(
     rmdirSync(`${map}.new`)
     await isOpen('after a map that cannot be written')
 
-    const stopped = start('two', two.url)
-    const exit = once(stopped, 'exit')
-    const read = new AbortController()
-    for await (const line of createInterface(stopped.stdout)) {
-      // keeps the project closed until it ends: clusters.cfg shortens a `wait` only if its name is not encoded
-      if (/→ one-before-move/.test(line))
-        fetch(`${haproxy.url}/v1/events?after=end&w%61it=60`, {
-          headers: { 'X-Project-Id': 'demo', 'X-Ingestion-Key': key },
-          signal: read.signal,
-        }).catch(() => {})
-      if (/→ moving/.test(line)) stopped.kill('SIGINT')
+    /** Moves the project while a long poll keeps it closed; resolves with the error of the move. */
+    async function moveDuringPoll(onClosed: (move: ChildProcess) => void): Promise<string> {
+      const held = await holdPoll(haproxy.url, key, socket)
+      const move = start('two', two.url)
+      const exit = once(move, 'exit')
+      const error = text(move.stderr)
+      const read = new AbortController()
+      for await (const line of createInterface(move.stdout)) {
+        if (/→ one-before-move/.test(line)) {
+          const headers = { 'X-Project-Id': 'demo', 'X-Ingestion-Key': key }
+          // clusters.cfg shortens a `wait` only if its name is not encoded
+          fetch(`${haproxy.url}/v1/events?after=end&w%61it=60&type=none`, { headers, signal: read.signal }).catch(
+            () => {},
+          )
+          await untilInFlight(socket, 'one-before-move')
+          await held.end()
+        }
+        if (/→ moving/.test(line)) onClosed(move)
+      }
+      t.strictSame(await exit, [1, null])
+      read.abort()
+      return error
     }
-    t.strictSame(await exit, [1, null])
-    read.abort()
+
+    t.match(await moveDuringPoll((move) => move.kill('SIGINT')), /demo stays in one: Error: SIGINT/)
     await isOpen('after Ctrl-C')
+
+    t.match(await moveDuringPoll(() => {}), /demo stays in one: Error: it was closed for 30 seconds/)
+    await isOpen('after 30 seconds')
 
     await two.stop()
     const failing = start('two', two.url)
@@ -198,6 +216,31 @@ async function readAll(client: ReturnType<typeof createClient>, after?: string):
   const events = []
   for await (const event of client.readEvents(after === undefined ? {} : { after })) events.push(event)
   return events
+}
+
+/** Starts a long poll, for which a move waits until `end` stores the event that the poll waits for. */
+async function holdPoll(url: string, key: string, socket: string): Promise<{ end(): Promise<void> }> {
+  const headers = { 'X-Project-Id': 'demo', 'X-Ingestion-Key': key }
+  const poll = fetch(`${url}/v1/events?after=end&wait=60&type=held`, { headers })
+  await untilInFlight(socket, 'one')
+  return {
+    async end() {
+      const client = createClient({ url, projectId: 'demo', key })
+      await client.submitBatch({ events: [{ projectId: 'demo', eventId: randomUUID(), type: 'held' }] })
+      await (await poll).text()
+      await client.close()
+    },
+  }
+}
+
+/** Resolves when HAProxy has a request in flight to a backend. */
+async function untilInFlight(socket: string, backend: string): Promise<void> {
+  for (;;) {
+    const connection = connect(socket)
+    connection.end('show sess\n')
+    if ((await text(connection)).includes(` be=${backend} `)) return
+    await sleep(20)
+  }
 }
 
 /** Starts HAProxy with clusters.cfg, on other ports and paths. */
