@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict'
-import type { Cursor, StoredEvent } from '@ingest/core'
+import { batchBytesMax, type Cursor, type StoredEvent } from '@ingest/core'
 import {
   appendLarge,
   appendSome,
@@ -58,6 +58,18 @@ export const readChecks: readonly StoreCheck[] = [
       }
     },
   ),
+
+  check('a page is about as large as a batch at most', async (store) => {
+    const fill = 'x'.repeat(500)
+    for (const i of range(12)) await store.append('p', batchOf(range(100).map((j) => event(`${i}-${j}`, { fill }))))
+    let count = 0
+    for await (const page of store.read('p')) {
+      count += page.length
+      const bytes = page.reduce((sum, event) => sum + event.bytes.length, 0)
+      assert.ok(bytes < 1.5 * batchBytesMax, `a page of ${bytes} bytes`)
+    }
+    assert.equal(count, 1_200)
+  }),
 
   check('an event appended during a read is returned by it or by the next one, once', async (store) => {
     const ids = await appendSome(store)
