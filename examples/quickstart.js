@@ -25,7 +25,7 @@ const buildId = '2026.11.20'
 /** Event ids are permanent, so every run needs its own. */
 const suffix = randomBytes(4).toString('hex')
 
-/** Read before the parent can end. */
+/** The parent at the start: `process.ppid` changes when it exits. */
 const parent = process.ppid
 
 const { stay, port, directory: named = stay ? join(root, 'data/quickstart') : undefined } = parseCommandLine()

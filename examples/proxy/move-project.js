@@ -107,7 +107,7 @@ async function move(signal) {
     await untilEnded(from, Date.now(), signal)
     await copy()
     const closedAt = Date.now()
-    // not AbortSignal.timeout: within AbortSignal.any, Node.js 20 forgets it at a garbage collection
+    // AbortSignal.any references its signals weakly: Node.js 20 collects an AbortSignal.timeout, which then never aborts
     deadline = setTimeout(
       () => stopping.abort(new Error(`it was closed for ${closedMsMax / 1000} seconds`)),
       closedMsMax,

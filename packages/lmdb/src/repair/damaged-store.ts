@@ -92,8 +92,9 @@ export function openDamagedStore(directory: string, signal?: AbortSignal) {
   }
 
   /**
-   * Finds the first readable key after an unreadable one; undefined if there is none before `end`. Probes at doubling
-   * distances, the first of which is `gap`, then bisects: each probe may crash LMDB.
+   * Returns the first readable key that is greater than `unreadable`, or undefined if no key below `end` is readable.
+   * Runs an exponential search with `gap` as the first step, and then a binary search, because each read of a damaged
+   * page may crash the process that runs LMDB.
    */
   async function findIntact(place: Place, unreadable: Buffer, gap: bigint, end?: Buffer): Promise<Buffer | undefined> {
     const width = place.isNumbered ? unreadable.length : Math.max(searchedBytes, unreadable.length)
@@ -107,7 +108,7 @@ export function openDamagedStore(directory: string, signal?: AbortSignal) {
     let [low, high] = [first, first + gap]
     for (let step = gap; high < behindAll && !(await isIntact(high)); step *= 2n) [low, high] = [high, high + step]
     if (high >= behindAll) {
-      // steps from a key that has little in common with the next ones are too long
+      // the steps may have passed the last key: tries the prefixes of that key
       const newest = await newestKey(place)
       low = first
       for (let length = 1; length <= newest.length && high >= behindAll; length++) {
