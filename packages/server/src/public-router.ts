@@ -8,10 +8,46 @@ import type { RateLimits } from './limits/rate-limits.ts'
 import { createTurnBudget, turnBudgets } from './limits/turn-budget.ts'
 import { createErrorLog, errorsToConsole, guardLog, type Log, type LogError } from './log.ts'
 import type { Metrics } from './metrics/metrics.ts'
+import { createOpenapiRoute } from './openapi/get-openapi.ts'
 import { observeRequests } from './requests/observe-requests.ts'
-import { type OpenRoute, type ProjectRoute, runRoute } from './route.ts'
 import { type ConsoleHandler, createRouter, type Router } from './router.ts'
-import { routes } from './routes.ts'
+import { deleteConsumer, getConsumer, getConsumers, putConsumer } from './routes/consumers.ts'
+import { getActivity, getRejected } from './routes/get-activity.ts'
+import { getEvents } from './routes/get-events.ts'
+import { getChunk, getMapContent } from './routes/get-map-content.ts'
+import { getMaps } from './routes/get-maps.ts'
+import { getBuilds, getStats } from './routes/get-stats.ts'
+import { getLivez, getReadyz } from './routes/health.ts'
+import { postBatch } from './routes/post-batch.ts'
+import { putChunks } from './routes/put-chunks.ts'
+import { putMap } from './routes/put-map.ts'
+import type { OpenRoute, ProjectRoute } from './routes/route.ts'
+import { runRoute } from './run-route.ts'
+
+/**
+ * All routes, in the order of the OpenAPI document. To add a route, write its module and add it here: the router, the
+ * OpenAPI document and docs/http-api.md follow.
+ */
+export const routes: readonly (ProjectRoute | OpenRoute)[] = [
+  postBatch,
+  getEvents,
+  getConsumers,
+  getConsumer,
+  putConsumer,
+  deleteConsumer,
+  getMaps,
+  putMap,
+  getChunk,
+  putChunks,
+  getMapContent,
+  getStats,
+  getBuilds,
+  getActivity,
+  getRejected,
+  getLivez,
+  getReadyz,
+  createOpenapiRoute(() => routes),
+]
 
 /** Options of `createHandler` and `toFetchHandler`. */
 export interface HandlerOptions {

@@ -23,7 +23,7 @@ import {
   Rejections,
   Stats,
 } from '@ingest/core/wire'
-import { type Header, type HeaderDescription, headers } from '../operation.ts'
+import { type Header, type HeaderDescription, headers } from '../routes/operation.ts'
 import { codesOfRoutes, meaningOf, Problem, problemExample } from './problems.ts'
 
 export type Json = Record<string, unknown>

@@ -1,7 +1,7 @@
 import { digestOf } from '@ingest/core'
-import { ifNoneMatch, json } from '../operation.ts'
-import type { OpenRoute, ProjectRoute } from '../route.ts'
 import { entityTag, listsTag } from '../routes/get-map-content.ts'
+import { ifNoneMatch, json } from '../routes/operation.ts'
+import type { OpenRoute, ProjectRoute } from '../routes/route.ts'
 import { openapiDocument } from './document.ts'
 
 /** The route of the OpenAPI document of `routes`, which is created on the first request. */

@@ -3,8 +3,8 @@ import { Consumer, ConsumerList, ConsumerPosition, PutConsumer, PutConsumerResul
 import { readMembers } from '../http/members.ts'
 import { parseQuery } from '../http/query.ts'
 import { jsonResponse } from '../http/response.ts'
-import { json, type Parameter, text } from '../operation.ts'
-import type { ProjectRoute } from '../route.ts'
+import { json, type Parameter, text } from './operation.ts'
+import type { ProjectRoute } from './route.ts'
 
 /** The charge for counting the lag of a consumer, in bytes. */
 export const lagReadBytes = 131_072

@@ -2,8 +2,8 @@ import { type ActivityOptions, type ActivityRangeOptions, IngestError } from '@i
 import { Activity, Rejections, toWire } from '@ingest/core/wire'
 import { parseQuery, parseTimeParameter } from '../http/query.ts'
 import { type HttpResponse, jsonResponse } from '../http/response.ts'
-import { json, query, time } from '../operation.ts'
-import type { ProjectRoute, RouteContext } from '../route.ts'
+import { json, query, time } from './operation.ts'
+import type { ProjectRoute, RouteContext } from './route.ts'
 
 const range = [
   query(

@@ -4,8 +4,8 @@ import { EventLine } from '@ingest/core/wire'
 import { parseLimit, parseQuery, parseTimeParameter, parseWait, waitSecondsMax } from '../http/query.ts'
 import type { HttpRequest } from '../http/request.ts'
 import type { ConcurrencyLimitName } from '../limits/concurrency.ts'
-import { comma, query, text, time } from '../operation.ts'
-import type { ProjectRoute, RouteContext, RouteResponse } from '../route.ts'
+import { comma, query, text, time } from './operation.ts'
+import type { ProjectRoute, RouteContext, RouteResponse } from './route.ts'
 
 /** Maximum number of events of one response. */
 export const eventsReadMax = 10_000

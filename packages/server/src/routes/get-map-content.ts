@@ -1,8 +1,8 @@
 import { IngestError, type MapContent, type MapId } from '@ingest/core'
 import { parseQuery } from '../http/query.ts'
 import type { HttpRequest } from '../http/request.ts'
-import { bytes, digest, header, ifNoneMatch, mapId, text } from '../operation.ts'
-import type { ProjectRoute, RouteContext, RouteResponse } from '../route.ts'
+import { bytes, digest, header, ifNoneMatch, mapId, text } from './operation.ts'
+import type { ProjectRoute, RouteContext, RouteResponse } from './route.ts'
 
 /** From `start` (inclusive) to `end` (exclusive). */
 export interface ByteRange {

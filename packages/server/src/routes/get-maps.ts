@@ -2,8 +2,8 @@ import { type Ingest, IngestError } from '@ingest/core'
 import { type Body, MapPage, MapStatus, toWire } from '@ingest/core/wire'
 import { parseLimit, parseQuery } from '../http/query.ts'
 import { type HttpResponse, jsonResponse } from '../http/response.ts'
-import { json, mapId, pageOf, sampleStatus } from '../operation.ts'
-import type { ProjectRoute, RouteContext } from '../route.ts'
+import { json, mapId, pageOf, sampleStatus } from './operation.ts'
+import type { ProjectRoute, RouteContext } from './route.ts'
 
 /** Maximum number of maps of one page. */
 export const mapsPageMax = 1_000

@@ -2,8 +2,8 @@ import { searchLengthMax } from '@ingest/core/internal'
 import { BuildPage, Stats, toWire } from '@ingest/core/wire'
 import { parseLimit, parseQuery } from '../http/query.ts'
 import { type HttpResponse, jsonResponse } from '../http/response.ts'
-import { json, pageOf, query } from '../operation.ts'
-import type { ProjectRoute, RouteContext } from '../route.ts'
+import { json, pageOf, query } from './operation.ts'
+import type { ProjectRoute, RouteContext } from './route.ts'
 
 /** Maximum number of builds of one page. */
 export const buildsPageMax = 1_000

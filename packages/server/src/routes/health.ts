@@ -2,8 +2,8 @@ import { errorTable, IngestError } from '@ingest/core'
 import { type Body, Health } from '@ingest/core/wire'
 import { serverDraining } from '../http/cancellation.ts'
 import { type HttpResponse, jsonResponse } from '../http/response.ts'
-import { json } from '../operation.ts'
-import type { OpenContext, OpenRoute } from '../route.ts'
+import { json } from './operation.ts'
+import type { OpenContext, OpenRoute } from './route.ts'
 
 export const getLivez: OpenRoute = {
   method: 'GET',

@@ -3,8 +3,8 @@ import { batchTooLarge } from '@ingest/core/internal'
 import { Batch, BatchResult, type Body } from '@ingest/core/wire'
 import { checkBodyHeaders, readChargedBody } from '../http/body.ts'
 import { type HttpResponse, jsonResponse } from '../http/response.ts'
-import { comma, json } from '../operation.ts'
-import type { ProjectRoute, RouteContext } from '../route.ts'
+import { comma, json } from './operation.ts'
+import type { ProjectRoute, RouteContext } from './route.ts'
 
 const limit = { bytesMax: batchBytesMax, tooLarge: batchTooLarge }
 const kinds = new Map([['application/json', { limit }]])

@@ -3,9 +3,9 @@ import { ChunksUpload, chunksMax, Digest, PutChunkResult, PutChunksResult, toWir
 import { type BodyKind, checkBodyHeaders, limitBody } from '../http/body.ts'
 import { parseQuery } from '../http/query.ts'
 import { type HttpResponse, jsonResponse } from '../http/response.ts'
-import { comma, json, query, sampleDigest } from '../operation.ts'
-import type { ProjectRoute, RouteContext } from '../route.ts'
 import { parseUpload } from '../uploads/upload-parser.ts'
+import { comma, json, query, sampleDigest } from './operation.ts'
+import type { ProjectRoute, RouteContext } from './route.ts'
 import { storeUpload } from './store-upload.ts'
 
 /** Maximum bytes of a JSON body of chunks. */

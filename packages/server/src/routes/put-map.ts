@@ -11,9 +11,9 @@ import { checkBodyHeaders, limitBody } from '../http/body.ts'
 import { parseQuery } from '../http/query.ts'
 import type { HttpRequest } from '../http/request.ts'
 import { type HttpResponse, jsonResponse } from '../http/response.ts'
-import { comma, header, json, query, sampleDigest, samplePublished } from '../operation.ts'
-import type { ProjectRoute, RouteContext } from '../route.ts'
 import { parseUpload } from '../uploads/upload-parser.ts'
+import { comma, header, json, query, sampleDigest, samplePublished } from './operation.ts'
+import type { ProjectRoute, RouteContext } from './route.ts'
 import { storeUpload } from './store-upload.ts'
 
 /** Maximum bytes of the body of a publication. */

@@ -1,8 +1,8 @@
 import type { VerificationOptions } from '@ingest/core'
 import { readChargedBody } from '../http/body.ts'
 import type { BodyLimit } from '../http/request.ts'
-import type { RouteContext } from '../route.ts'
 import { smallBytesMax } from '../uploads/upload-parser.ts'
+import type { RouteContext } from './route.ts'
 
 /**
  * The charge for each member or element of a large JSON body, in addition to its bytes, because parsing takes time for

@@ -1,7 +1,7 @@
 import { createServer } from 'node:http'
 import t from 'tap'
 import { createHandler } from '../../src/node-handler.ts'
-import { routes } from '../../src/routes.ts'
+import { routes } from '../../src/public-router.ts'
 import { requestBytes } from '../edges.ts'
 import { listen, openServed } from '../open-server.ts'
 import { openRaw } from '../raw-connection.ts'
