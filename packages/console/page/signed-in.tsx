@@ -7,10 +7,9 @@ import type { Session } from './api/session.ts'
 import { ApiContext, ConnectionContext, useConnection } from './api/use-api.ts'
 import { Notice } from './parts/notice.tsx'
 import { Time } from './parts/time.tsx'
-import { UtcSwitch } from './parts/utc-switch.tsx'
 import { Value } from './parts/value.tsx'
 import { keepRange } from './range.ts'
-import { useTimeZone } from './time-zone.ts'
+import { browserTimeZone, isUtc, setUtc, useTimeZone } from './time-zone.ts'
 import { type View, views } from './views/views.ts'
 import { visibleText } from './visible-text.ts'
 import { SessionWorkerContext, useWorker } from './worker/use-worker.ts'
@@ -97,6 +96,18 @@ function Page({ address, menu }: Pick<SignedInProps, 'address' | 'menu'>) {
         )}
       </main>
     </div>
+  )
+}
+
+/** Switches all times between UTC and the browser's time zone. */
+function UtcSwitch() {
+  const zone = useTimeZone()
+  // no choice is needed
+  if (browserTimeZone() === 'UTC') return <span class="muted">UTC</span>
+  return (
+    <button type="button" aria-pressed={isUtc()} title={`Times are in ${zone}`} onClick={() => setUtc(!isUtc())}>
+      UTC
+    </button>
   )
 }
 

@@ -1,6 +1,6 @@
-import { join } from 'node:path'
+import { existsSync, realpathSync } from 'node:fs'
+import { basename, dirname, isAbsolute, join, relative, resolve, sep } from 'node:path'
 import { IngestError, type ReadEventsOptions } from '@ingest/core'
-import { isInside } from '@ingest/core/internal'
 import { type ExportFilesResult, exportFiles, type FileFormat, ndjson, type Period } from '@ingest/export'
 import type { ParquetColumn } from '@ingest/export/parquet'
 import { Command, InvalidArgumentError, Option } from 'commander'
@@ -196,6 +196,20 @@ function checkOutside(store: string | undefined, paths: readonly string[]): void
   const path = paths.find((each) => isInside(store, each))
   if (path !== undefined)
     throw new IngestError('invalid-argument', `${path} is inside of the store: name another path.`)
+}
+
+/** Whether a path is a directory or inside it, with symbolic links resolved. Either may be missing. */
+function isInside(directory: string, path: string): boolean {
+  const fromDirectory = relative(realPath(directory), realPath(path))
+  return fromDirectory !== '..' && !fromDirectory.startsWith(`..${sep}`) && !isAbsolute(fromDirectory)
+}
+
+/** The path with symbolic links resolved; its last parts may be missing. */
+function realPath(path: string): string {
+  const absolute = resolve(path)
+  if (existsSync(absolute)) return realpathSync(absolute)
+  const parent = dirname(absolute)
+  return parent === absolute ? absolute : join(realPath(parent), basename(absolute))
 }
 
 /** @throws {IngestError} `invalid-argument` for options of the other format, and for invalid columns */
