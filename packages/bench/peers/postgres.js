@@ -1,6 +1,6 @@
 import { serveCalls } from '@ingest/bench/serve-calls'
 import pg from 'pg'
-import { newEvents, portOf, servePeer } from './serve-peer.js'
+import { portOf, servePeer } from './serve-peer.js'
 
 // Fastify and PostgreSQL, as most people would write it: one statement per batch, which returns the number of new events.
 const connections = 8
@@ -8,11 +8,9 @@ const connections = 8
 let pool
 /** @type {import('fastify').FastifyInstance} */
 let app
-let projectId = ''
 
 serveCalls({
-  async start({ url, isFresh, ...options }) {
-    projectId = options.projectId
+  async start({ url, isFresh }) {
     pool = new pg.Pool({ connectionString: url, max: connections })
     if (isFresh) {
       await pool.query(`
@@ -38,21 +36,6 @@ serveCalls({
       return rowCount ?? 0
     })
     return { port: portOf(app) }
-  },
-
-  /** Creates random ids inside PostgreSQL, and afterwards an index whose pages are as full as inserts would leave them. */
-  async preload({ events }) {
-    const [[event]] = newEvents(projectId, 1, 1)
-    await pool.query('ALTER TABLE events DROP CONSTRAINT events_pkey')
-    await pool.query(
-      `INSERT INTO events (project_id, event_id, event)
-       SELECT $1, id, replace($2, '${event.eventId}', id)::jsonb
-       FROM (SELECT gen_random_uuid()::text AS id FROM generate_series(1, $3::bigint)) AS ids`,
-      [projectId, JSON.stringify(event), events],
-    )
-    await pool.query('ALTER TABLE events ADD PRIMARY KEY (project_id, event_id) WITH (fillfactor = 70)')
-    await pool.query('ALTER INDEX events_pkey RESET (fillfactor)')
-    await pool.query('VACUUM ANALYZE events')
   },
 
   async stop() {

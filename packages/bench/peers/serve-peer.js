@@ -1,4 +1,3 @@
-import { makeBatch, newSeed, stampBatch } from '@ingest/bench/make-batch'
 import Fastify from 'fastify'
 
 /**
@@ -22,26 +21,4 @@ export async function servePeer(insert) {
 /** @param {import('fastify').FastifyInstance} app */
 export function portOf(app) {
   return /** @type {import('node:net').AddressInfo} */ (app.server.address()).port
-}
-
-/**
- * Yields `total` new events in groups of `groupEvents`.
- *
- * @param {string} projectId
- * @param {number} total
- * @param {number} groupEvents
- */
-export function* newEvents(projectId, total, groupEvents) {
-  const batch = makeBatch(projectId, 100)
-  const seed = newSeed()
-  let number = 0
-  for (let done = 0; done < total; ) {
-    const group = []
-    while (group.length < groupEvents && done < total) {
-      stampBatch(batch, seed, number++)
-      group.push(...JSON.parse(batch.body.toString()).events)
-      done += batch.count
-    }
-    yield group
-  }
 }

@@ -2,7 +2,7 @@ import { mkdirSync } from 'node:fs'
 import { createRequire } from 'node:module'
 import { join } from 'node:path'
 import { serveCalls } from '@ingest/bench/serve-calls'
-import { newEvents, portOf, servePeer } from './serve-peer.js'
+import { portOf, servePeer } from './serve-peer.js'
 
 // Fastify and SQLite (node:sqlite): WAL with synchronous=FULL, so each commit is synced. WITHOUT ROWID and the default
 // checkpoints were tried and are slower. Requests that arrive during a transaction share the next one.
@@ -12,17 +12,15 @@ let database
 let insert
 /** @type {import('fastify').FastifyInstance} */
 let app
-let projectId = ''
 /** @type {{ project: string, events: { eventId: string }[], resolve: (accepted: number) => void, reject: (error: unknown) => void }[]} */
 let waiting = []
 
 serveCalls({
-  async start(options) {
-    projectId = options.projectId
-    mkdirSync(options.directory, { recursive: true })
+  async start({ directory }) {
+    mkdirSync(directory, { recursive: true })
     // Node.js 20 does not have the module: a static import would fail there
     const { DatabaseSync } = createRequire(import.meta.url)('node:sqlite')
-    database = new DatabaseSync(join(options.directory, 'events.sqlite'))
+    database = new DatabaseSync(join(directory, 'events.sqlite'))
     database.exec(
       'PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA cache_size = -1000000; PRAGMA wal_autocheckpoint = 20000',
     )
@@ -37,10 +35,6 @@ serveCalls({
       })
     })
     return { port: portOf(app) }
-  },
-
-  preload({ events }) {
-    for (const group of newEvents(projectId, events, 10_000)) inTransaction(() => insertAll(projectId, group))
   },
 
   async stop() {

@@ -14,6 +14,9 @@ import { serveCalls } from '../src/contenders/serve-calls.js'
 const run = promisify(execFile)
 /** @type {import('node:child_process').ChildProcess | undefined} */
 let server
+/** @type {import('node:child_process').ChildProcess | undefined} */
+let standby
+let dataDirectory = ''
 /** @type {pg.Client} */
 let admin
 let serverUrl = ''
@@ -84,46 +87,78 @@ serveCalls({
     return { bytes, imageBytes: stats[0].images }
   },
 
+  /**
+   * Starts a standby that applies each commit `applyDelayMs` after it was made. From now on, commits wait until it has.
+   *
+   * @param {{ applyDelayMs: number }} options
+   */
+  async startStandby({ applyDelayMs }) {
+    const data = join(dirname(dataDirectory), 'standby')
+    makeDirectory(data)
+    await run(join(findBinaries(), 'pg_basebackup'), ['-R', '-D', data, '-d', serverUrl], asUser())
+    const started = await startPostgres(data, { recovery_min_apply_delay: `${applyDelayMs}ms` })
+    standby = started.process
+    await admin.query("ALTER SYSTEM SET synchronous_standby_names = '*'")
+    await admin.query('ALTER SYSTEM SET synchronous_commit = remote_apply')
+    await admin.query('SELECT pg_reload_conf()')
+    return null
+  },
+
   async stop() {
     await admin?.end()
-    if (!server) return
-    const ended = once(server, 'exit')
-    // SIGINT is a fast shutdown
-    server.kill('SIGINT')
-    await ended
+    for (const each of [server, standby]) {
+      if (!each) continue
+      const ended = once(each, 'exit')
+      // SIGINT is a fast shutdown
+      each.kill('SIGINT')
+      await ended
+    }
   },
 })
 
 /** @param {string} directory @returns {Promise<string>} its URL */
 async function startServer(directory) {
-  const bin = findBinaries()
-  const user = serverUser()
   mkdirSync(directory, { recursive: true })
   // the user of the server must reach its data
-  if (user) for (const path of [directory, dirname(directory)]) chmodSync(path, 0o755)
-  const data = join(directory, 'data')
-  const options = { ...user, cwd: '/', env: { ...process.env, LC_ALL: 'C' } }
-  if (!existsSync(data)) {
-    mkdirSync(data)
-    if (user) execFileSync('chown', [`${user.uid}:${user.gid}`, data])
-    const flags = ['--username=postgres', '--auth=trust', '--encoding=UTF8', '--no-locale', '--no-sync']
-    await run(join(bin, 'initdb'), [...flags, '-D', data], options)
-  }
+  if (serverUser()) for (const path of [directory, dirname(directory)]) chmodSync(path, 0o755)
+  dataDirectory = join(directory, 'data')
+  makeDirectory(dataDirectory)
+  const flags = ['--username=postgres', '--auth=trust', '--encoding=UTF8', '--no-locale', '--no-sync']
+  await run(join(findBinaries(), 'initdb'), [...flags, '-D', dataDirectory], asUser())
+  const started = await startPostgres(dataDirectory, settings)
+  server = started.process
+  return started.url
+}
+
+/** Creates a directory of the server's user, who alone may read it. @param {string} path */
+function makeDirectory(path) {
+  const user = serverUser()
+  mkdirSync(path, { mode: 0o700 })
+  if (user) execFileSync('chown', [`${user.uid}:${user.gid}`, path])
+}
+
+function asUser() {
+  return { ...serverUser(), cwd: '/', env: { ...process.env, LC_ALL: 'C' } }
+}
+
+/** @param {string} data its directory @param {Record<string, string>} settings */
+async function startPostgres(data, settings) {
   const port = await freePort()
   const all = { ...settings, port, listen_addresses: '127.0.0.1', unix_socket_directories: '' }
   const flags = Object.entries(all).flatMap(([name, value]) => ['-c', `${name}=${value}`])
   // in a session of its own, so that Ctrl-C does not stop it before its clients
-  server = spawn(join(bin, 'postgres'), ['-D', data, ...flags], { ...options, detached: true, stdio: 'pipe' })
+  const options = /** @type {const} */ ({ ...asUser(), detached: true, stdio: 'pipe' })
+  const process = spawn(join(findBinaries(), 'postgres'), ['-D', data, ...flags], options)
   let log = ''
-  for (const stream of [server.stdout, server.stderr]) {
+  for (const stream of [process.stdout, process.stderr]) {
     stream?.on('data', (text) => {
       log = (log + text).slice(-2000)
     })
   }
   const url = `postgres://postgres@127.0.0.1:${port}/postgres`
   for (const latest = Date.now() + startMsMax; ; await sleep(50)) {
-    if (server.exitCode !== null || Date.now() > latest) throw new Error(`PostgreSQL does not start: ${log}`)
-    if (await accepts(url)) return url
+    if (process.exitCode !== null || Date.now() > latest) throw new Error(`PostgreSQL does not start: ${log}`)
+    if (await accepts(url)) return { process, url }
   }
 }
 

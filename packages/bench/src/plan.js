@@ -3,10 +3,11 @@
  *
  * @typedef {object} Plan
  * @property {'full' | 'quick' | 'smoke'} name
- * @property {number} rounds
+ * @property {number} rounds of throughput and batches
+ * @property {number} fewerRounds of the other parts
  * @property {number} warmupSeconds
  * @property {number} seconds of each run
- * @property {number} phaseSeconds of each load of batches and repeats
+ * @property {number} phaseSeconds of each load of batches, repeats and databases
  * @property {number} latencySeconds enough for a merge of the id index
  * @property {number} uploadSeconds
  * @property {number} sentEvents of the file that `ingest send` sends
@@ -15,28 +16,42 @@
  * @property {readonly string[]} [only] contenders. Default: all
  */
 
-/** @typedef {'throughput' | 'batches' | 'repeats' | 'growth' | 'latency' | 'uploads' | 'send' | 'databases'} Part */
+/**
+ * @typedef {'throughput' | 'batches' | 'repeats' | 'growth' | 'latency' | 'uploads' | 'send' | 'databases' | 'standby'} Part
+ */
 
 /** @type {readonly Part[]} */
-export const parts = ['throughput', 'batches', 'repeats', 'growth', 'latency', 'uploads', 'send', 'databases']
+export const parts = [
+  'throughput',
+  'batches',
+  'repeats',
+  'growth',
+  'latency',
+  'uploads',
+  'send',
+  'databases',
+  'standby',
+]
 
 /** @type {Record<Plan['name'], Plan>} */
 export const plans = {
   full: {
     name: 'full',
     rounds: 9,
+    fewerRounds: 5,
     warmupSeconds: 1.5,
     seconds: 3,
     phaseSeconds: 1.5,
     latencySeconds: 10,
-    uploadSeconds: 6,
+    uploadSeconds: 4,
     sentEvents: 300_000,
-    sizes: [10e6, 50e6, 100e6],
+    sizes: [10e6, 100e6],
     parts,
   },
   quick: {
     name: 'quick',
     rounds: 3,
+    fewerRounds: 3,
     warmupSeconds: 0.4,
     seconds: 1.2,
     phaseSeconds: 0.5,
@@ -44,11 +59,12 @@ export const plans = {
     uploadSeconds: 2,
     sentEvents: 100_000,
     sizes: [1e6],
-    parts: parts.filter((part) => part !== 'databases'),
+    parts: parts.filter((part) => part !== 'databases' && part !== 'standby'),
   },
   smoke: {
     name: 'smoke',
     rounds: 1,
+    fewerRounds: 1,
     warmupSeconds: 0.1,
     seconds: 0.2,
     phaseSeconds: 0.1,
@@ -79,13 +95,13 @@ export function inTurn(contenders, round) {
 }
 
 /**
- * Like {@link inTurn}, with peers in every third round only.
+ * Like {@link inTurn}, with peers and contenders that store in PostgreSQL in every third round only.
  *
  * @param {readonly import('./contenders/find-contenders.js').Contender[]} contenders
  * @param {number} round from 0 on
  */
 export function contendersOfRound(contenders, round) {
-  const chosen = contenders.filter(({ isPeer }) => isPeer !== true || round % 3 === 0)
+  const chosen = contenders.filter(({ isPeer, hasDatabase }) => round % 3 === 0 || (!isPeer && !hasDatabase))
   return inTurn(chosen, round % 3 === 0 ? round / 3 : round)
 }
 

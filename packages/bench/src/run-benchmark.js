@@ -2,7 +2,7 @@ import { prepareContenders } from './contenders/find-contenders.js'
 import { measureDatabases } from './parts/databases.js'
 import { measureGrowth } from './parts/growth.js'
 import { measureLatency } from './parts/latency.js'
-import { measureBatches, measureRepeats } from './parts/loads.js'
+import { measureBatches, measureRepeats, measureStandby } from './parts/loads.js'
 import { measureSend } from './parts/send.js'
 import { measureThroughput } from './parts/throughput.js'
 import { measureUploads } from './parts/uploads.js'
@@ -21,8 +21,11 @@ const measures = {
   uploads: measureUploads,
   send: measureSend,
   databases: measureDatabases,
+  standby: measureStandby,
 }
 const onlyOfOurs = ['latency', 'uploads', 'send']
+/** The parts whose ratios the documents quote. */
+const manyRounds = ['throughput', 'batches']
 
 /**
  * Measures the parts of a plan, one after another.
@@ -56,7 +59,10 @@ async function measureParts(context, plan) {
   for (const part of plan.parts) {
     if (!hasOurs && onlyOfOurs.includes(part)) continue
     context.log(`== ${part}`)
-    Object.assign(results, { [part]: await measures[part](context, plan) })
+    const rounds = manyRounds.includes(part) ? plan.rounds : plan.fewerRounds
+    const startMs = performance.now()
+    Object.assign(results, { [part]: await measures[part](context, { ...plan, rounds }) })
+    context.log(`${part} took ${Math.round((performance.now() - startMs) / 1000)} s`)
   }
   return results
 }

@@ -1,6 +1,6 @@
 import t from 'tap'
-import { floorOf } from '../src/parts/loads.js'
-import { isComplete, parseCount, plans } from '../src/plan.js'
+import { batchesSection, floorOf, gameServerSentence, standbySection } from '../src/parts/loads.js'
+import { contendersOfRound, isComplete, parseCount, plans } from '../src/plan.js'
 import { formatNumber, formatSummary, formatTable } from '../src/report/format.js'
 import { makePlot } from '../src/report/plot.js'
 import { makeReport } from '../src/report/report.js'
@@ -91,6 +91,36 @@ t.test('a report shows rates, processor time by thread and latency, or a dash', 
   t.strictSame(cells, ['1,000 (1,000–1,000)', '0.5 (0.5–0.5)', '4 (3–5)', '–', 'main 4', '2 (2–2)', '8 (8–8)'])
   t.equal(formatThreads([undefined]), '–')
   t.equal(formatThreads([{ writer: 1, main: 2, index: 0, database: 3 }]), 'main 2, writer 1, database 3')
+})
+
+t.test('batches are compared with the floor and with an insert into PostgreSQL of the same round', async (t) => {
+  const contenders = ['floor', 'ours', 'postgres'].map((name) => ({ name, title: name, file: '' }))
+  const rounds = [
+    { floor: { '20x64': run(1000, 10) }, ours: { '20x64': run(500, 20) }, postgres: { '20x64': run(100, 80) } },
+    { floor: { '20x64': run(2000, 10) }, ours: { '20x64': run(800, 20) } },
+  ]
+  const section = batchesSection(rounds, contenders)
+  t.match(section, '| 20, 64 | ours | 650 (500–800) | 0.45 (0.4–0.5) | 20 (20–20) | 2 (2–2) | main 20 |')
+  t.match(section, '| 5 | 0.25 |', 'the ratios of PostgreSQL, which has one round')
+  t.match(section, 'at 0.45 of the rate of the floor, and at 5 times that of Fastify + PostgreSQL.')
+  t.equal(gameServerSentence([{ floor: { '20x64': run(1) } }]), undefined)
+  t.match(standbySection(rounds, contenders), '| 20, 64 | ours | 650 (500–800) | 5 |')
+})
+
+t.test('peers and contenders that store in PostgreSQL are measured in every third round', async (t) => {
+  const contenders = [
+    { name: 'floor', title: '', file: '' },
+    { name: 'ours', title: '', file: '' },
+    { name: 'ours-postgres', title: '', file: '', hasDatabase: true },
+    { name: 'sqlite', title: '', file: '', isPeer: true },
+  ]
+  const rounds = [0, 1, 2, 3].map((round) => contendersOfRound(contenders, round).map(({ name }) => name))
+  t.strictSame(rounds, [
+    ['floor', 'ours', 'ours-postgres', 'sqlite'],
+    ['ours', 'floor'],
+    ['floor', 'ours'],
+    ['ours', 'ours-postgres', 'sqlite', 'floor'],
+  ])
 })
 
 t.test('only a full run with all parts and contenders replaces the report', async (t) => {

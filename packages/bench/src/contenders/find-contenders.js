@@ -15,7 +15,6 @@ import { startProgram } from './start-program.js'
  * @property {boolean} [isPeer] whether it is installed on demand
  * @property {boolean} [hasDatabase] whether it stores in PostgreSQL
  * @property {Record<string, unknown>} [options] for its `start`
- * @property {number} [preloadMax] the most events with which it can be filled in reasonable time
  * @property {string} [missing] why it cannot be measured on this machine
  */
 
@@ -38,7 +37,6 @@ export function findContenders() {
       title: 'Ingest on PostgreSQL',
       file: 'servers/ours.js',
       hasDatabase: true,
-      preloadMax: 10e6,
     },
     {
       name: 'postgres',
@@ -46,14 +44,12 @@ export function findContenders() {
       file: 'peers/postgres.js',
       isPeer: true,
       hasDatabase: true,
-      preloadMax: 10e6,
     },
     {
       name: 'sqlite',
       title: 'Fastify + SQLite',
       file: 'peers/sqlite.js',
       isPeer: true,
-      preloadMax: 1e6,
       ...(hasSqlite() ? {} : noSqlite),
     },
     {

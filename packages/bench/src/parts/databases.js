@@ -30,11 +30,6 @@ const loads = [
   { name: 'v7', title: 'new, UUIDv7', load: { idVersion: 7 } },
   { name: 'new', title: 'new, random ids', load: {} },
   { name: 'again', title: 'the same batches again', load: {}, again: 'new' },
-  { name: 'connections-1', title: 'new, 1 connection', load: { connections: 1 } },
-  { name: 'again-1', title: 'the same again, 1 connection', load: { connections: 1 }, again: 'connections-1' },
-  { name: 'connections-4', title: 'new, 4 connections', load: { connections: 4 } },
-  { name: 'connections-64', title: 'new, 64 connections', load: { connections: 64 } },
-  { name: 'single', title: 'new, 64 connections, 1 event a batch', load: { connections: 64, count: 1 } },
 ]
 
 /**
@@ -96,7 +91,7 @@ async function measureGroup(context, { contenders, group, plan, runs }) {
  * @param {import('../contenders/open-contender.js').Load} load
  * @returns {Promise<DatabaseRun>}
  */
-async function measureRun({ postgres }, { contender, database, send }, { seconds, warmupSeconds }, load) {
+async function measureRun({ postgres }, { contender, database, send }, { phaseSeconds: seconds, warmupSeconds }, load) {
   await postgres?.call('settle')
   await syncDisks()
   const usage = () => postgres?.call('usage', { name: database })
@@ -137,7 +132,7 @@ export function databasesSection(rounds, contenders) {
     })
   })
   return [
-    'One PostgreSQL server with default durability, a database for each contender, empty before; batches of 100 events unless the line says otherwise. Processor time is that of the Node process and of all processes of PostgreSQL, autovacuum included.',
+    'One PostgreSQL server with default durability, a database for each contender, empty before; batches of 100 events on 16 connections. Processor time is that of the Node process and of all processes of PostgreSQL, autovacuum included.',
     formatTable(['load', '', ...speedHead('of Fastify + PostgreSQL'), ...head], rows),
     '**WAL** is counted from a checkpoint before each run. A page’s first change after a checkpoint writes its image, so images weigh more in such short runs than in production; the other records do not depend on that. **Disk** is the growth of the database without VACUUM.',
   ].join('\n\n')

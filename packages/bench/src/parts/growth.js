@@ -3,7 +3,7 @@ import { join } from 'node:path'
 import { diskBytes, freeDiskBytes } from '../contenders/disk-bytes.js'
 import { openContender } from '../contenders/open-contender.js'
 import { processorTimePerEvent, readProcessorTime, totalOf } from '../contenders/processor-time.js'
-import { contendersOfRound } from '../plan.js'
+import { inTurn } from '../plan.js'
 import { formatNumber, formatSize, formatTable } from '../report/format.js'
 import {
   figureCell,
@@ -48,7 +48,7 @@ import { summarize } from '../report/statistics.js'
  * @typedef {object} Growth
  * @property {Filled[]} filled
  * @property {GrowthRound[]} rounds the planned number for each size, each with that size, an empty store and the floor
- * @property {{ size: number, contender: string, reason: string }[]} skipped
+ * @property {{ size: number, reason: string }[]} skipped
  */
 
 /** The size of an event in the log and the index, rounded up. */
@@ -72,19 +72,13 @@ export async function measureGrowth(context, plan) {
   const growth = { filled: [], rounds: [], skipped: [] }
   const own = context.contenders.filter(({ name }) => name === 'floor' || name === 'ours')
   const ours = own.find(({ name }) => name === 'ours')
-  const others = context.contenders.filter(({ preloadMax }) => plan.name === 'full' && preloadMax !== undefined)
   for (const size of [...plan.sizes].filter((each) => each > 0).sort((x, y) => x - y)) {
     if (ours && !fitsOnDisk(context, plan, size, growth.skipped)) continue
     if (ours) growth.filled.push(await fillOurs(context, ours, size))
-    const filled = others.filter((other) => canBeFilled(other, size, growth.skipped))
-    for (const other of filled) await fillOther(context, other, size)
     for (let round = 0; round < plan.rounds; round++) {
-      const chosen = contendersOfRound([...own, ...filled], round)
-      growth.rounds.push(await measureRound(context, plan, chosen, size))
+      growth.rounds.push(await measureRound(context, plan, inTurn(own, round), size))
       context.log(`round ${round + 1}: ${formatSize(size)} events stored`)
     }
-    // frees the disk for the next size
-    for (const other of filled) await (await openContender(context, other, { store: storeOf(other, size) })).close()
   }
   await rm(join(context.directory, `ours-${grownStore}`), { recursive: true, force: true })
   return growth
@@ -96,7 +90,7 @@ function fitsOnDisk({ directory, log }, { rounds, seconds, warmupSeconds }, size
   const needed = (size + rounds * (seconds + warmupSeconds) * eventsPerSecondMax) * bytesPerEvent
   if (needed < free * 0.95) return true
   const reason = `${(needed / 1e9).toFixed(0)} GB would be needed, and ${(free / 1e9).toFixed(0)} GB are free`
-  skipped.push({ size, contender: 'ours', reason })
+  skipped.push({ size, reason })
   log(`${formatSize(size)} EVENTS ARE LEFT OUT: ${reason}`)
   return false
 }
@@ -138,25 +132,6 @@ async function fillOurs(context, ours, size) {
   }
 }
 
-/** @param {Contender} contender @param {number} size @param {Growth['skipped']} skipped */
-function canBeFilled({ name, preloadMax = 0 }, size, skipped) {
-  if (size <= preloadMax) return true
-  skipped.push({ size, contender: name, reason: `filling it beyond ${formatSize(preloadMax)} takes too long` })
-  return false
-}
-
-/** @param {Context} context @param {Contender} contender @param {number} size */
-async function fillOther(context, contender, size) {
-  const opened = await openContender(context, contender, {
-    store: storeOf(contender, size),
-    isFresh: true,
-    isKept: true,
-  })
-  await opened.program.call('preload', { events: size })
-  await opened.close()
-  context.log(`${contender.title}: filled to ${formatSize(size)} events`)
-}
-
 /**
  * Measures each contender with an empty store, and with one of this size.
  *
@@ -182,7 +157,8 @@ async function measureRound(context, plan, contenders, size) {
  */
 async function measureSize(context, contender, size, { seconds, warmupSeconds }) {
   const isFresh = size === 0
-  const opened = await openContender(context, contender, { store: storeOf(contender, size), isFresh, isKept: !isFresh })
+  const store = isFresh ? 'empty' : grownStore
+  const opened = await openContender(context, contender, { store, isFresh, isKept: !isFresh })
   const load = { seconds, warmupSeconds }
   try {
     if (contender.name !== 'ours') return { ...(await opened.send(load)), stored: size }
@@ -196,11 +172,6 @@ async function measureSize(context, contender, size, { seconds, warmupSeconds })
   }
 }
 
-/** @param {Contender} contender @param {number} size */
-function storeOf({ name }, size) {
-  return name === 'ours' && size > 0 ? grownStore : `with_${size}`
-}
-
 /** The sizes that a contender was measured with. @param {Growth} growth @param {string} name */
 function sizesOf({ rounds }, name) {
   const sizes = rounds.flatMap((round) => Object.keys(round[name] ?? {}).map(Number))
@@ -212,13 +183,12 @@ export function growthSection(growth, contenders) {
   const rows = contenders.flatMap((contender) =>
     sizesOf(growth, contender.name).map((size) => growthRow(growth, contender, size)),
   )
-  const skipped = growth.skipped.map(({ size, contender, reason }) => {
-    const title = contenders.find(({ name }) => name === contender)?.title ?? contender
-    return `${title} with ${formatSize(size)} events is left out: ${reason}.`
+  const skipped = growth.skipped.map(({ size, reason }) => {
+    return `Ingest with ${formatSize(size)} events is left out: ${reason}.`
   })
   const memory = ['open, ms', 'own memory, MB: opened', 'loaded']
   return [
-    'The same load on a store that is filled to one size after another and measured at each beside an empty one. The rounds add to it, so "stored" is their range. Peers are measured in every third round.',
+    'The same load on a store that is filled to one size after another and measured at each beside an empty one. The rounds add to it, so "stored" is their range.',
     formatTable(['', 'stored before', ...speedHead(), 'events/s of empty', 'processor time of empty', ...memory], rows),
     ...(skipped.length > 0 ? [skipped.join('\n')] : []),
     ...(growth.filled.length > 0

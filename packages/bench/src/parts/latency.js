@@ -44,12 +44,13 @@ export function latencySection({ eventsPerSecondMax, rounds, indexed, idsBytesBe
   return [
     `Batches became due evenly, at half of the ${formatNumber(eventsPerSecondMax)} events a second that the same store took just before, and were sent then, whatever the responses to earlier ones. ${formatNumber(indexed)} ids were added meanwhile: each 262,144 bring about a flush, and eight flushes a merge. On disk, \`ids\` went from ${formatNumber(idsBytesBefore / 1e6)} to ${formatNumber(idsBytesAfter / 1e6)} MB.`,
     formatTable(
-      ['p50 ms', 'p90 ms', 'p99 ms', 'longest, ms', 'processor time, µs an event', 'by thread'],
+      ['p50 ms', 'p90 ms', 'p99 ms', 'p99 over p50', 'longest, ms', 'processor time, µs an event', 'by thread'],
       [
         [
           figureCell(rounds, ({ p50Ms }) => p50Ms),
           figureCell(rounds, ({ p90Ms }) => p90Ms),
           figureCell(rounds, ({ p99Ms }) => p99Ms),
+          figureCell(rounds, ({ p50Ms, p99Ms }) => p99Ms / p50Ms),
           figureCell(rounds, ({ maxMs }) => maxMs),
           figureCell(rounds, processorTime),
           formatThreads(rounds.map(({ processor }) => processor)),

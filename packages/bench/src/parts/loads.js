@@ -1,7 +1,7 @@
 import { openContender, waitForRest } from '../contenders/open-contender.js'
-import { contendersOfRound } from '../plan.js'
-import { formatTable } from '../report/format.js'
-import { rate, ratioCell, speedCells, speedHead } from '../report/rounds.js'
+import { contendersOfRound, inTurn } from '../plan.js'
+import { formatNumber, formatTable } from '../report/format.js'
+import { processorTime, rate, ratioCell, ratioOf, speedCells, speedHead } from '../report/rounds.js'
 
 /**
  * @typedef {object} NamedLoad
@@ -15,19 +15,17 @@ import { rate, ratioCell, speedCells, speedHead } from '../report/rounds.js'
 
 /** Runs by contender and load. @typedef {Record<string, Record<string, import('../load/send-load.js').LoadResult>>} LoadsRound */
 
-/** The usual load, then those of game servers, by the size of a batch. @type {readonly [count: number, connections: number][]} */
+/** The usual load, then smaller batches and fewer connections. @type {readonly [count: number, connections: number][]} */
 const sizes = [
   [100, 16],
-  [1, 1],
   [1, 16],
   [1, 64],
   [5, 16],
   [5, 64],
   [20, 16],
   [20, 64],
-  [100, 1],
-  [100, 4],
   [100, 64],
+  [100, 1],
 ]
 
 /** @type {readonly NamedLoad[]} */
@@ -44,34 +42,60 @@ const repeatLoads = [
   { name: 'repeats-50', title: '50 % repeats', load: { repeatShare: 0.5 } },
 ]
 
+/** How long a commit takes in {@link measureStandby}. */
+const commitMs = 10
+
 const measured = ['floor', 'ours', 'ours-postgres', 'postgres', 'sqlite', 'nats']
 
 /** @param {import('../contenders/open-contender.js').Context} context @param {import('../plan.js').Plan} plan */
 export function measureBatches(context, plan) {
-  return measureLoads(context, plan, batchLoads)
+  return measureLoads(context, plan, { loads: batchLoads, turns: turnsOf(context, plan) })
 }
 
 /** @param {import('../contenders/open-contender.js').Context} context @param {import('../plan.js').Plan} plan */
 export function measureRepeats(context, plan) {
-  return measureLoads(context, plan, repeatLoads)
+  return measureLoads(context, plan, { loads: repeatLoads, turns: turnsOf(context, plan) })
+}
+
+/** @param {import('../contenders/open-contender.js').Context} context @param {import('../plan.js').Plan} plan */
+function turnsOf({ contenders }, plan) {
+  const chosen = contenders.filter(({ name, isPeer }) => measured.includes(name) && (plan.name === 'full' || !isPeer))
+  return (/** @type {number} */ round) => contendersOfRound(chosen, round)
 }
 
 /**
- * Several loads, round by round. All contenders of a round are open at the same time, each on an empty store, and are loaded
- * in turn for each load.
+ * The loads of {@link measureBatches} on PostgreSQL whose commits wait until a standby has applied them, which it does
+ * after 10 ms. Undefined if no contender stores in PostgreSQL or the server is not ours to set up.
  *
  * @param {import('../contenders/open-contender.js').Context} context
  * @param {import('../plan.js').Plan} plan
- * @param {readonly NamedLoad[]} loads
+ * @returns {Promise<LoadsRound[] | undefined>}
+ */
+export async function measureStandby({ postgres, ...context }, plan) {
+  const contenders = context.contenders.filter(({ hasDatabase }) => hasDatabase)
+  if (!postgres?.started.pid || contenders.length === 0) return undefined
+  // it stays until the end: no part comes after this one
+  await postgres.call('startStandby', { applyDelayMs: commitMs })
+  const turns = (/** @type {number} */ round) => inTurn(contenders, round)
+  return measureLoads({ ...context, postgres }, plan, { loads: batchLoads, turns })
+}
+
+/**
+ * Several loads, round by round. All contenders of a round are open at the same time, each on an empty store, and are
+ * loaded in turn for each load.
+ *
+ * @param {import('../contenders/open-contender.js').Context} context
+ * @param {import('../plan.js').Plan} plan
+ * @param {{
+ *   loads: readonly NamedLoad[],
+ *   turns: (round: number) => readonly import('../contenders/find-contenders.js').Contender[],
+ * }} options
  * @returns {Promise<LoadsRound[]>}
  */
-async function measureLoads(context, plan, loads) {
-  const contenders = context.contenders.filter(({ name, isPeer }) => {
-    return measured.includes(name) && (plan.name === 'full' || !isPeer)
-  })
+async function measureLoads(context, plan, { loads, turns }) {
   const results = []
   for (let round = 0; round < plan.rounds; round++) {
-    results.push(await measureRound(context, contendersOfRound(contenders, round), { plan, loads }))
+    results.push(await measureRound(context, turns(round), { plan, loads }))
     context.log(`round ${round + 1}`)
   }
   return results
@@ -115,38 +139,86 @@ export function floorOf(load) {
   return (/** @type {LoadsRound} */ round) => round.floor?.[load] ?? round.floor?.new
 }
 
-/** @param {readonly LoadsRound[]} rounds @param {readonly import('../contenders/find-contenders.js').Contender[]} contenders */
+/** @typedef {readonly import('../contenders/find-contenders.js').Contender[]} Contenders */
+
+/** @param {readonly LoadsRound[]} rounds @param {Contenders} contenders */
 export function batchesSection(rounds, contenders) {
+  const columns = [
+    { title: 'events/s of Fastify + PostgreSQL', base: postgresOf, figure: rate },
+    { title: 'processor time of it', base: postgresOf, figure: processorTime },
+  ]
   return [
-    'Batches of new events by their size and the number of connections, one after another on one store, the contenders in turns. A game server that sends each second or two sends 5 to 20 events at a time. Peers are measured in every third round.',
-    formatLoads({ rounds, contenders, loads: batchLoads, head: 'events a batch, connections' }),
+    'Batches of new events by their size and the number of connections, one after another on one store, the contenders in turns. Peers and Ingest on PostgreSQL are measured in every third round. Fastify + PostgreSQL inserts each batch with one statement.',
+    gameServerSentence(rounds),
+    formatLoads({ rounds, contenders, loads: batchLoads, head: batchHead, columns }),
+  ]
+    .filter((part) => part !== undefined)
+    .join('\n\n')
+}
+
+/** The ratios for batches of a game server. @param {readonly LoadsRound[]} rounds */
+export function gameServerSentence(rounds) {
+  const pick = (/** @type {LoadsRound} */ round) => round.ours?.['20x64']
+  const ofFloor = ratioOf(rounds, pick, floorOf('20x64'), rate)
+  const ofPostgres = ratioOf(rounds, pick, postgresOf('20x64'), rate)
+  if (!ofFloor || !ofPostgres) return undefined
+  return `A game server sends 5 to 20 events at a time. With 20 events a batch from 64 connections, Ingest makes each event durable at ${formatNumber(ofFloor.median)} of the rate of the floor, and at ${formatNumber(ofPostgres.median)} times that of Fastify + PostgreSQL.`
+}
+
+/** @param {readonly LoadsRound[]} rounds @param {Contenders} contenders */
+export function repeatsSection(rounds, contenders) {
+  const base = () => (/** @type {LoadsRound} */ round, /** @type {string} */ name) => round[name]?.new
+  return [
+    'One after another on one store, the contenders in turns. Repeats count as events, as each has to be looked up; every response said exactly which were new. The floor keeps nothing, so repeats are compared with its new events. Peers and Ingest on PostgreSQL are measured in every third round.',
+    formatLoads({
+      rounds,
+      contenders,
+      loads: repeatLoads,
+      head: 'load',
+      columns: [{ title: 'events/s of all new', base, figure: rate }],
+    }),
   ].join('\n\n')
 }
 
-/** @param {readonly LoadsRound[]} rounds @param {readonly import('../contenders/find-contenders.js').Contender[]} contenders */
-export function repeatsSection(rounds, contenders) {
+/** @param {readonly LoadsRound[]} rounds @param {Contenders} contenders */
+export function standbySection(rounds, contenders) {
   return [
-    'One after another on one store, the contenders in turns. Repeats count as events, as each has to be looked up; every response said exactly which were new. The floor keeps nothing, so repeats are compared with its new events. Peers are measured in every third round.',
-    formatLoads({ rounds, contenders, loads: repeatLoads, head: 'load' }),
+    `The batches of above on a PostgreSQL server whose commits take at least ${commitMs} ms: \`synchronous_commit\` is \`remote_apply\`, and its standby applies each commit ${commitMs} ms after it was made (\`recovery_min_apply_delay\`). Commits wait side by side. The standby runs on the same machine, and its processor time is not counted.`,
+    formatLoads({ rounds, contenders, loads: batchLoads, head: batchHead, base: postgresOf }),
   ].join('\n\n')
+}
+
+const batchHead = 'events a batch, connections'
+
+/** @param {string} load */
+function postgresOf(load) {
+  return (/** @type {LoadsRound} */ round) => round.postgres?.[load]
 }
 
 /**
  * @param {object} options
  * @param {readonly LoadsRound[]} options.rounds
- * @param {readonly import('../contenders/find-contenders.js').Contender[]} options.contenders
+ * @param {Contenders} options.contenders
  * @param {readonly NamedLoad[]} options.loads
  * @param {string} options.head
+ * @param {typeof postgresOf} [options.base] what the usual columns are relative to. Default: the floor
+ * @param {readonly {
+ *   title: string,
+ *   base: (load: string) => (round: LoadsRound, name: string) => import('../load/send-load.js').LoadResult | undefined,
+ *   figure: import('../report/rounds.js').Figure<import('../load/send-load.js').LoadResult>,
+ * }[]} [options.columns] further ratios
  */
-function formatLoads({ rounds, contenders, loads, head }) {
-  const first = loads[0]
+function formatLoads({ rounds, contenders, loads, head, base = floorOf, columns = [] }) {
   const rows = loads.flatMap(({ name: load, title: loadTitle }) => {
     const loaded = contenders.filter(({ name }) => rounds.some((round) => round[name]?.[load]))
     return loaded.map(({ name, title }) => {
       const pick = (/** @type {LoadsRound} */ round) => round[name]?.[load]
-      const ofFirst = ratioCell(rounds, pick, (round) => round[name]?.[first?.name ?? ''], rate)
-      return [loadTitle, title, ...speedCells(rounds, pick, floorOf(load)), ofFirst]
+      const further = columns.map(({ base: other, figure }) => {
+        return ratioCell(rounds, pick, (round) => other(load)(round, name), figure)
+      })
+      return [loadTitle, title, ...speedCells(rounds, pick, base(load)), ...further]
     })
   })
-  return formatTable([head, '', ...speedHead(), `events/s of ${first?.title}`], rows)
+  const of = base === floorOf ? undefined : 'of Fastify + PostgreSQL'
+  return formatTable([head, '', ...speedHead(of), ...columns.map(({ title }) => title)], rows)
 }

@@ -1,5 +1,5 @@
 import { openContender } from '../contenders/open-contender.js'
-import { inTurn } from '../plan.js'
+import { contendersOfRound } from '../plan.js'
 import { formatTable } from '../report/format.js'
 import { figureCell, runsOf, speedCells, speedHead } from '../report/rounds.js'
 
@@ -17,7 +17,7 @@ export async function measureThroughput(context, { rounds, warmupSeconds, second
   for (let round = 0; round < rounds; round++) {
     /** @type {ThroughputRound} */
     const runs = {}
-    for (const contender of inTurn(context.contenders, round)) {
+    for (const contender of contendersOfRound(context.contenders, round)) {
       const opened = await openContender(context, contender, { store: 'empty', isFresh: true })
       const run = await opened.send({ seconds, warmupSeconds })
       runs[contender.name] = run
@@ -45,7 +45,7 @@ export function throughputSection(rounds, contenders) {
     return [[title, ...cells, figureCell(runs, ({ loadCpu }) => loadCpu)]]
   })
   return [
-    'Batches of 100 new events with random ids, on 16 connections, into an empty store.',
+    'Batches of 100 new events with random ids, on 16 connections, into an empty store. Peers and Ingest on PostgreSQL are measured in every third round.',
     formatTable(['', ...speedHead(), 'cores used by the load'], rows),
     'Processor time is user and system time of the server’s process while it was measured, a median for each thread; threads of V8 collect garbage and compile, those of libuv wait for disks. PostgreSQL’s own processes are in its line where it was started for this run.',
     'Where the load used a whole core it was the load that was measured: the server could do more.',

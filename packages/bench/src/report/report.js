@@ -1,7 +1,7 @@
 import { databasesSection } from '../parts/databases.js'
 import { growthSection } from '../parts/growth.js'
 import { latencySection } from '../parts/latency.js'
-import { batchesSection, repeatsSection } from '../parts/loads.js'
+import { batchesSection, repeatsSection, standbySection } from '../parts/loads.js'
 import { sendSection } from '../parts/send.js'
 import { throughputSection } from '../parts/throughput.js'
 import { uploadsSection } from '../parts/uploads.js'
@@ -18,6 +18,7 @@ import { formatTable } from './format.js'
  * @property {import('../parts/uploads.js').Uploads} [uploads]
  * @property {import('../parts/send.js').SendRound[] | undefined} [send]
  * @property {import('../parts/databases.js').DatabaseRound[] | undefined} [databases]
+ * @property {import('../parts/loads.js').LoadsRound[] | undefined} [standby]
  */
 
 /**
@@ -35,11 +36,11 @@ import { formatTable } from './format.js'
 
 /** The report in Markdown, which links to the plot `benchmark.svg`. @param {Measured} record */
 export function makeReport({ measuredAt, command, plan, machine, versions, contenders, results }) {
-  const { throughput, batches, repeats, growth, latency, uploads, send, databases } = results
+  const { throughput, batches, repeats, growth, latency, uploads, send, databases, standby } = results
   const facts = [...machine, ...versions].map(({ label, value }) => [label, value])
   return [
     '# Benchmark',
-    `Measured on ${measuredAt.slice(0, 10)} by \`${command}\`. Figures are medians of ${plan.rounds} interleaved rounds, with the lowest and the highest behind them; ratios are taken within a round.`,
+    `Measured on ${measuredAt.slice(0, 10)} by \`${command}\`. Figures are medians of interleaved rounds, ${plan.rounds} for throughput and batch sizes and ${plan.fewerRounds} for the rest, with the lowest and the highest behind them; ratios are taken within a round.`,
     ...(plan.name === 'full' ? [] : [quickNote]),
     ...(isComplete(plan) ? ['![Events a second](benchmark.svg)'] : []),
     section('Machine', formatTable(['', ''], facts)),
@@ -51,6 +52,7 @@ export function makeReport({ measuredAt, command, plan, machine, versions, conte
     uploads && section('Maps', uploadsSection(uploads)),
     send && section('Sending a file', sendSection(send)),
     databases && section('PostgreSQL', databasesSection(databases, contenders)),
+    standby && section('PostgreSQL with a commit of 10 ms', standbySection(standby, contenders)),
     section('How it is measured', method),
     section('What this does not prove', limits),
   ]
