@@ -1,6 +1,10 @@
+import { createRequire } from 'node:module'
 import { IngestError } from '@ingest/core'
-import { type Database, openAsClass, type RootDatabase } from 'lmdb'
+import type { Database, RootDatabase } from 'lmdb'
 import { pageSize } from './data-file.ts'
+
+// each process and thread loads it, and as CommonJS it is one file, which takes half of the processor time
+const { openAsClass }: typeof import('lmdb') = createRequire(import.meta.url)('lmdb')
 
 /** The handle of an LMDB environment. */
 export type Root = RootDatabase<Buffer, Buffer>
