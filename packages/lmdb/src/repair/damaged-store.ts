@@ -6,6 +6,7 @@ import { forkReader } from '../backup/run-job.ts'
 import { readSequence, sequenceKey } from '../environment/row-keys.ts'
 import type { TableName } from '../environment/schema.ts'
 import { deserializeError, type SerializedError } from '../threads/error-transfer.ts'
+import { distance, findIntact, firstGap } from './find-intact.ts'
 
 /** A request for the next rows of a table, from `start` on, in the order of their keys. */
 export interface Request extends Place {
@@ -44,10 +45,6 @@ export type DamagedStore = ReturnType<typeof openDamagedStore>
 const module = fileURLToPath(new URL('./read-worker.js', import.meta.url))
 /** Maximum rows of one request. After a crash, this number of rows is read one by one. */
 const rowsAtOnce = 64
-/** How many bytes of keys the search for the end of damage compares: more if the unreadable key is longer. */
-const searchedBytes = 64
-/** Limits the bisection: each probe may crash LMDB. */
-const bisectionsMax = 24
 
 export function openDamagedStore(directory: string, signal?: AbortSignal) {
   let child: ChildProcess | undefined
@@ -91,46 +88,22 @@ export function openDamagedStore(directory: string, signal?: AbortSignal) {
     }
   }
 
-  /**
-   * Returns the first readable key that is greater than `unreadable`, or undefined if no key below `end` is readable.
-   * Runs an exponential search with `gap` as the first step, and then a binary search, because each read of a damaged
-   * page may crash the process that runs LMDB.
-   */
-  async function findIntact(place: Place, unreadable: Buffer, gap: bigint, end?: Buffer): Promise<Buffer | undefined> {
-    const width = place.isNumbered ? unreadable.length : Math.max(searchedBytes, unreadable.length)
-    const behindAll = end ? toNumber(end, width) : 1n << BigInt(width * 8)
-    async function isIntact(at: bigint): Promise<boolean> {
-      const reply = await ask({ ...place, start: toKey(at, width), limit: 1 })
-      return reply !== undefined && reply.rows.length > 0
-    }
-
-    const first = toNumber(unreadable, width)
-    let [low, high] = [first, first + gap]
-    for (let step = gap; high < behindAll && !(await isIntact(high)); step *= 2n) [low, high] = [high, high + step]
-    if (high >= behindAll) {
-      // the steps may have passed the last key: tries the prefixes of that key
-      const newest = await newestKey(place)
-      low = first
-      for (let length = 1; length <= newest.length && high >= behindAll; length++) {
-        const at = toNumber(newest.subarray(0, length), width)
-        if (at <= first || at >= behindAll) continue
-        if (await isIntact(at)) high = at
-        else low = at
-      }
-      if (high >= behindAll) return undefined
-    }
-    for (let left = bisectionsMax; left > 0 && high - low > 1n; left--) {
-      const middle = (low + high) / 2n
-      if (await isIntact(middle)) high = middle
-      else low = middle
-    }
-    return toKey(high, width)
-  }
-
-  async function newestKey(place: Place): Promise<Buffer> {
-    return (
-      (await ask({ ...place, isNumbered: false, start: nothing, limit: 1, reverse: true }))?.rows[0]?.key ?? nothing
-    )
+  /** The next readable key after `unreadable`; undefined if there is none below `end`. */
+  function findNext(place: Place, unreadable: Buffer, gap: bigint, end?: Buffer): Promise<Buffer | undefined> {
+    return findIntact({
+      unreadable,
+      gap,
+      end,
+      isNumbered: place.isNumbered === true,
+      async isIntact(start) {
+        const reply = await ask({ ...place, start, limit: 1 })
+        return reply !== undefined && reply.rows.length > 0
+      },
+      async newestKey() {
+        const reply = await ask({ ...place, isNumbered: false, start: nothing, limit: 1, reverse: true })
+        return reply?.rows[0]?.key ?? nothing
+      },
+    })
   }
 
   return {
@@ -168,7 +141,7 @@ export function openDamagedStore(directory: string, signal?: AbortSignal) {
           last = key
           start = behind(key, place)
         } else if (read === count) return
-        else start = await findIntact(place, start, gap, end === undefined ? undefined : sequenceKey(end))
+        else start = await findNext(place, start, gap, end === undefined ? undefined : sequenceKey(end))
       }
       damaged.add(table)
     },
@@ -183,26 +156,8 @@ export function openDamagedStore(directory: string, signal?: AbortSignal) {
 }
 
 const nothing = Buffer.alloc(0)
-/** The distance between the numbers of two projects. */
-const firstGap = 1n << BigInt((searchedBytes - 4) * 8)
 
 /** The smallest key that is greater than this one. */
 function behind(key: Buffer, { isNumbered }: Place): Buffer {
   return isNumbered ? sequenceKey(readSequence(key) + 1) : Buffer.concat([key, Buffer.of(0)])
-}
-
-/** A key as a number, padded with zeros at the end. */
-function toNumber(key: Buffer, width: number): bigint {
-  return BigInt(`0x${key.toString('hex').padEnd(width * 2, '0')}`)
-}
-
-/** The distance between two keys; at least 1. */
-function distance(from: Buffer, to: Buffer): bigint {
-  const width = Math.max(searchedBytes, from.length, to.length)
-  const between = toNumber(to, width) - toNumber(from, width)
-  return between > 0n ? between : 1n
-}
-
-function toKey(number: bigint, width: number): Buffer {
-  return Buffer.from(number.toString(16).padStart(width * 2, '0'), 'hex')
 }

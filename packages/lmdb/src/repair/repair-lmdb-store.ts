@@ -28,7 +28,8 @@ import type { RepairReport } from './repair-report.ts'
  *
  * - read worker: a process that reads rows of the damaged store (`read-worker.ts`); if LMDB crashes it, another one is
  *   started
- * - damaged store: walks the tables, and searches for the next key that can be read after damage (`damaged-store.ts`)
+ * - damaged store: walks the tables (`damaged-store.ts`), and after damage searches for the next key that can be read
+ *   (`find-intact.ts`)
  * - record: copied only if its checksums are right; the lists of projects, the totals and the id index are rebuilt
  * - report: the copied and the lost content, by ranges of records, events of projects, and maps (`repair-report.ts`)
  *
