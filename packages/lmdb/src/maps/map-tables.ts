@@ -10,13 +10,13 @@ import {
   type MapId,
   type PendingManifest,
 } from '@ingest/core'
-import { chunkRefBytes, decodeChunks, encodeChunks } from '../chunks/chunk-encoding.ts'
 import { type ChunkTables, openChunkTables, type WrittenChunk } from '../chunks/chunk-tables.ts'
 import type { Rows } from '../environment/environment.ts'
-import { projectKey, readSequence, sequenceKey } from '../environment/row-keys.ts'
+import { projectKey } from '../environment/row-keys.ts'
 import type { TableName } from '../environment/schema.ts'
 import { addOpenBuild, hasMaps, removeOpenBuild } from './builds.ts'
 import { noManifestCache } from './manifest-cache.ts'
+import { type ManifestTables, openManifestTables } from './manifest-tables.ts'
 import { encodeMapName } from './map-encoding.ts'
 import { createMapReader, type FoundMap, type MapReader, type MapRow } from './map-reader.ts'
 import { openPendingTables, type PendingTables } from './pending-manifests.ts'
@@ -28,7 +28,7 @@ import { openPendingTables, type PendingTables } from './pending-manifests.ts'
  * - manifest: the list of chunks of a map, under a number of its own; a slot names it by this number
  * - pending manifest: one that misses chunks, or is not verified yet (`pending-manifests.ts`)
  * - void: a pending manifest whose build froze; readers leave it out, a sweep deletes it
- * - detached manifest: one that no slot names; its chunks are released in bounded transactions
+ * - detached manifest: one that no slot names; its chunks are released in bounded transactions (`manifest-tables.ts`)
  * - reference: the row by which a manifest names a chunk; a chunk without references becomes garbage
  * - version of a slot: a text that differs between any two states; a decision on a snapshot is written only if it is
  *   the same
@@ -61,16 +61,8 @@ export interface MapTables extends MapReader {
   ): 'stored' | 'existing' | 'undeclared'
   /** Drops the pending manifest of a map if it is expired, or void. */
   sweep(project: number, id: MapId, touchedBefore: number): void
-  /**
-   * Deletes detached manifests, and those of their chunks that no other manifest names: a bounded number, as a
-   * transaction must not take long. Returns whether some are left.
-   */
-  releaseChunks(): boolean
+  releaseChunks: ManifestTables['release']
 }
-
-const lastKey = Buffer.from('last')
-/** The most chunks of detached manifests that one transaction looks at. */
-const releasedMax = 512
 
 /** @param onGarbage called when a blob is marked as garbage */
 export function openMapTables(
@@ -80,35 +72,10 @@ export function openMapTables(
 ): MapTables {
   const maps = table('maps')
   const newest = table('newest-builds')
-  const manifests = table('manifests')
-  const detached = table('detached-manifests')
-  const numbers = table('manifest-numbers')
   const chunks = openChunkTables(table, onGarbage)
   const pending = openPendingTables(table)
+  const manifests = openManifestTables(table, chunks, pending)
   const reader = createMapReader(table, chunks, pending, cache)
-
-  function addManifest(project: number, manifest: Manifest): number {
-    const number = (numbers.getBinary(lastKey)?.readDoubleLE() ?? 0) + 1
-    const last = Buffer.alloc(8)
-    last.writeDoubleLE(number)
-    numbers.put(lastKey, last)
-    manifests.put(sequenceKey(number), encodeChunks(manifest.chunks))
-    const sizes = new Map<Digest, number>()
-    for (const { digest, size } of manifest.chunks) sizes.set(digest, Math.max(size, sizes.get(digest) ?? 0))
-    for (const [digest, size] of sizes) chunks.addName(project, number, digest, size)
-    return number
-  }
-
-  function setReleased(project: number, number: number, released: number): void {
-    const value = Buffer.alloc(4)
-    value.writeUInt32LE(released)
-    detached.put(projectKey(project, sequenceKey(number)), value)
-  }
-
-  function firstDetached(): Buffer | undefined {
-    const [key] = [...detached.getKeys({ limit: 1 })]
-    return key && Buffer.from(key)
-  }
 
   function putUploads(project: number, uploads: ReadonlyMap<Digest, WrittenChunk>): void {
     for (const [digest, chunk] of uploads) {
@@ -143,7 +110,7 @@ export function openMapTables(
     function numberOf(manifest: Manifest): number {
       if (manifest === old.complete?.manifest) return before.complete?.number as number
       if (manifest === old.pending?.manifest) return before.pending?.number as number
-      return addManifest(project, manifest)
+      return manifests.add(project, manifest)
     }
 
     const row = rowOf(contents, numberOf)
@@ -158,7 +125,7 @@ export function openMapTables(
     if (row.pending && contents.pending) putPending(project, id, before, row.pending.number, contents.pending)
     const numbers = [row.complete?.number, row.pending?.number]
     for (const manifest of [before.complete, before.pending]) {
-      if (manifest && !numbers.includes(manifest.number)) setReleased(project, manifest.number, 0)
+      if (manifest && !numbers.includes(manifest.number)) manifests.detach(project, manifest.number)
     }
     const key = projectKey(project, encodeMapName(id))
     const isKept = row.complete || row.pending
@@ -173,6 +140,7 @@ export function openMapTables(
     ...reader,
     chunks,
     pending,
+    releaseChunks: manifests.release,
     put,
 
     putChunk(project, digest, chunk, receivedAt) {
@@ -193,28 +161,6 @@ export function openMapTables(
       else if (isExpired({ pending: contents.pending, frozenAt }, touchedBefore)) {
         put(project, id, found, contentsAfterExpiry(contents))
       }
-    },
-
-    releaseChunks() {
-      for (let left = releasedMax; left > 0; ) {
-        const key = firstDetached()
-        if (!key) return false
-        const [project, number] = [key.readUInt32BE(), readSequence(key)]
-        const released = detached.getBinary(key)?.readUInt32LE() ?? 0
-        const refs = manifests.getBinary(sequenceKey(number)) ?? Buffer.of()
-        const part = refs.subarray(released * chunkRefBytes, (released + left) * chunkRefBytes)
-        const digests = decodeChunks(part).map(({ digest }) => digest)
-        pending.removeMissing(project, number, digests)
-        for (const digest of digests) chunks.removeName(project, number, digest)
-        left -= digests.length
-        if ((released + digests.length) * chunkRefBytes < refs.length)
-          setReleased(project, number, released + digests.length)
-        else {
-          manifests.remove(sequenceKey(number))
-          detached.remove(key)
-        }
-      }
-      return firstDetached() !== undefined
     },
   }
 }
