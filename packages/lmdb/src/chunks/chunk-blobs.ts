@@ -1,21 +1,11 @@
 import { randomBytes } from 'node:crypto'
 import { type ChunkUpload, type Digest, IngestError } from '@ingest/core'
-import { nextReadStep } from '@ingest/core/internal'
-import type { Environment, Table } from '../environment/environment.ts'
-import { stepRowsMax } from '../log/snapshot-reader.ts'
 import { createCommitState } from '../threads/commit-state.ts'
 import { blobSlot, type ExitGuards } from '../threads/exit-guard.ts'
 import { type RequestClient, startRequestClient } from '../threads/request-client.ts'
-import type { CommandRunner } from '../threads/run-command.ts'
+import { type BlobGarbage, type BlobGarbageOptions, createBlobGarbage } from './blob-garbage.ts'
 import { type BlobRequest, sizeOf } from './blob-writer.ts'
-import {
-  type BlobKey,
-  type ChunkCommands,
-  type ChunkTables,
-  chunkKey,
-  uploadBytes,
-  type WrittenChunk,
-} from './chunk-tables.ts'
+import { type BlobKey, chunkKey, uploadBytes, type WrittenChunk } from './chunk-tables.ts'
 import { createSharedMemory } from './shared-memory.ts'
 
 /**
@@ -25,49 +15,28 @@ import { createSharedMemory } from './shared-memory.ts'
  *
  * Each upload has its own key, so deleting a blob never deletes one that was just written.
  */
-export interface ChunkBlobs {
+export interface ChunkBlobs extends BlobGarbage {
   /** Writes a blob for each chunk; resolves when they are durable. */
   write(project: number, uploads: readonly ChunkUpload[]): Promise<Map<Digest, WrittenChunk>>
   /** A copy of the bytes of a blob. */
   read(blobKey: BlobKey): Buffer | undefined
   exists(blobKey: BlobKey): boolean
-  /** Deletes garbage; resolves when all is deleted, or when the rest cannot be deleted yet. */
-  collectGarbage(): Promise<void>
-  /**
-   * Deletes blobs that no chunk uses: those that a crash has left, and those in flight, which are written again. Checks
-   * a bounded number of blobs; the next call, in any process, continues after them.
-   */
-  collectOrphans(): Promise<void>
   /** Refuses new requests; resolves when those in flight are settled. */
   close(): Promise<void>
 }
 
-export interface ChunkBlobsOptions {
-  /** The environment of the blobs. It belongs to the store of the tables: blobs that these do not name are deleted. */
-  environment: Environment
-  /** The table of blobs. */
-  blobs: Table
+export interface ChunkBlobsOptions extends BlobGarbageOptions {
   directory: string
-  tables: ChunkTables
-  /** The writer of the environment of the tables. */
-  writer: CommandRunner<ChunkCommands> & Pick<RequestClient<never>, 'fail'>
-  readSnapshot<T>(read: () => T): T
+  writer: BlobGarbageOptions['writer'] & Pick<RequestClient<never>, 'fail'>
   guards: ExitGuards
   timeoutMs: number
 }
 
-/** The most blobs that one transaction deletes. */
-const garbageMax = 256
-/** The most batches of blobs that one search for orphans checks. */
-const orphanBatchesMax = 256
-
 export function openChunkBlobs(options: ChunkBlobsOptions): ChunkBlobs {
-  const { environment, blobs, directory, tables, writer, readSnapshot, guards, timeoutMs } = options
+  const { environment, blobs, directory, writer, guards, timeoutMs } = options
   let thread: Promise<RequestClient<BlobRequest>> | undefined
   const memory = createSharedMemory()
   let isClosed = false
-  let collectAgain = false
-  let collecting: Promise<void> | undefined
 
   /** The thread that writes blobs, started with the first request. */
   function blobWriter(): Promise<RequestClient<BlobRequest>> {
@@ -86,39 +55,6 @@ export function openChunkBlobs(options: ChunkBlobsOptions): ChunkBlobs {
       throw error
     })
     return thread
-  }
-
-  async function collectAll(): Promise<void> {
-    try {
-      while (collectAgain) {
-        collectAgain = false
-        for (;;) {
-          const blobKeys = readSnapshot(() => tables.garbage(garbageMax))
-          if (blobKeys.length === 0) break
-          await (await blobWriter()).request({ type: 'remove', blobKeys }, 0)
-          await writer.run({ type: 'collectGarbage', blobKeys })
-        }
-      }
-    } catch {
-      // the next opening collects the rest; the writers have reported the error
-    }
-  }
-
-  function collectGarbage(): Promise<void> {
-    collectAgain = true
-    collecting ??= collectAll().finally(() => {
-      collecting = undefined
-      // garbage was reported after the last read
-      if (collectAgain) return collectGarbage()
-    })
-    return collecting
-  }
-
-  function keysFrom(start: Buffer): BlobKey[] {
-    return readSnapshot(() => {
-      environment.root.resetReadTxn()
-      return Array.from(blobs.getKeys({ start, limit: stepRowsMax }), (key) => Buffer.from(key))
-    })
   }
 
   return {
@@ -146,22 +82,9 @@ export function openChunkBlobs(options: ChunkBlobsOptions): ChunkBlobs {
       return blobs.doesExist(blobKey)
     },
 
-    collectGarbage,
-
-    async collectOrphans() {
-      const from = readSnapshot(tables.orphansFrom)
-      let next: Buffer | undefined = from
-      for (let batches = 0; next && batches < orphanBatchesMax; batches++) {
-        const blobKeys: BlobKey[] = keysFrom(next)
-        const orphans = readSnapshot(() => blobKeys.filter((blobKey) => !tables.isUsed(blobKey)))
-        if (orphans.length > 0) await writer.run({ type: 'markGarbage', blobKeys: orphans })
-        const last = blobKeys.at(-1)
-        next = last && Buffer.concat([last, Buffer.of(0)])
-        await nextReadStep('')
-      }
-      if (next ?? from.length > 0) await writer.run({ type: 'saveOrphansFrom', from: next })
-      if (readSnapshot(() => tables.garbage(1)).length > 0) await collectGarbage()
-    },
+    ...createBlobGarbage(options, async (blobKeys) => {
+      await (await blobWriter()).request({ type: 'remove', blobKeys }, 0)
+    }),
 
     async close() {
       isClosed = true
