@@ -17,6 +17,7 @@ import { startWorkerThread, type WorkerThreadOptions } from './worker-thread.ts'
  * - round: a counter in shared memory (`commit-state.ts`); a new round withdraws every request that is in no
  *   transaction yet
  * - watchdog: fails the store if a commit does not end, as after an I/O error it may never return
+ *   (`commit-watchdog.ts`)
  * - exit guard: keeps a process from exiting while a thread is inside LMDB (`exit-guard.ts`)
  *
  * The id of a request is free again once the thread has settled it, and the thread settles each request exactly once. A
