@@ -16,8 +16,8 @@ export interface BackupReport extends Omit<StoreReport, 'problems' | 'problemCou
  * failure. While it runs, servers keep the space of replaced pages and maps; afterwards they use it again.
  *
  * @throws {IngestError} `store-missing`, `store-incompatible`; `store-damaged` if the store cannot be copied or its
- *   copy is damaged; `invalid-argument` for a target that is not empty or inside the store; `disk-full`; `store-locked`
- *   and `overloaded`, which are temporary
+ *   copy is damaged; `invalid-argument` for a target that is not empty or inside the store; `disk-full`;
+ *   `store-locked`, `overloaded`, and `store-unavailable` if a signal ended the process that copies, which are temporary
  */
 export async function backUpLmdbStore(
   directory: string,

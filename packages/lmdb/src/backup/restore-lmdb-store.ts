@@ -31,7 +31,8 @@ export function checkRestoreFinished(directory: string): void {
  * rejected with `invalid-cursor`. The next restore starts an interrupted one over.
  *
  * @throws {IngestError} `store-missing` without a store in `backup`, `store-incompatible` for one that is incomplete,
- *   `store-damaged`, `invalid-argument` for a directory that is not empty
+ *   `store-damaged`, `invalid-argument` for a directory that is not empty; `store-unavailable`, which is temporary, if a
+ *   signal ended the process that copies
  */
 export async function restoreLmdbStore(backup: string, directory: string, options: JobOptions = {}): Promise<void> {
   const from = join(backup, 'events')

@@ -1,4 +1,5 @@
 import { type ChildProcess, fork } from 'node:child_process'
+import { setImmediate as nextTurn } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
 import { IngestError } from '@ingest/core'
 import { deserializeError, type SerializedError } from '../threads/error-transfer.ts'
@@ -46,7 +47,8 @@ const module = fileURLToPath(new URL('./job-worker.js', import.meta.url))
  * Runs a job in a process of its own, with a low priority: some damage makes LMDB crash the process, and a copy can
  * only be stopped by ending its process.
  *
- * @throws {IngestError} those of the job, and `store-damaged` if LMDB has crashed
+ * @throws {IngestError} those of the job, `store-damaged` if LMDB has crashed, and `store-unavailable` if a signal from
+ *   outside ended the process
  */
 export async function runJob(job: Job, { signal, onProgress = () => {} }: JobOptions): Promise<StoreReport> {
   signal?.throwIfAborted()
@@ -63,10 +65,14 @@ export async function runJob(job: Job, { signal, onProgress = () => {} }: JobOpt
         onProgress(message.progress)
       })
       child.once('error', reject)
-      child.once('exit', (code, name) => reject(crashed(job.directory, phase, name ?? `exit code ${code}`)))
+      child.once('exit', (code, name) => {
+        reject(endedFromOutside(job.directory, name) ?? crashed(job.directory, phase, name ?? `exit code ${code}`))
+      })
       child.send(job, (error) => error && reject(error))
     })
   } catch (error) {
+    // a signal of the terminal goes to both processes, and this one may notice the end of the other first
+    await nextTurn()
     signal?.throwIfAborted()
     throw error
   } finally {
@@ -89,6 +95,15 @@ export function forkReader(program: string): ChildProcess {
     // LMDB writes plain text about damage to standard error
     stdio: ['ignore', 'ignore', 'ignore', 'ipc'],
   })
+}
+
+/** A terminal, a service manager or the kernel, when memory is short, sends these; a crash of LMDB is another signal. */
+const signalsFromOutside: readonly (NodeJS.Signals | null)[] = ['SIGHUP', 'SIGINT', 'SIGKILL', 'SIGTERM']
+
+/** The error of a process for reads whose end says nothing about the store; undefined if it may have crashed. */
+export function endedFromOutside(directory: string, signal: NodeJS.Signals | null): IngestError | undefined {
+  if (!signalsFromOutside.includes(signal)) return undefined
+  return new IngestError('store-unavailable', `The process that reads ${directory} was ended by ${signal}: try again.`)
 }
 
 function describe(progress: JobProgress): string {

@@ -12,7 +12,8 @@ import type { StoreReport } from './store-report.ts'
  * with the problems.
  *
  * @throws {IngestError} `store-missing`; `store-incompatible` for files that cannot be opened; `store-damaged` if LMDB
- *   crashes over one; `store-locked` and `overloaded`, which are temporary
+ *   crashes over one; `store-locked`, `overloaded`, and `store-unavailable` if a signal ended that process, which are
+ *   temporary
  */
 export async function verifyLmdbStore(directory: string, options: JobOptions = {}): Promise<StoreReport> {
   checkStorePresent(directory)

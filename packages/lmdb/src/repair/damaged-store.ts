@@ -2,7 +2,7 @@ import type { ChildProcess } from 'node:child_process'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { IngestError } from '@ingest/core'
-import { forkReader } from '../backup/run-job.ts'
+import { endedFromOutside, forkReader } from '../backup/run-job.ts'
 import { readSequence, sequenceKey } from '../environment/row-keys.ts'
 import type { TableName } from '../environment/schema.ts'
 import { deserializeError, type SerializedError } from '../threads/error-transfer.ts'
@@ -66,7 +66,11 @@ export function openDamagedStore(directory: string, signal?: AbortSignal) {
         }
         worker.once('message', resolve)
         worker.once('error', reject)
-        worker.once('exit', noteCrash)
+        worker.once('exit', (_code, name) => {
+          const error = endedFromOutside(directory, name)
+          if (error) reject(error)
+          else noteCrash()
+        })
         worker.send({ directory, ...request }, (error) => error && noteCrash())
       })
     } finally {

@@ -53,7 +53,8 @@ const recordBytesMin = 32
  *
  * @throws {IngestError} `store-missing`; `store-locked` while a process has the store open; `store-incompatible` for a
  *   damaged header; `store-damaged` if the list of its tables cannot be read; `permission-denied`; `invalid-argument`
- *   for a target that is not empty or inside the store; `disk-full`
+ *   for a target that is not empty or inside the store; `disk-full`; `store-unavailable`, which is temporary, if a
+ *   signal ended the process that reads
  */
 export async function repairLmdbStore(
   directory: string,

@@ -44,6 +44,22 @@ t.test('a whole store has no problems, and its files are not changed', async (t)
   t.strictSame(files(), before)
 })
 
+const noChildren = process.platform !== 'linux' && 'finds the process of a job in /proc'
+
+t.test('a job that is ended from outside is no damage', { skip: noChildren }, async (t) => {
+  const jobs = () => readFileSync(`/proc/self/task/${process.pid}/children`, 'utf8').split(' ').slice(0, -1).map(Number)
+  const before = jobs()
+  // as the killer of processes of Linux does when memory is short, or Ctrl-C before the job listens for it
+  const refused = t.rejects(verifyLmdbStore(whole), { code: 'store-unavailable', message: /ended by SIGKILL/ })
+  let job: number | undefined
+  while (job === undefined) {
+    await new Promise(setImmediate)
+    job = jobs().find((pid) => !before.includes(pid))
+  }
+  process.kill(job, 'SIGKILL')
+  await refused
+})
+
 t.test('a directory without its chunks is refused, and not backed up', async (t) => {
   const directory = copy('without chunks')
   rmSync(join(directory, 'chunks'), { recursive: true })
