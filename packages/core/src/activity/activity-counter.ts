@@ -2,11 +2,13 @@ import { randomBytes } from 'node:crypto'
 import { IngestError } from '../error.ts'
 import { nextReadStep } from '../read-steps.ts'
 import type { ActivityStore } from '../store.ts'
-import { type ActivityRow, type ActivitySpan, type ActivityToPut, activityRowsMax } from '../store-types.ts'
+import type { ActivityRow, ActivitySpan } from '../store-types.ts'
 import type { BatchCounter } from '../submit/submit-batch.ts'
-import { hourMs, minuteMs } from './activity.ts'
+import { hourMs } from './activity.ts'
 import { addCounts, bytesOfCounts, type Counts, countDetails, countTotals, createCounts } from './counts.ts'
+import { createMinuteClock, startOf } from './minute-clock.ts'
 import { encodeOutcomes, encodeRejected } from './row-body.ts'
+import { createRowQueue } from './row-queue.ts'
 
 /**
  * Counts the outcomes of batches by minute and hour. When a minute has ended, it puts a row of the minute and one of the
@@ -36,14 +38,8 @@ export interface ActivityCounterOptions {
   bytesMax?: number
 }
 
-/** The most bytes of one put. */
-const putBytesMax = 1_048_576
 /** The key of the turns of a put in the queue of read steps: no project has this id. */
 const allProjects = ''
-/** A batch that was received in the previous minute may be counted in the current one. */
-const lateMs = minuteMs
-/** A timer may fire a millisecond early. */
-const timerSlackMs = 100
 
 /** A minute or an hour of a project. */
 interface Span {
@@ -64,39 +60,29 @@ export function createActivityCounter(options: ActivityCounterOptions): Activity
   const { store, now, server, keepEvents, onError, bytesMax = 33_554_432 } = options
   const projects = new Map<string, ProjectSpans>()
   const unput = createRowQueue(store)
+  const clock = createMinuteClock({ now, onMinute: put, onError })
   let countsBytes = 0
-  /** When the current minute began. */
-  let minuteAt = Number.NEGATIVE_INFINITY
   let putting: Promise<void> | undefined
   let hasFailed = false
   let hasLost = false
-  let timer: NodeJS.Timeout | undefined
 
   function isMemoryShort(max = bytesMax): boolean {
     return countsBytes + unput.bytes() >= max
   }
 
-  /** Updates the current minute; returns whether a new one has begun. */
-  function advance(time: number): boolean {
-    const at = startOf(time, minuteMs)
-    if (at === minuteAt || (at < minuteAt && time >= minuteAt - lateMs)) return false
-    minuteAt = at
-    return true
-  }
-
   /** The counts of the current minute; undefined if there is no room for them. */
   function currentMinute(projectId: string): Counts | undefined {
     const found = projects.get(projectId)
-    if (found?.minute?.at === minuteAt) return found.minute.counts
+    if (found?.minute?.at === clock.at()) return found.minute.counts
     if (found) endMinute(projectId, found)
     if (isMemoryShort(2 * bytesMax)) {
       if (!hasLost) onError(new IngestError('overloaded', 'Activity is lost: its counts take too much memory.'))
       hasLost = true
       return undefined
     }
-    const hourAt = startOf(minuteAt, hourMs)
+    const hourAt = startOf(clock.at(), hourMs)
     const known = projects.get(projectId)
-    const spans = { minute: createSpan(minuteAt), hour: known?.hour.at === hourAt ? known.hour : createSpan(hourAt) }
+    const spans = { minute: createSpan(clock.at()), hour: known?.hour.at === hourAt ? known.hour : createSpan(hourAt) }
     countsBytes += bytesOfSpans(spans) - (known ? bytesOfSpans(known) : 0)
     projects.set(projectId, spans)
     return spans.minute.counts
@@ -112,7 +98,7 @@ export function createActivityCounter(options: ActivityCounterOptions): Activity
       queueRows(projectId, 'minute', minute)
       queueRows(projectId, 'hour', hour)
     }
-    if (hour.at !== startOf(minuteAt, hourMs) || isMemoryShort()) projects.delete(projectId)
+    if (hour.at !== startOf(clock.at(), hourMs) || isMemoryShort()) projects.delete(projectId)
     else countsBytes += bytesOfSpans(spans)
   }
 
@@ -139,11 +125,11 @@ export function createActivityCounter(options: ActivityCounterOptions): Activity
     try {
       let at: number
       do {
-        at = minuteAt
+        at = clock.at()
         await endMinutes()
         while (!unput.isEmpty()) await unput.putSome()
         // a minute that has ended meanwhile is put too
-      } while (at !== minuteAt)
+      } while (at !== clock.at())
       hasFailed = false
     } catch (error) {
       if (!hasFailed) onError(error)
@@ -155,26 +141,10 @@ export function createActivityCounter(options: ActivityCounterOptions): Activity
 
   async function endMinutes(): Promise<void> {
     for (const [projectId, spans] of projects) {
-      if (spans.minute?.at === minuteAt) continue
+      if (spans.minute?.at === clock.at()) continue
       endMinute(projectId, spans)
       if (unput.isFull()) await unput.putSome()
       else await nextReadStep(allProjects)
-    }
-  }
-
-  /** Begins the minute of a time, and the next ones even if nothing is counted in them. */
-  function tick(time: number): void {
-    if (advance(time)) put()
-    timer ??= setTimeout(onTimer, minuteMs - (time % minuteMs) + timerSlackMs).unref()
-  }
-
-  function onTimer(): void {
-    timer = undefined
-    try {
-      tick(now())
-    } catch (error) {
-      // the clock is that of the embedder; the next batch starts the timer again
-      onError(error)
     }
   }
 
@@ -183,7 +153,7 @@ export function createActivityCounter(options: ActivityCounterOptions): Activity
 
     count(projectId, batch) {
       if (batch.accepted + batch.duplicates + batch.rejections.length === 0) return
-      tick(batch.receivedAt)
+      clock.tick(batch.receivedAt)
       const counts = currentMinute(projectId)
       if (!counts) return
       const bytesBefore = bytesOfCounts(counts)
@@ -203,62 +173,12 @@ export function createActivityCounter(options: ActivityCounterOptions): Activity
     },
 
     async close() {
-      clearTimeout(timer)
       // ends all minutes
-      minuteAt = Number.NEGATIVE_INFINITY
+      clock.stop()
       await putting
       await put()
     },
   }
-}
-
-/** The rows to put, oldest first. A row stays until the store has it, or a newer one of its hour. */
-function createRowQueue(store: ActivityCounterOptions['store']) {
-  const rows = new Map<string, ActivityToPut>()
-  let bytes = 0
-
-  function remove(row: ActivityToPut): void {
-    bytes -= rows.get(keyOf(row))?.body.length ?? 0
-    rows.delete(keyOf(row))
-  }
-
-  return {
-    bytes: () => bytes,
-    isEmpty: () => rows.size === 0,
-    /** Whether there are enough rows for a put. */
-    isFull: () => rows.size >= activityRowsMax || bytes >= putBytesMax,
-    rowsOf: (projectId: string, span: ActivitySpan): ActivityRow[] =>
-      [...rows.values()].filter((row) => row.projectId === projectId && row.span === span),
-
-    add(row: ActivityToPut): void {
-      remove(row)
-      rows.set(keyOf(row), row)
-      bytes += row.body.length
-    },
-
-    /** Puts the oldest rows, as many as one put may have. */
-    async putSome(): Promise<void> {
-      const some: ActivityToPut[] = []
-      let someBytes = 0
-      for (const row of rows.values()) {
-        if (some.length === activityRowsMax || someBytes > putBytesMax) break
-        some.push(row)
-        someBytes += row.body.length
-      }
-      await store.putActivity(some)
-      // a row of an hour may have been replaced meanwhile
-      for (const row of some) if (rows.get(keyOf(row)) === row) remove(row)
-    },
-  }
-}
-
-/** When the minute or hour of a time begins. */
-function startOf(time: number, spanMs: number): number {
-  return Math.floor(time / spanMs) * spanMs
-}
-
-function keyOf({ span, writer }: ActivityToPut): string {
-  return `${span}/${writer}`
 }
 
 function createSpan(at: number): Span {
