@@ -54,11 +54,7 @@ export function createSendQueue({ eventsMax, bytesMax, onUnreadable, ...options 
   let unread = spool.left
   /** The last event in the spool that is or was in `queue`. */
   let readTo: SpoolPosition = { segment: 0, offset: 0 }
-  // events are numbered in order, so that one number marks which events a flush covers
-  let added = unread.events
-  let removed = 0
-  let dueUntil = added
-  let flushes: { until: number; resolve: () => void }[] = []
+  const flushes = createFlushes(unread.events)
 
   const isFull = () => isBatchFull(queue.length, queueBytes)
 
@@ -91,14 +87,8 @@ export function createSendQueue({ eventsMax, bytesMax, onUnreadable, ...options 
   function skipUnread(): void {
     const count = unread.events
     unread = { events: 0, bytes: 0 }
-    countRemoved(count)
+    flushes.remove(count)
     onUnreadable(count)
-  }
-
-  function countRemoved(count: number): void {
-    removed += count
-    for (const { until, resolve } of flushes) if (until <= removed) resolve()
-    flushes = flushes.filter(({ until }) => until > removed)
   }
 
   /**
@@ -131,22 +121,15 @@ export function createSendQueue({ eventsMax, bytesMax, onUnreadable, ...options 
       if (fitsInMemory) enqueue({ bytes, spooledTo })
       else if (spooledTo) unread = { events: unread.events + 1, bytes: unread.bytes + bytes.length }
       else return 'queue_overflow'
-      added++
+      flushes.add()
       return undefined
     },
 
     isFull,
     // if there are unread events, a whole batch is in memory
-    isDue: () => removed < dueUntil || isFull() || unread.events > 0,
-
-    makeDue() {
-      dueUntil = added
-    },
-
-    async whenRemoved() {
-      const until = added
-      if (removed < until) await new Promise<void>((resolve) => flushes.push({ until, resolve }))
-    },
+    isDue: () => flushes.isDue() || isFull() || unread.events > 0,
+    makeDue: flushes.makeDue,
+    whenRemoved: flushes.whenRemoved,
 
     firstBatch() {
       renew()
@@ -167,7 +150,7 @@ export function createSendQueue({ eventsMax, bytesMax, onUnreadable, ...options 
       queueBytes -= totalBytes(events)
       const last = events.findLast(({ spooledTo }) => spooledTo)?.spooledTo
       if (last) spool.settle(last)
-      countRemoved(events.length)
+      flushes.remove(events.length)
       tryReadAhead()
     },
 
@@ -177,8 +160,43 @@ export function createSendQueue({ eventsMax, bytesMax, onUnreadable, ...options 
       queue = queue.filter(({ spooledTo }) => spooledTo)
       queueBytes = totalBytes(queue)
       spool.close()
-      for (const { resolve } of flushes) resolve()
+      flushes.close()
       return lost
+    },
+  }
+}
+
+/** Which events a flush covers: they are numbered in order, so that one number is enough. */
+function createFlushes(events: number) {
+  let added = events
+  let removed = 0
+  let dueUntil = events
+  let waiting: { until: number; resolve: () => void }[] = []
+
+  return {
+    add(): void {
+      added++
+    },
+
+    remove(count: number): void {
+      removed += count
+      for (const { until, resolve } of waiting) if (until <= removed) resolve()
+      waiting = waiting.filter(({ until }) => until > removed)
+    },
+
+    isDue: () => removed < dueUntil,
+
+    makeDue(): void {
+      dueUntil = added
+    },
+
+    async whenRemoved(): Promise<void> {
+      const until = added
+      if (removed < until) await new Promise<void>((resolve) => waiting.push({ until, resolve }))
+    },
+
+    close(): void {
+      for (const { resolve } of waiting) resolve()
     },
   }
 }
