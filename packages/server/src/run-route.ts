@@ -99,7 +99,7 @@ function withLength(response: RouteResponse, body: string | Uint8Array): HttpRes
   return { ...response, body }
 }
 
-/** HEAD gets no body. */
+/** Starts the body of a response. A response to HEAD has none. */
 async function startBody(
   response: RouteResponse,
   source: AsyncIterable<Uint8Array>,

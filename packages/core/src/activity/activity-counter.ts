@@ -29,7 +29,7 @@ export interface ActivityCounterOptions {
   server: string
   /** Whether to keep the text of rejected events. */
   keepEvents: boolean
-  /** Called when putting fails for the first time since it worked, and when counts are first lost. */
+  /** Called when a put fails, unless the one before failed too, and when counts are first lost. */
   onError: (error: unknown) => void
   /**
    * The most bytes of counts and of rows to put, of all projects together. Beyond, only totals are counted; beyond twice
@@ -70,7 +70,7 @@ export function createActivityCounter(options: ActivityCounterOptions): Activity
     return countsBytes + unput.bytes() >= max
   }
 
-  /** The counts of the current minute; undefined if there is no room for them. */
+  /** The counts of the current minute; undefined if they would take too much memory. */
   function currentMinute(projectId: string): Counts | undefined {
     const found = projects.get(projectId)
     if (found?.minute?.at === clock.at()) return found.minute.counts

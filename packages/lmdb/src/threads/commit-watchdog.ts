@@ -7,7 +7,7 @@ const readTimeoutMs = 20
 /** When the thread is first checked after progress, and how often from then on. */
 const firstCheckMs = 100
 const checkMs = 1000
-/** A check this late restarts the time-out: the process was stopped, or its main thread was busy. */
+/** A check this late restarts the timeout: the process was stopped, or its main thread was busy. */
 const lateMs = 1000
 
 /** Watches a thread that commits. After an I/O error an LMDB commit may never return. */
@@ -25,7 +25,7 @@ export interface WatchdogOptions {
   /** The other process that holds the write lock, to name it. */
   lockHolder: () => LockHolder | undefined
   /**
-   * The number of the last commit of any process: while it grows, each thread that waits for the lock gets its turn.
+   * The number of the last commit of any process: while it grows, other processes commit, and this one gets its turn.
    */
   newestTransaction: () => number
   /**

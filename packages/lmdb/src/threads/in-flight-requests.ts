@@ -41,8 +41,9 @@ export interface InFlightRequests {
 export interface InFlightOptions extends WatchdogOptions {
   /** Called once, with the failure. */
   onFatal: (error: IngestError) => void
-  /** Called when the first request is in flight, and when none is any more. */
+  /** Called when the first request is sent. */
   onBusy: () => void
+  /** Called when none is left. */
   onIdle: () => void
 }
 

