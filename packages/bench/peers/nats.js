@@ -13,6 +13,8 @@ import { portOf, servePeer } from './serve-peer.js'
 // the stream every two minutes: power loss loses messages that it acknowledged since. By default, it recognizes ids for
 // two minutes.
 const attempts = 100
+/** As long as the load waits for a response: by default, a busy machine would fail a run after 5 s. */
+const ackMsMax = 30_000
 /** @type {import('node:child_process').ChildProcess} */
 let server
 /** @type {import('@nats-io/transport-node').NatsConnection} */
@@ -36,7 +38,8 @@ serveCalls({
     app = await servePeer(async (project, events) => {
       const acks = await Promise.all(
         events.map((event) => {
-          return stream.publish(`events.${project}`, JSON.stringify(event), { msgID: `${project}/${event.eventId}` })
+          const options = { msgID: `${project}/${event.eventId}`, timeout: ackMsMax }
+          return stream.publish(`events.${project}`, JSON.stringify(event), options)
         }),
       )
       return acks.filter(({ duplicate }) => !duplicate).length
