@@ -1,5 +1,6 @@
 import t from 'tap'
-import { batchesSection, floorOf, gameServerSentence, standbySection } from '../src/parts/loads.js'
+import type { Context } from '../src/contenders/open-contender.js'
+import { batchesSection, floorOf, gameServerSentence, measureStandby, standbySection } from '../src/parts/loads.js'
 import { contendersOfRound, isComplete, parseCount, plans } from '../src/plan.js'
 import { formatNumber, formatSummary, formatTable } from '../src/report/format.js'
 import { makePlot } from '../src/report/plot.js'
@@ -105,6 +106,15 @@ t.test('batches are compared with the floor and with an insert into PostgreSQL o
   t.match(section, 'at 0.45 of the rate of the floor, and at 5 times that of Fastify + PostgreSQL.')
   t.equal(gameServerSentence([{ floor: { '20x64': run(1) } }]), undefined)
   t.match(standbySection(rounds, contenders), '| 20, 64 | ours | 650 (500–800) | 5 |')
+})
+
+t.test('a standby that cannot start is left out with its reason', async (t) => {
+  const lines: string[] = []
+  const postgres = { started: { pid: 1 }, call: () => Promise.reject(new Error('spawn pg_basebackup ENOENT')) }
+  const contenders = [{ name: 'postgres', title: '', file: '', hasDatabase: true }]
+  const context = { directory: '', contenders, postgres, log: (line: string) => lines.push(line) }
+  t.equal(await measureStandby(context as unknown as Context, plans.smoke), undefined)
+  t.strictSame(lines, ['the standby is left out: spawn pg_basebackup ENOENT'])
 })
 
 t.test('peers and contenders that store in PostgreSQL are measured in every third round', async (t) => {

