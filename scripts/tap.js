@@ -17,8 +17,8 @@ import { addVerdict, counts, newVerdict, readTap } from './tap-report.js'
 /** A file that runs for longer hangs in a way that tap's own time-out does not end, such as an endless loop. */
 const hangMs = 30 * 60_000
 
-/** The end of a log may be all that is kept: so much of each failure stands there once more. */
-const shownLines = 30
+/** The lines of each failure that are repeated at the end, since CI may keep only the end of a log. */
+const failureLinesMax = 30
 
 /** The files that take longest start first, so that no processor idles at the end. */
 const longest = [
@@ -68,7 +68,7 @@ await Promise.all(Array.from({ length: Number(options.jobs) }, runQueue))
 const hasRun = total.passed + total.failed > 0
 console.log()
 for (const line of total.skipped) console.log(`skipped: ${line}`)
-for (const text of total.failures) console.log(text.split('\n').slice(0, shownLines).join('\n'))
+for (const text of total.failures) console.log(text.split('\n').slice(0, failureLinesMax).join('\n'))
 if (!hasRun) console.log('no test ran')
 console.log(counts(total))
 process.exitCode = hasRun && total.failed === 0 ? 0 : 1

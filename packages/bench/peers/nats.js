@@ -13,7 +13,7 @@ import { portOf, servePeer } from './serve-peer.js'
 // the stream every two minutes: power loss loses messages that it acknowledged since. By default, it recognizes ids for
 // two minutes.
 const attempts = 100
-/** As long as the load waits for a response: by default, a busy machine would fail a run after 5 s. */
+/** As long as the load waits for a response. With the default of 5 s, a busy machine would fail a run. */
 const ackMsMax = 30_000
 /** @type {import('node:child_process').ChildProcess} */
 let server

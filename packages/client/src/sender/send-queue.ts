@@ -166,7 +166,7 @@ export function createSendQueue({ eventsMax, bytesMax, onUnreadable, ...options 
   }
 }
 
-/** Which events a flush covers: they are numbered in order, so that one number is enough. */
+/** Which events each flush covers. They are numbered in order, so that one number marks them. */
 function createFlushes(events: number) {
   let added = events
   let removed = 0

@@ -18,7 +18,7 @@ export interface MinuteClockOptions {
   onError: (error: unknown) => void
 }
 
-/** A batch that was received in the previous minute may be counted in the current one. */
+/** A time at most this long before the current minute does not set the clock back: it belongs to the current minute. */
 const lateMs = minuteMs
 /** A timer may fire a millisecond early. */
 const timerSlackMs = 100

@@ -97,10 +97,10 @@ export function forkReader(program: string): ChildProcess {
   })
 }
 
-/** A terminal, a service manager or the kernel, when memory is short, sends these; a crash of LMDB is another signal. */
+/** A terminal, a service manager, or the kernel when memory is short sends these. A crash of LMDB is another signal. */
 const signalsFromOutside: readonly (NodeJS.Signals | null)[] = ['SIGHUP', 'SIGINT', 'SIGKILL', 'SIGTERM']
 
-/** The error of a process for reads whose end says nothing about the store; undefined if it may have crashed. */
+/** The error if a signal from outside ended a process that reads a store; undefined if LMDB may have crashed. */
 export function endedFromOutside(directory: string, signal: NodeJS.Signals | null): IngestError | undefined {
   if (!signalsFromOutside.includes(signal)) return undefined
   return new IngestError('store-unavailable', `The process that reads ${directory} was ended by ${signal}: try again.`)

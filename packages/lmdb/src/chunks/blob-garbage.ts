@@ -9,8 +9,8 @@ export interface BlobGarbage {
   /** Deletes garbage; resolves when all is deleted, or when the rest cannot be deleted yet. */
   collectGarbage(): Promise<void>
   /**
-   * Deletes blobs that no chunk uses: those that a crash has left, and those in flight, which are written again. Checks
-   * a bounded number of blobs; the next call, in any process, continues after them.
+   * Deletes blobs that no chunk uses: those that a crash has left, and those of uploads in flight, which then write
+   * them again. Checks a bounded number of blobs; the next call, in any process, continues after them.
    */
   collectOrphans(): Promise<void>
 }

@@ -3,7 +3,7 @@ import { IngestError } from '@ingest/core'
 import type { Database, RootDatabase } from 'lmdb'
 import { pageSize } from './data-file.ts'
 
-// each process and thread loads it, and as CommonJS it is one file, which takes half of the processor time
+// as CommonJS, lmdb is one file, which halves the processor time of loading it in each process and thread
 const { openAsClass }: typeof import('lmdb') = createRequire(import.meta.url)('lmdb')
 
 /** The handle of an LMDB environment. */

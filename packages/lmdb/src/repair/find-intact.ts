@@ -1,4 +1,4 @@
-/** How many bytes of keys the search compares: more if the unreadable key is longer. */
+/** How many bytes of keys the search compares. A longer unreadable key is compared whole. */
 const comparedBytes = 64
 /** Limits the bisection: each probe may crash LMDB. */
 const bisectionsMax = 24
@@ -7,11 +7,11 @@ const bisectionsMax = 24
 export const firstGap = 1n << BigInt((comparedBytes - 4) * 8)
 
 export interface IntactSearch {
-  /** A key from which on no row could be read. */
+  /** No row could be read from this key on. */
   unreadable: Buffer
   /** The first step. */
   gap: bigint
-  /** Only smaller keys are searched. Default: all. */
+  /** Only keys below it are searched. Default: all. */
   end?: Buffer | undefined
   /** Whether the keys are consecutive numbers, all of the same length. */
   isNumbered: boolean

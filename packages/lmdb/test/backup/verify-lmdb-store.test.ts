@@ -44,12 +44,12 @@ t.test('a whole store has no problems, and its files are not changed', async (t)
   t.strictSame(files(), before)
 })
 
-const noChildren = process.platform !== 'linux' && 'finds the process of a job in /proc'
+const noChildren = process.platform !== 'linux' && 'needs /proc to find the process of a job'
 
-t.test('a job that is ended from outside is no damage', { skip: noChildren }, async (t) => {
+t.test('a job that a signal from outside ended reports no damage', { skip: noChildren }, async (t) => {
   const jobs = () => readFileSync(`/proc/self/task/${process.pid}/children`, 'utf8').split(' ').slice(0, -1).map(Number)
   const before = jobs()
-  // as the killer of processes of Linux does when memory is short, or Ctrl-C before the job listens for it
+  // as the out-of-memory killer of Linux does, or Ctrl-C before the job handles it
   const refused = t.rejects(verifyLmdbStore(whole), { code: 'store-unavailable', message: /ended by SIGKILL/ })
   let job: number | undefined
   while (job === undefined) {

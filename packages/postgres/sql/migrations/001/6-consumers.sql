@@ -1,6 +1,6 @@
 -- The positions of readers: all consumers of a project in one row, as JSON, which is null before the first. `version`
--- is a random id of the last write. The free space keeps updates on their page (HOT). In one
--- table with it, the keys of 100,000 projects would take 781 MB instead of 46.
+-- is a random id of the last write. The free space keeps updates on their page (HOT). In
+-- `projects`, it would grow the rows of 100,000 projects from 46 to 781 MB.
 CREATE TABLE ingest.consumers (
   project int PRIMARY KEY,
   version uuid,
