@@ -68,13 +68,10 @@ export async function runJob(job: Job, { signal, onProgress = () => {} }: JobOpt
       child.once('exit', (code, name) => {
         reject(endedFromOutside(job.directory, name) ?? crashed(job.directory, phase, name ?? `exit code ${code}`))
       })
-      child.send(job, (error) => error && reject(error))
+      sendTo(child, job)
     })
   } catch (error) {
-    // a signal of the terminal goes to both processes, and this one may notice the end of the other first
-    await nextTurn()
-    signal?.throwIfAborted()
-    throw error
+    return await throwUnlessAborted(error, signal)
   } finally {
     signal?.removeEventListener('abort', stop)
     await new Promise<void>((resolve) => {
@@ -95,6 +92,19 @@ export function forkReader(program: string): ChildProcess {
     // LMDB writes plain text about damage to standard error
     stdio: ['ignore', 'ignore', 'ignore', 'ipc'],
   })
+}
+
+/** Sends a message to a process for reads. If that fails, the process has ended, and its `exit` tells why. */
+export function sendTo(child: ChildProcess, message: object): void {
+  child.send(message, () => {})
+}
+
+/** Throws the reason of `signal` if it is aborted, and otherwise `error`, with which a process for reads has failed. */
+export async function throwUnlessAborted(error: unknown, signal: AbortSignal | undefined): Promise<never> {
+  // a signal of the terminal goes to both processes, and this one may notice the end of the other first
+  await nextTurn()
+  signal?.throwIfAborted()
+  throw error
 }
 
 /** A terminal, a service manager, or the kernel when memory is short sends these. A crash of LMDB is another signal. */

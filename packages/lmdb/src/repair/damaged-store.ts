@@ -2,7 +2,7 @@ import type { ChildProcess } from 'node:child_process'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { IngestError } from '@ingest/core'
-import { endedFromOutside, forkReader } from '../backup/run-job.ts'
+import { endedFromOutside, forkReader, sendTo, throwUnlessAborted } from '../backup/run-job.ts'
 import { readSequence, sequenceKey } from '../environment/row-keys.ts'
 import type { TableName } from '../environment/schema.ts'
 import { deserializeError, type SerializedError } from '../threads/error-transfer.ts'
@@ -60,19 +60,17 @@ export function openDamagedStore(directory: string, signal?: AbortSignal) {
     child = worker
     try {
       return await new Promise((resolve, reject) => {
-        const noteCrash = () => {
-          child = undefined
-          resolve(undefined)
-        }
         worker.once('message', resolve)
         worker.once('error', reject)
         worker.once('exit', (_code, name) => {
           const error = endedFromOutside(directory, name)
           if (error) reject(error)
-          else noteCrash()
+          else resolve(undefined)
         })
-        worker.send({ directory, ...request }, (error) => error && noteCrash())
+        sendTo(worker, { directory, ...request })
       })
+    } catch (error) {
+      return await throwUnlessAborted(error, signal)
     } finally {
       for (const name of ['message', 'error', 'exit']) worker.removeAllListeners(name)
       worker.on('error', () => {})

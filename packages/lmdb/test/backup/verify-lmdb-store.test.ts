@@ -13,6 +13,7 @@ import type { TableName } from '../../src/environment/schema.ts'
 import { getPart, putPart } from '../../src/ids/run.ts'
 import { openIdTables } from '../../src/ids/run-list.ts'
 import { builtStore, openLmdbStore } from '../built-store.ts'
+import { children, killAtOnce, noChildren } from '../children.ts'
 import {
   changeRows,
   damageRecord,
@@ -44,20 +45,23 @@ t.test('a whole store has no problems, and its files are not changed', async (t)
   t.strictSame(files(), before)
 })
 
-const noChildren = process.platform !== 'linux' && 'needs /proc to find the process of a job'
-
 t.test('a job that a signal from outside ended reports no damage', { skip: noChildren }, async (t) => {
-  const jobs = () => readFileSync(`/proc/self/task/${process.pid}/children`, 'utf8').split(' ').slice(0, -1).map(Number)
-  const before = jobs()
+  const before = children()
+  const others = () => children().filter((pid) => !before.includes(pid))
   // as the out-of-memory killer of Linux does, or Ctrl-C before the job handles it
   const refused = t.rejects(verifyLmdbStore(whole), { code: 'store-unavailable', message: /ended by SIGKILL/ })
-  let job: number | undefined
-  while (job === undefined) {
-    await new Promise(setImmediate)
-    job = jobs().find((pid) => !before.includes(pid))
-  }
-  process.kill(job, 'SIGKILL')
+  while (others().length === 0) await new Promise(setImmediate)
+  for (const job of others()) process.kill(job, 'SIGKILL')
   await refused
+})
+
+t.test('nor does one that is ended before it gets its job', { skip: noChildren }, async (t) => {
+  const before = children()
+  const { signal } = new AbortController()
+  signal.addEventListener = () => {
+    for (const job of children()) if (!before.includes(job)) killAtOnce(job)
+  }
+  await t.rejects(verifyLmdbStore(whole, { signal }), { code: 'store-unavailable', message: /ended by SIGKILL/ })
 })
 
 t.test('a directory without its chunks is refused, and not backed up', async (t) => {

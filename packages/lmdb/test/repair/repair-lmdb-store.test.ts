@@ -7,7 +7,9 @@ import { createIngest } from '@ingest/core'
 import t from 'tap'
 import { compileLibrary, whyNotPreloaded } from '../../../soak/src/faults/preload-library.js'
 import { sequenceKey } from '../../src/environment/row-keys.ts'
+import type { JobProgress } from '../../src/index.ts'
 import { builtStore } from '../built-store.ts'
+import { children, killAtOnce, noChildren } from '../children.ts'
 import {
   changeRows,
   damageRecord,
@@ -333,6 +335,24 @@ t.test('a map row with another size loses only this map', async (t) => {
   t.strictSame({ maps: report.maps, lost: report.lost.maps.length }, { maps: 1, lost: 1 })
   await ingest.close()
 })
+
+t.test(
+  'a reader that a signal from outside ended between two requests is no damage',
+  { skip: noChildren },
+  async (t) => {
+    const before = children()
+    let ended: number[] | undefined
+    const onProgress = ({ phase }: JobProgress) => {
+      if (phase !== 'maps' || ended) return
+      ended = children().filter((pid) => !before.includes(pid))
+      for (const reader of ended) killAtOnce(reader)
+    }
+    const target = join(path, 'ended from outside')
+    await t.rejects(repairLmdbStore(whole, target, { onProgress }), { code: 'store-unavailable' })
+    t.equal(ended?.length, 1)
+    t.notOk(readdirSync(path).some((name) => name.startsWith('ended from outside')))
+  },
+)
 
 t.test('an open store, a target inside the store, and a target that is not empty are refused', async (t) => {
   await t.rejects(repairLmdbStore(whole, join(whole, 'x')), { code: 'invalid-argument', message: 'is inside of' })
