@@ -4,30 +4,31 @@ import { tmpdir } from 'node:os'
 import { join, resolve } from 'node:path'
 import { parseArgs } from 'node:util'
 import { findContenders } from './contenders/find-contenders.js'
-import { isComplete, parseCount, parts, plans } from './plan.js'
+import { isComplete, parseCount, parts, plans, quoted } from './plan.js'
 import { makePlot } from './report/plot.js'
 import { makeReport } from './report/report.js'
 import { runBenchmark } from './run-benchmark.js'
 
 const docs = new URL('../../../docs/', import.meta.url)
 const contenderNames = findContenders().map(({ name }) => name)
-const help = `pnpm bench [options]          measures everything: 45 minutes and 75 GB of disk
-pnpm bench --sizes 10M        without the store of 100 M events: 35 minutes and 20 GB
-pnpm bench --quick            the same in under three minutes, with short runs and small stores
+const help = `pnpm bench [options]          measures all parts: 45 minutes, 75 GB of free disk
+pnpm bench --sizes 10M        the same without a store of 100 M events: 35 minutes, 20 GB
+pnpm bench --quick            short runs and small stores, without databases and standby: under three minutes
 
-A complete run replaces docs/benchmark.md and docs/benchmark.svg; others print their report.
+A run of all parts with ${quoted.join(', ')} replaces docs/benchmark.md and docs/benchmark.svg;
+others, and those with --quick, print their report.
 
-  --only <names>      contenders, by commas: ${contenderNames.join(', ')}
-  --parts <names>     ${parts.join(', ')};
-                      in minutes: throughput 4, batches 12, repeats 3, growth 3 (10 more for 100 M), latency 1, uploads 2,
-                      send 1, databases 4, standby 5
-  --sizes <counts>    events stored before, for growth: 1M,10M
-  --rounds <n>        how many times each is measured
+  --only <names>      contenders, separated by commas: ${contenderNames.join(', ')}
+  --parts <names>     ${parts.join(', ')}.
+                      Their minutes: throughput 4, batches 12, repeats 3, growth 3 (10 more for 100 M), latency 1,
+                      uploads 2, send 1, databases 4, standby 5
+  --sizes <counts>    events stored before, for growth, such as 1M,10M
+  --rounds <n>        how many times each part is measured
   --directory <dir>   where stores are created and removed again (default: the directory for temporary files)
-  --smoke             a few seconds in all, few contenders, to see that it runs
+  --smoke             the shortest run, with few contenders, to see that everything works
 
-POSTGRES_URL names a PostgreSQL server to measure, in place of one that is started for it; databases called bench_* are
-created and dropped there.`
+POSTGRES_URL names a PostgreSQL server to use instead of starting one; databases called bench_* are created and dropped
+there. The part standby is then left out.`
 
 const options = /** @type {const} */ ({
   help: { type: 'boolean' },

@@ -105,7 +105,7 @@ export function contendersOfRound(contenders, round) {
 }
 
 /** The contenders whose figures the documents quote. */
-const quoted = ['floor', 'ours', 'ours-postgres', 'postgres']
+export const quoted = ['floor', 'ours', 'ours-postgres', 'postgres']
 
 /** Whether a run has all figures that the documents quote, so that it replaces the report. @param {Plan} plan */
 export function isComplete({ name, parts: chosen, only }) {

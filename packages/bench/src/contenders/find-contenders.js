@@ -104,7 +104,7 @@ export async function prepareContenders(only, { directory, log }) {
 }
 
 /**
- * Installs the dependencies of the peers. These are outside the workspace, so that a build does not install PostgreSQL.
+ * Installs the dependencies of the peers. These are outside the workspace, so that tests do not install them.
  *
  * @param {(line: string) => void} log
  * @returns {string | undefined} why it failed
