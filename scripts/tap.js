@@ -23,6 +23,7 @@ const failureLinesMax = 30
 /** The files that take longest start first, so that no processor idles at the end. */
 const longest = [
   'packages/lmdb/test/store-contract',
+  'packages/lmdb/test/ids/store-contract',
   'packages/lmdb/test/environment/write-lock',
   'packages/lmdb/test/open-lmdb-store',
   'packages/lmdb/test/maps',
