@@ -4,20 +4,20 @@ import { join, resolve } from 'node:path'
 import { parseArgs } from 'node:util'
 import { runSoak } from './run-soak.js'
 
-const help = `pnpm soak   everything at once against two built "ingest serve" on one store, and checks that nothing is lost
+const help = `pnpm soak   loads and disturbs two built "ingest serve" on one store, and checks that nothing is lost
 
   --hours <n>      how long the load lasts (default 1); 0.01 is 36 seconds. The checks at the end take longer
   --seed <n>       repeats the decisions of the run that printed it
   --store <store>  an empty or missing directory for the store and all files of the run (default: a temporary one), or
                    postgres://user@host/database, in which projects of the run's own are created
 
-Senders, repeats, invalid events, maps, freezes, erasures, retention, backups, exports, copies and other commands, of
-which some are slowed; SIGKILL, SIGTERM and SIGSTOP of servers and commands, a full disk, disks as a power loss leaves them,
-ended connections of the database. What was sent and acknowledged is in a ledger outside of the store, with which the store is compared.
+Load: new and repeated batches, invalid events, maps, freezes, erasures, retention, backups, exports, copies and other
+commands. Faults: SIGKILL, SIGTERM and SIGSTOP, slowed commands, a full disk, disk images after a power loss, ended
+connections of the database. The store is compared with a ledger outside of it of what was sent and acknowledged.
 
-The load ends at the first violation. The exit code is then 1, and the directory of the run has the ledger, the logs, the
-store at the violation and the report; otherwise only the report is left. A full disk needs root and loop devices, slowed
-commands need strace, power losses Linux and a C compiler: what a machine does not have is skipped, and the report says so.`
+The load ends at the first violation. The exit code is then 1, and the directory of the run has the ledger, the logs,
+the store at the violation and the report; otherwise only the report is left. A full disk needs root and loop devices,
+slowed commands need strace, power losses Linux and a C compiler: the report names what was skipped.`
 
 const options = /** @type {const} */ ({
   help: { type: 'boolean' },
