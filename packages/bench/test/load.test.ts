@@ -3,6 +3,7 @@ import { once } from 'node:events'
 import { existsSync } from 'node:fs'
 import { createServer, type RequestListener } from 'node:http'
 import type { AddressInfo } from 'node:net'
+import { getPriority } from 'node:os'
 import { Worker } from 'node:worker_threads'
 import { createIngest, openMemoryStore } from '@ingest/core'
 import { type Served, serve } from '@ingest/server'
@@ -24,10 +25,10 @@ t.test('threads are distinguished by their start and their priority', { skip }, 
   const watched = { pid: process.pid, helpers: threadsOf(process.pid).filter((thread) => thread !== process.pid) }
   t.strictSame(Object.keys(readProcessorTime(watched) ?? {}), ['main', 'helpers'])
   for (const [nice, role] of [
-    [0, 'writer'],
+    [getPriority(), 'writer'],
     [4, 'index'],
     [5, 'chunks'],
-    [0, 'others'],
+    [getPriority(), 'others'],
   ] as const) {
     await startWorker(t, nice)
     const time = readProcessorTime(watched) ?? {}
