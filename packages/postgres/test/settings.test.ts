@@ -26,8 +26,9 @@ const hostile: Record<string, [value: string, refusal?: RegExp]> = {
   statement_timeout: ['1'],
   lock_timeout: ['1'],
   idle_in_transaction_session_timeout: ['1'],
-  // just too short; on a slow machine they end the connection before the settings are read, with one of several messages
-  idle_session_timeout: ['99', /idle_session_timeout = 99,|The database cannot be reached: /],
+  // just too short: a shorter one often ends the connection before the settings are read
+  idle_session_timeout: ['99', /idle_session_timeout = 99,|terminat(ing|ed)/],
+  // just too short; on a slow machine it ends the connection before the settings are read, with one of several messages
   transaction_timeout: ['99', /transaction_timeout = 99,|The database (is too busy|cannot be reached): /],
   deadlock_timeout: ['1'],
   // names

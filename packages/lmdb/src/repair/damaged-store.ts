@@ -90,7 +90,7 @@ export function openDamagedStore(directory: string, signal?: AbortSignal) {
     }
   }
 
-  /** The next readable key after `unreadable`; undefined if there is none below `end`. */
+  /** Searches for the next readable key after `unreadable`. Resolves with undefined if no key below `end` is readable. */
   function findNext(place: Place, unreadable: Buffer, gap: bigint, end?: Buffer): Promise<Buffer | undefined> {
     return findIntact({
       unreadable,
