@@ -86,8 +86,13 @@ async function findFiles(paths) {
   if (paths.length > 0 && paths.every((path) => path.endsWith('.js'))) return paths
   const compiled = await compileTests()
   if (paths.length === 0) return compiled.filter((file) => !file.startsWith('.build/test/ci/'))
-  const wanted = paths.map((path) => `.build/${path.replace(/\.ts$/, '.js')}/`)
-  return compiled.filter((file) => wanted.some((path) => `${file}/`.startsWith(path)))
+  const all = paths.flatMap((path) => {
+    const wanted = `.build/${path.replace(/\.ts$/, '.js')}/`
+    const found = compiled.filter((file) => `${file}/`.startsWith(wanted))
+    if (found.length === 0) throw new Error(`there is no test at ${path}`)
+    return found
+  })
+  return [...new Set(all)]
 }
 
 /** @param {string} file */
