@@ -157,8 +157,9 @@ async function problemOf(context: MapCheck, project: number, { row, contents }: 
     const number = row[role]?.number
     if (!manifest || number === undefined) continue
     environment.root.resetReadTxn()
-    const isNamed = (digest: Digest) => references.doesExist(chunkKey(project, digest, number))
-    if (!manifest.chunks.every(({ digest }) => isNamed(digest))) return `has a chunk without its reference (${role})`
+    const hasReference = (digest: Digest) => references.doesExist(chunkKey(project, digest, number))
+    if (!manifest.chunks.every(({ digest }) => hasReference(digest)))
+      return `has a chunk without its reference (${role})`
     if (manifest.chunks.reduce((sum, { size }) => sum + size, 0) !== manifest.size) return 'has another size'
   }
   if (!contents.complete) return undefined

@@ -8,13 +8,22 @@ import { type BlobRequest, sizeOf } from './blob-writer.ts'
 import { type BlobKey, chunkKey, uploadBytes, type WrittenChunk } from './chunk-tables.ts'
 import { createSharedMemory } from './shared-memory.ts'
 
-/**
- * The blobs of chunks, in a separate environment, so that uploads do not delay commits of events. Only the chunk tables
- * say which blobs are used: a blob is written before it is named, and marked as garbage before it is deleted. So a
- * crash leaves only blobs that {@link collectOrphans} finds.
+/*
+ * The chunks of maps: maps of one project share those of equal digest. The bytes are in an environment of their own, so
+ * that uploads do not delay commits of events.
  *
- * Each upload has its own key, so deleting a blob never deletes one that was just written.
+ * - chunk: a row that gives a digest its blob, in the environment of the events (`chunk-tables.ts`)
+ * - blob: the bytes of one upload of a chunk. Each upload has its own key, so deleting a blob never deletes one that was
+ *   just written.
+ * - reference: the row by which a manifest names a chunk; a chunk without references is deleted
+ * - garbage: blobs that no chunk uses. A blob is marked before it is deleted (`blob-garbage.ts`).
+ * - orphan: a blob without a chunk and without a mark, of an upload in flight or from before a crash
+ *
+ * Only the chunk tables say which blobs are used: a blob is durable before its chunk is stored. Start with `write` in
+ * `openChunkBlobs` below. `maps/chunk-uploads.ts` decides which chunks are needed.
  */
+
+/** The blobs of chunks. */
 export interface ChunkBlobs extends BlobGarbage {
   /** Writes a blob for each chunk; resolves when they are durable. */
   write(project: number, uploads: readonly ChunkUpload[]): Promise<Map<Digest, WrittenChunk>>

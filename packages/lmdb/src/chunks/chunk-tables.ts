@@ -23,16 +23,16 @@ export interface ChunkTables {
   /** For each of these digests, encoded by {@link encodeDigests}, 1 if the chunk is stored, else 0. */
   areStored(project: number, digests: Buffer): Buffer
   /** Whether a manifest names a chunk. */
-  isNamed(project: number, digest: Digest): boolean
+  isReferenced(project: number, digest: Digest): boolean
   /** The manifests that name a chunk, each with the size that it gives. */
-  declarations(project: number, digest: Digest): Iterable<{ number: number; size: number }>
+  references(project: number, digest: Digest): Iterable<{ number: number; size: number }>
   /** The manifests that name a chunk, the newest first. */
-  newestNaming(project: number, digest: Digest, limit: number): number[]
+  newestReferences(project: number, digest: Digest, limit: number): number[]
 
   // only inside a write transaction
-  addName(project: number, number: number, digest: Digest, size: number): void
+  addReference(project: number, number: number, digest: Digest, size: number): void
   /** Deletes a chunk, and marks its blob as garbage, when no other manifest names it. */
-  removeName(project: number, number: number, digest: Digest): void
+  removeReference(project: number, number: number, digest: Digest): void
   put(project: number, digest: Digest, chunk: WrittenChunk): void
 
   /** Blobs that no chunk needs, and that must not be named again. */
@@ -84,7 +84,7 @@ export function openChunkTables(table: (name: TableName) => Rows, onGarbage = ()
     return { blobKey: Buffer.concat([key, upload]), size }
   }
 
-  function isNamed(project: number, digest: Digest): boolean {
+  function isReferenced(project: number, digest: Digest): boolean {
     return manifestsIn(references, project, digest, 1).length > 0
   }
 
@@ -112,30 +112,30 @@ export function openChunkTables(table: (name: TableName) => Rows, onGarbage = ()
       return stored
     },
 
-    isNamed,
+    isReferenced,
 
-    *declarations(project, digest) {
+    *references(project, digest) {
       const start = chunkKey(project, digest)
       for (const key of references.getKeys({ start, end: Buffer.concat([start, above]) })) {
         yield { number: readSequence(key), size: references.getBinary(key)?.readUInt32LE() ?? 0 }
       }
     },
 
-    newestNaming(project, digest, limit) {
+    newestReferences(project, digest, limit) {
       const end = chunkKey(project, digest)
       const start = Buffer.concat([end, above])
       return Array.from(references.getKeys({ start, end, limit, reverse: true }), readSequence)
     },
 
-    addName(project, number, digest, size) {
+    addReference(project, number, digest, size) {
       const value = Buffer.alloc(4)
       value.writeUInt32LE(size)
       references.put(chunkKey(project, digest, number), value)
     },
 
-    removeName(project, number, digest) {
+    removeReference(project, number, digest) {
       references.remove(chunkKey(project, digest, number))
-      if (isNamed(project, digest)) return
+      if (isReferenced(project, digest)) return
       const blobKey = find(project, digest)?.blobKey
       if (!blobKey) return
       chunks.remove(chunkKey(project, digest))

@@ -52,7 +52,7 @@ export function openManifestTables(
       manifests.put(sequenceKey(number), encodeChunks(manifest.chunks))
       const sizes = new Map<Digest, number>()
       for (const { digest, size } of manifest.chunks) sizes.set(digest, Math.max(size, sizes.get(digest) ?? 0))
-      for (const [digest, size] of sizes) chunks.addName(project, number, digest, size)
+      for (const [digest, size] of sizes) chunks.addReference(project, number, digest, size)
       return number
     },
 
@@ -68,7 +68,7 @@ export function openManifestTables(
         const part = refs.subarray(released * chunkRefBytes, (released + left) * chunkRefBytes)
         const digests = decodeChunks(part).map(({ digest }) => digest)
         pending.removeMissing(project, number, digests)
-        for (const digest of digests) chunks.removeName(project, number, digest)
+        for (const digest of digests) chunks.removeReference(project, number, digest)
         left -= digests.length
         if ((released + digests.length) * chunkRefBytes < refs.length)
           setReleased(project, number, released + digests.length)

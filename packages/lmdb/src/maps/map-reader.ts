@@ -66,7 +66,7 @@ export const versionOfNone = [undefined, undefined].join()
 /** Where the name of a map begins in its key. */
 export const mapKeyOffset = 4
 /** The newest manifests that name a chunk, of which the ready ones come first. */
-const namingSearchedMax = 64
+const referencesSearchedMax = 64
 
 export function createMapReader(
   table: (name: TableName) => Rows,
@@ -147,7 +147,7 @@ export function createMapReader(
     },
 
     isDeclared(project, digest, size) {
-      for (const declaration of chunks.declarations(project, digest)) {
+      for (const declaration of chunks.references(project, digest)) {
         const id = declaration.size >= size ? pending.idOf(project, declaration.number) : undefined
         if (id && isLive(project, id)) return true
       }
@@ -156,7 +156,7 @@ export function createMapReader(
 
     readyMaps(project, digest, limit) {
       const ready = new Map<number, MapId>()
-      for (const number of chunks.newestNaming(project, digest, namingSearchedMax)) {
+      for (const number of chunks.newestReferences(project, digest, referencesSearchedMax)) {
         const id = pending.readyId(project, number)
         if (id && isLive(project, id)) ready.set(number, id)
       }

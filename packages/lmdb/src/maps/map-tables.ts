@@ -79,7 +79,7 @@ export function openMapTables(
 
   function putUploads(project: number, uploads: ReadonlyMap<Digest, WrittenChunk>): void {
     for (const [digest, chunk] of uploads) {
-      if (!chunks.isNamed(project, digest) || chunks.isStored(project, digest)) chunks.markGarbage(chunk.blobKey)
+      if (!chunks.isReferenced(project, digest) || chunks.isStored(project, digest)) chunks.markGarbage(chunk.blobKey)
       else {
         chunks.put(project, digest, chunk)
         pending.resolveAwaited(project, digest)
