@@ -11,8 +11,8 @@ import { runBenchmark } from './run-benchmark.js'
 
 const docs = new URL('../../../docs/', import.meta.url)
 const contenderNames = findContenders().map(({ name }) => name)
-const help = `pnpm bench [options]          measures all parts: 45 minutes, 75 GB of free disk
-pnpm bench --sizes 10M        the same without a store of 100 M events: 35 minutes, 20 GB
+const help = `pnpm bench [options]          measures all parts: 45 minutes, 60 GB of free disk
+pnpm bench --sizes 10M        the same without a store of 100 M events: 35 minutes, 15 GB
 pnpm bench --quick            short runs and small stores, without databases and standby: under three minutes
 
 A run of all parts with ${quoted.join(', ')} replaces docs/benchmark.md and docs/benchmark.svg;
@@ -20,8 +20,8 @@ others, and those with --quick, print their report.
 
   --only <names>      contenders, separated by commas: ${contenderNames.join(', ')}
   --parts <names>     ${parts.join(', ')}.
-                      Their minutes: throughput 4, batches 12, repeats 3, growth 3 (10 more for 100 M), latency 1,
-                      uploads 2, send 1, databases 4, standby 5
+                      Their minutes: throughput 4, batches 14, repeats 4, growth 3 (10 more for 100 M), latency 1,
+                      uploads 1, send 1, databases 3, standby 4
   --sizes <counts>    events stored before, for growth, such as 1M,10M
   --rounds <n>        how many times each part is measured
   --directory <dir>   where stores are created and removed again (default: the directory for temporary files)
