@@ -17,7 +17,7 @@ import { createSharedMemory } from './shared-memory.ts'
  *   just written.
  * - reference: the row by which a manifest names a chunk; a chunk without references is deleted
  * - garbage: blobs that no chunk uses. A blob is marked before it is deleted (`blob-garbage.ts`).
- * - orphan: a blob without a chunk and without a mark, of an upload in flight or from before a crash
+ * - orphan: a blob without a chunk and without a mark: its upload is in flight, or a crash interrupted it
  *
  * Only the chunk tables say which blobs are used: a blob is durable before its chunk is stored. Start with `write` in
  * `openChunkBlobs` below. `maps/chunk-uploads.ts` decides which chunks are needed.

@@ -147,8 +147,8 @@ export function createMapReader(
     },
 
     isDeclared(project, digest, size) {
-      for (const declaration of chunks.references(project, digest)) {
-        const id = declaration.size >= size ? pending.idOf(project, declaration.number) : undefined
+      for (const reference of chunks.references(project, digest)) {
+        const id = reference.size >= size ? pending.idOf(project, reference.number) : undefined
         if (id && isLive(project, id)) return true
       }
       return false
