@@ -1,5 +1,6 @@
 import t from 'tap'
 import type { Context } from '../src/contenders/open-contender.js'
+import { growthSection } from '../src/parts/growth.js'
 import { batchesSection, floorOf, gameServerSentence, measureStandby, standbySection } from '../src/parts/loads.js'
 import { contendersOfRound, isComplete, parseCount, plans } from '../src/plan.js'
 import { formatNumber, formatSummary, formatTable } from '../src/report/format.js'
@@ -106,6 +107,16 @@ t.test('batches are compared with the floor and with an insert into PostgreSQL o
   t.match(section, 'at 0.45 of the rate of the floor, and at 5 times that of Fastify + PostgreSQL.')
   t.equal(gameServerSentence([{ floor: { '20x64': run(1) } }]), undefined)
   t.match(standbySection(rounds, contenders), '| 20, 64 | ours | 650 (500–800) | 5 |')
+})
+
+t.test('growth says whether the largest store exceeds the memory', async (t) => {
+  const filled = { size: 10e6, eventsPerSecond: 1, logBytes: 1, idBytes: 1 }
+  const sectionOf = (last: typeof filled) => growthSection({ filled: [filled, last], rounds: [], skipped: [] }, [])
+  t.notMatch(sectionOf(filled), 'more than the memory')
+  t.match(
+    sectionOf({ ...filled, logBytes: 1e9 }),
+    'The largest store takes 10000000 GB on disk, more than the memory of',
+  )
 })
 
 t.test('a standby that cannot start is left out with its reason', async (t) => {

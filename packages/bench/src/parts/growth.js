@@ -1,4 +1,5 @@
 import { rm } from 'node:fs/promises'
+import { totalmem } from 'node:os'
 import { join } from 'node:path'
 import { diskBytes, freeDiskBytes } from '../contenders/disk-bytes.js'
 import { openContender } from '../contenders/open-contender.js'
@@ -189,13 +190,17 @@ export function growthSection(growth, contenders) {
   const ofEmpty = ['events/s relative to empty', 'processor time relative to empty']
   const memory = ['own memory when opened, MB', 'after the load, MB']
   return [
-    'The same load on a store that is filled to one size after another, and measured at each size beside an empty store. Each round adds events, hence the ranges of "stored before".',
+    'The load of "Throughput" runs on a store that is filled to one size after another, and each time on an empty store as well. Each round adds events, hence the ranges of "stored before".',
     formatTable(['', 'stored before', ...speedHead(), ...ofEmpty, 'open, ms', ...memory], rows),
     ...(skipped.length > 0 ? [skipped.join('\n')] : []),
     ...(growth.filled.length > 0
-      ? ['The store is filled in process; its size on disk is measured right afterwards:', filledTable(growth.filled)]
+      ? [
+          'The store is filled in process; its size on disk is measured right afterwards:',
+          filledTable(growth.filled),
+          ...memorySentences(growth.filled),
+        ]
       : []),
-    'Memory is what the process has for itself (RssAnon and RssShmem) when it is at rest and after a full garbage collection. RSS would also count the pages of the data file that happen to be mapped, which is the cache of the operating system: it shrinks when other processes need memory. The memory that ids need is the difference between the largest store and the empty one, after the same load.',
+    'Memory is what the process has for itself (RssAnon and RssShmem) when it is at rest and after a full garbage collection. When the store is opened, the filters of ids are not in memory yet: they are read before the first append. RSS would also count the pages of the data file that happen to be mapped, which is the cache of the operating system: it shrinks when other processes need memory. The memory that ids need is the difference between the largest store and the empty one, after the same load.',
   ].join('\n\n')
 }
 
@@ -215,6 +220,15 @@ function growthRow({ rounds }, { name, title }, size) {
     figureCell(runs, ({ openMs }) => openMs),
     figureCell(runs, ({ openBytes }) => megabytes(openBytes)),
     figureCell(runs, ({ loadedBytes }) => megabytes(loadedBytes)),
+  ]
+}
+
+/** Explains figures of a store that exceeds the memory. @param {readonly Filled[]} filled */
+function memorySentences(filled) {
+  const bytes = Math.max(...filled.map(({ size, logBytes, idBytes = 0 }) => size * (logBytes + idBytes)))
+  if (bytes <= totalmem()) return []
+  return [
+    `The largest store takes ${(bytes / 1e9).toFixed(0)} GB on disk, more than the memory of ${(totalmem() / 2 ** 30).toFixed(1)} GiB. The page cache cannot hold it, so look-ups may read blocks of the id index from the disk. How much this, rather than the number of ids, slows the store down was not measured.`,
   ]
 }
 

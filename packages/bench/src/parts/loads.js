@@ -159,7 +159,7 @@ export function batchesSection(rounds, contenders) {
     { title: 'processor time relative to it', base: postgresOf, figure: processorTime },
   ]
   return [
-    'Batches of new events by their size and the number of connections, one after another on one store, the contenders in turns.',
+    'The loads are batches of new events, of different sizes and on different numbers of connections. They run one after another on one store, the contenders in turns.',
     gameServerSentence(rounds),
     formatLoads({ rounds, contenders, loads: batchLoads, head: batchHead, columns }),
   ]
@@ -180,7 +180,7 @@ export function gameServerSentence(rounds) {
 export function repeatsSection(rounds, contenders) {
   const base = () => (/** @type {LoadsRound} */ round, /** @type {string} */ name) => round[name]?.new
   return [
-    'One after another on one store, the contenders in turns. Repeats count as events, as each has to be looked up. The floor keeps nothing, so repeats are compared with its new events.',
+    'The usual load, and loads with repeats of stored events, run one after another on one store, the contenders in turns. Repeats count as events, as each has to be looked up. The floor keeps nothing, so repeats are compared with its new events.',
     formatLoads({
       rounds,
       contenders,
@@ -194,7 +194,7 @@ export function repeatsSection(rounds, contenders) {
 /** @param {readonly LoadsRound[]} rounds @param {Contenders} contenders */
 export function standbySection(rounds, contenders) {
   return [
-    `The loads of "Batch sizes" on a PostgreSQL server whose commits take at least ${commitMs} ms: \`synchronous_commit\` is \`remote_apply\`, and its standby applies each commit ${commitMs} ms after it was made (\`recovery_min_apply_delay\`). Concurrent commits wait at the same time. The standby runs on the same machine, and its processor time is not counted.`,
+    `The loads of "Batch sizes" run on a PostgreSQL server whose commits take at least ${commitMs} ms: \`synchronous_commit\` is \`remote_apply\`, and its standby applies each commit ${commitMs} ms after it was made (\`recovery_min_apply_delay\`). Concurrent commits wait at the same time: Fastify + PostgreSQL makes up to 8, one on each connection to the database; Ingest makes up to 2 in these loads, and up to 1,000 waiting events share one. The standby runs on the same machine, and its processor time is not counted.`,
     formatLoads({ rounds, contenders, loads: batchLoads, head: batchHead, base: postgresOf }),
   ].join('\n\n')
 }

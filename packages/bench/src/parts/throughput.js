@@ -47,7 +47,7 @@ export function throughputSection(rounds, contenders) {
   return [
     'Batches of 100 new events with random ids, on 16 connections, into an empty store.',
     formatTable(['', ...speedHead(), 'cores used by the load'], rows),
-    'Processor time is user and system time of the server’s process while it was measured, a median for each thread; threads of V8 collect garbage and compile, those of libuv wait for disks. `database` is all processes of NATS, or of PostgreSQL if this run started it.',
+    'p50 and p99 are latencies of batches. Processor time is the user and system time of the server’s process while it was measured. "By thread" has the median of each thread, in µs an event: threads of V8 collect garbage and compile, those of libuv wait for disks. `database` is all processes of NATS, or of PostgreSQL if this run started it.',
     'If the load used a whole core, the load was the limit, and the server could do more.',
   ].join('\n\n')
 }
