@@ -1,3 +1,4 @@
+import { setMaxListeners } from 'node:events'
 import { setTimeout as wait } from 'node:timers/promises'
 import { IngestError } from '@ingest/core'
 
@@ -107,6 +108,8 @@ export function createRetry(
   checkLimits(retries, { tryTimeoutMs, timeoutMs })
   const limits = { retries, tryTimeoutMs, timeoutMs, onRetry }
   const closing = new AbortController()
+  // each pause listens to it: any number may be right
+  setMaxListeners(0, closing.signal)
   const series = (options?: CallOptions) => startAttempts(limits, effects, closing.signal, options)
   let running = 0
   let onIdle = () => {}

@@ -147,6 +147,17 @@ t.test('close ends a pause with its error, and waits for attempts in flight', as
   )
 })
 
+t.test('any number of calls may pause at a time, without a warning of Node about a leak', async (t) => {
+  const warnings: Error[] = []
+  const warn = (warning: Error) => warnings.push(warning)
+  process.on('warning', warn)
+  t.teardown(() => process.off('warning', warn))
+  const retry = createRetry(limits, { random: () => 0.001 })
+  const results = Array.from({ length: 50 }, () => retry.run(failing(failure('overloaded')).attempt))
+  t.strictSame(await Promise.all(results), Array(50).fill('done'))
+  t.strictSame(warnings, [])
+})
+
 t.test('a stream continues where it broke, and each item resets the limits', async (t) => {
   const { retry, pauses, spend } = open({ retries: 2 })
   let at = 0
