@@ -2,17 +2,24 @@ import { type Stats, statSync } from 'node:fs'
 import { dirname } from 'node:path'
 import { IngestError } from '../error.ts'
 
-/** Whether an error of the file system is about missing permissions. */
+/** Whether an error of the file system is about missing permissions, or about a read-only file system. */
 export function isPermissionDenied(error: unknown): boolean {
-  const { code } = (error ?? {}) as { code?: unknown }
-  return code === 'EACCES' || code === 'EPERM'
+  return ['EACCES', 'EPERM', 'EROFS'].includes(codeOf(error) ?? '')
+}
+
+function codeOf(error: unknown): string | undefined {
+  return ((error ?? {}) as NodeJS.ErrnoException).code
 }
 
 /**
- * The `permission-denied` error for a path: names the owner of the path, or of its nearest visible parent, and the
- * remedy.
+ * The `permission-denied` error for a path: names the remedy, and the owner of the path, or of its nearest visible
+ * parent.
  */
 export function permissionDenied(path: string, cause?: unknown): IngestError {
+  if (codeOf(cause) === 'EROFS') {
+    const message = `${path}: its file system is read-only. Remount it for writing, or use another directory.`
+    return new IngestError('permission-denied', message, { cause })
+  }
   const [at, stats] = nearest(path)
   const owner = `${at === path ? 'it' : at} belongs to uid ${stats.uid}`
   const own = process.geteuid?.() ?? stats.uid

@@ -285,6 +285,20 @@ t.test('on a full disk, a store opens only if it has its lock files', { skip: no
   }
 })
 
+t.test('a store on a read-only file system says so', { skip: noMount }, async (t) => {
+  const disk = t.testdir()
+  spawnSync('mount', ['-t', 'tmpfs', '-o', 'size=24m', 'tmpfs', disk])
+  try {
+    await filledStore(join(disk, 'data'))
+    spawnSync('mount', ['-o', 'remount,ro', disk])
+    const message = /: its file system is read-only\. Remount it for writing/
+    await t.rejects(openLmdbStore(join(disk, 'data')), { code: 'permission-denied', message })
+    await t.rejects(openLmdbStore(join(disk, 'new')), { code: 'permission-denied', message })
+  } finally {
+    spawnSync('umount', [disk])
+  }
+})
+
 t.test('a file that lacks free pages at its end is whole', async (t) => {
   for (let round = 0; round < 12; round++) {
     const directory = t.testdir()
