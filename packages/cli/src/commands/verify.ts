@@ -53,7 +53,7 @@ function formatReport({ problems, problemCount, ...report }: StoreReport & { dur
   if (problemCount > problems.length) lines.push(`and ${problemCount - problems.length} more`)
   const { records, events, bytes, maps, chunkBytes, indexedIds, durationMs } = report
   const log = `${formatCount(events, 'event')} in ${formatCount(records, 'record')} (${formatBytes(bytes)})`
-  const index = indexedIds === null ? 'no id index' : `${formatCount(indexedIds, 'indexed id')}`
+  const index = indexedIds === null ? 'no id index' : 'the id index'
   const found = `${log}, ${index}, ${formatCount(maps, 'map')} (${formatBytes(chunkBytes)})`
   const result = problemCount === 0 ? 'no problems' : formatCount(problemCount, 'problem')
   return [...lines, `verified ${found} in ${formatSeconds(durationMs)}: ${result}`]
