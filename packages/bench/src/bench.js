@@ -28,7 +28,7 @@ others, and those with --quick, print their report.
   --smoke             the shortest run, with few contenders, to see that everything works
 
 POSTGRES_URL names a PostgreSQL server to use instead of starting one; databases called bench_* are created and dropped
-there. The part standby is then left out.`
+there. The part standby is then not measured.`
 
 const options = /** @type {const} */ ({
   help: { type: 'boolean' },

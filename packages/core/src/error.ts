@@ -79,7 +79,7 @@ export const errorTable = {
   'key-store-unavailable': { title: 'Key store unavailable', status: 503, retryable: true, meaning: 'keys cannot be checked' },
   // The store, and the capacity of the process.
   'store-missing': { title: 'Store missing', status: 500, retryable: false, meaning: 'there is no store, and it may not be created' },
-  'permission-denied': { title: 'Permission denied', status: 500, retryable: false, meaning: 'a file belongs to another user: run the process as its owner' },
+  'permission-denied': { title: 'Permission denied', status: 500, retryable: false, meaning: 'a file belongs to another user, or its file system is read-only: the message names the remedy' },
   'store-locked': { title: 'Store locked', status: 503, retryable: true, meaning: 'another process holds the write lock' },
   'store-incompatible': { title: 'Store incompatible', status: 500, retryable: false, meaning: 'a foreign or incomplete store, or one of another version' },
   'store-damaged': { title: 'Store damaged', status: 500, retryable: false, meaning: 'a corrupt record or chunk: restore a backup' },

@@ -108,7 +108,7 @@ export function createRetry(
   checkLimits(retries, { tryTimeoutMs, timeoutMs })
   const limits = { retries, tryTimeoutMs, timeoutMs, onRetry }
   const closing = new AbortController()
-  // each pause listens to it: any number may be right
+  // each call that pauses adds a listener, and Node warns of a leak beyond 10
   setMaxListeners(0, closing.signal)
   const series = (options?: CallOptions) => startAttempts(limits, effects, closing.signal, options)
   let running = 0
